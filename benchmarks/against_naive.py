@@ -10,8 +10,7 @@ from settings import federation, pooled_gram, pooled_objective, rows_of, shd
 from timing import Size, Table, cpu_seconds
 
 import feddbn
-from feddbn import FDBNL
-from feddbn import AS_THEY_ARE
+from feddbn import AS_THEY_ARE, FDBNL
 
 LAMBDA = 0.05
 FITS = {

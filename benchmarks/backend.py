@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.backend.device import HOST, Device, open_device, product
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.schedules import make_schedule

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from feddbn import LatentDBN
-from feddbn.core.ancestral.truth import true_marks
+from feddbn.core.ancestral.marks import true_marks
 from feddbn.metrics import MarkScores, mark_scores
 
 N_LAGS, ROWS, BURN, N_SITES, ALPHA = 2, 500, 200, 4, 0.01

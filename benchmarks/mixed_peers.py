@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from peers import edges_of
 
-from feddbn.core.glm.families import family_of, row_terms
+from feddbn.core.glm import family_of, row_terms
 from feddbn.core.graphs.pruning import topological_order
 from feddbn.core.kinds import Kind
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import norm
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.gaussian import noise_multiplier

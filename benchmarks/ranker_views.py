@@ -14,13 +14,13 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from feddbn.core.orders.curved import ChargedFit, TokenRegressions, Tokens, token_price, token_subset_fits
-from feddbn.core.ranking.edge_probability import (
+from feddbn.core.ranking import (
     EdgePosterior,
     ParentScores,
     average_parent_sets,
     score_parent_sets,
 )
-from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.moments import correlations
 from feddbn.data import read_sites
 from feddbn.datasets import dream4
 from feddbn.federation.programs.feature_statistics import (

@@ -26,8 +26,8 @@ from scipy.stats import norm
 from timing import Table
 
 import feddbn
+from feddbn.core.statistics.diagnostics import slow_levels
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.unit_roots import slow_levels
 from feddbn.datasets import IT_SYSTEMS, Dataset, load_it_monitoring, load_tennessee_eastman
 from feddbn.metrics import ranking_scores
 from feddbn.sim.rivers import river_levels

@@ -9,9 +9,9 @@ from settings import federation
 from timing import Size, Table, cpu_seconds, exponent, in_fresh_process
 
 import feddbn
-from feddbn.core.designs.lagged import Block
-from feddbn.core.statistics.moments import Moments
 from feddbn import AS_THEY_ARE
+from feddbn.core.designs.recordings import Block
+from feddbn.core.statistics.moments import Moments
 
 
 class Traffic:

@@ -71,7 +71,7 @@ class _Numbers:
     variables = tuple(f"x{j}" for j in range(20))
 
     def __init__(self, seed: int) -> None:
-        from feddbn.core.designs.lagged import Block
+        from feddbn.core.designs.recordings import Block
         from feddbn.data import ArrayRecording
 
         self._recording = ArrayRecording("r", (Block(np.random.default_rng(seed).normal(size=(5, 20))),))

@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE, FDBNL
-from feddbn.core.designs.complete import CompleteRows, complete_blocks
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import recording_gram
-from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.recordings import over_parts
+from feddbn.core.designs.recordings import Block, CompleteRows, complete_blocks, over_parts
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import DaskSite, ParquetSite, read_sites
 from feddbn.data.memory import AlignedSite

@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE, OneShotDBN
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.lagged import stretches
-from feddbn.core.designs.recordings import SiteData, usable_runs
+from feddbn.core.designs.recordings import CompleteRows, SiteData, stretches, usable_runs
 from feddbn.data import ParquetSite, read_sites, summary
 from feddbn.data.tables import ParquetTable
 

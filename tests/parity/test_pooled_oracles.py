@@ -11,7 +11,7 @@ from statsmodels.tsa.api import VAR
 
 import feddbn
 from feddbn import FDBNL, Dynotears
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 
 SIZES = {1: [120], 3: [20, 40, 60], 7: [10, 30, 12, 25, 18, 40, 9]}
 

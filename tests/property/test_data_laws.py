@@ -9,8 +9,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddbn.core.designs.lagged import Block, lagged_rows
-from feddbn.core.designs.recordings import SiteData
+from feddbn.core.designs.recordings import Block, SiteData, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites, summary
 

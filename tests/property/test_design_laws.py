@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from feddbn.core.designs.design import Basis, Design, Term
 from feddbn.core.designs.gram import Gram, gram_of, recording_gram
-from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 
 finite = st.floats(-1e6, 1e6)

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddbn.core.designs.design import Basis, Design
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.design import Basis, Design, design_rows
+from feddbn.core.designs.recordings import Block
 
 
 @given(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.public_units import are_public_units, public_units
+from feddbn.core.designs.design import are_public_units, public_units
 from feddbn.errors import ProtocolError
 from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.public_units import public_units
+from feddbn.core.designs.design import public_units
 from feddbn.errors import SiteRefused
 from feddbn.runtime.deployed.protection import default_policy_text
 from support.rig import Refused, Rig, Server, raw

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 pytest.importorskip("cryptography")
 from feddbn._version import __version__
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.core.encoding import encode
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.sim import SimulationSettings, simulate_arrays
 

@@ -16,8 +16,8 @@ from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs import acyclicity
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parents import ParentRegressions, ParentSelection
-from feddbn.core.statistics.curvature import CurvatureSums
 from feddbn.core.statistics.moments import sums_length
+from feddbn.core.statistics.residual_checks import CurvatureSums
 from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length
 from feddbn.core.statistics.survey import N_BINS, N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning

@@ -17,8 +17,6 @@ import numpy as np
 
 from feddbn.errors import ProtocolError
 
-__all__ = ["FORMAT_VERSION", "decode", "encode", "own_meta"]
-
 FORMAT_VERSION = 1
 _MAGIC = b"FEDDBN" + struct.pack("<H", FORMAT_VERSION)
 _DIGEST = 32

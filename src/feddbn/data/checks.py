@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray, IntArray, may_lack_cells
-from feddbn.core.designs.complete import complete_blocks
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import SiteData
+from feddbn.core.designs.recordings import Block, SiteData, complete_blocks
 from feddbn.data.layout import quoted
 from feddbn.errors import DataError, ParameterError
 

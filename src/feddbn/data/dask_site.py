@@ -26,8 +26,7 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import Recording
+from feddbn.core.designs.recordings import Block, Recording
 from feddbn.data.streaming import FileIndex, FileRecording, FileSite, Paths, Run
 from feddbn.data.tables import JoinedTable, ParquetTable, Table
 from feddbn.errors import MissingExtra, ParameterError

@@ -8,8 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import Recording, SiteData, over_parts
+from feddbn.core.designs.recordings import Block, Recording, SiteData, over_parts
 
 __all__ = ["AlignedSite", "ArrayRecording", "MemorySite", "Remark"]
 

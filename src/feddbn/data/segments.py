@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.errors import DataError
 
 __all__ = ["MISSING", "MOST_EMPTY", "Segmenter"]

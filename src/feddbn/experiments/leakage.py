@@ -14,8 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.designs.recordings import CompleteSite, lagged_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError

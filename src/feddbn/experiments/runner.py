@@ -16,7 +16,7 @@ from typing import Any
 import joblib
 
 from feddbn._version import __version__
-from feddbn.core.threads import one_thread
+from feddbn.core.backend.device import one_thread
 from feddbn.errors import FeddbnError, FederationError, FileError, MissingExtra, ParameterError, ResultWarning
 from feddbn.experiments.cells import Cell, in_order
 from feddbn.experiments.registry import METHODS

@@ -16,12 +16,11 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device, open_device
+from feddbn.core.backend.device import HOST, Device, one_thread, open_device
 from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
-from feddbn.core.statistics.dependence import dependences
-from feddbn.core.threads import one_thread
+from feddbn.core.statistics.moments import dependences
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.preflight import quick_warnings
 from feddbn.errors import DependentColumnsWarning, ParameterError

@@ -15,7 +15,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import compelled_edges, explained_shares, refit
 from feddbn.core.orders.search import Criterion
-from feddbn.core.statistics.scaling import safe_roots
+from feddbn.core.statistics.moments import safe_roots
 from feddbn.federation.programs.changing import ChangingOutcome
 from feddbn.federation.programs.oneshot import OneShotOutcome
 from feddbn.methods.edge_table import edge_table

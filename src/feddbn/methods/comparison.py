@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.threads import one_thread
+from feddbn.core.backend.device import one_thread
 from feddbn.data import SiteData, check_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.held_out import Judge, Squares, Weights, judge_program

@@ -17,10 +17,10 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.backend.device import one_thread
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.resampling import RESAMPLINGS
-from feddbn.core.threads import one_thread
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import BoolArray
-from feddbn.core.statistics.agreement import FEWEST_SITES
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data.preflight import Finding
 from feddbn.data.preflight.finding import SEVERITIES, named
 from feddbn.errors import ParameterError

@@ -251,7 +251,7 @@ class ContemporaneousEdgeRanker(_Ranker):
     """Scores of directed edges within a moment, from one sum: partial correlation times non-Gaussian
     direction.
 
-    Each recording is prewhitened by its own AR(1) per variable; see `feddbn.core.ranking.direction`. With Gaussian
+    Each recording is prewhitened by its own AR(1) per variable; see `feddbn.core.ranking`. With Gaussian
     noise the direction is a coin toss and `direction` stays near 1/2; sub-Gaussian noise reverses it.
 
     Parameters

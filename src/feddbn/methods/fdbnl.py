@@ -12,7 +12,7 @@ from feddbn.core.backend.device import DEVICES
 from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.optimum.certified import Certificate
-from feddbn.core.statistics.scaling import safe_roots
+from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program

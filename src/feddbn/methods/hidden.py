@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.orders.hidden import HiddenDoubts
+from feddbn.core.statistics.diagnostics import edge_robustness
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.robustness import edge_robustness
 from feddbn.model.dbn import DBN
 
 __all__ = ["HIDDEN", "hidden_table", "say_hidden"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from feddbn.core.statistics.kind_signs import SMALL_MEAN, SPREAD, looks_binary
+from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
 from feddbn.federation.programs.treatment import AskedMoments
 
 __all__ = ["kind_sentences", "kinds_seen"]

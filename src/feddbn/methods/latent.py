@@ -13,11 +13,10 @@ from scipy.sparse.csgraph import connected_components
 from feddbn.core.ancestral.marks import Marks
 from feddbn.core.ancestral.search import SearchOptions, search
 from feddbn.core.arrays import BoolArray
+from feddbn.core.backend.device import one_thread
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import refit
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import safe_roots
-from feddbn.core.threads import one_thread
+from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.prepare import PreparedSettings

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.glm.newton import SEPARATED_SD
-from feddbn.core.glm.standard import NodeEstimate
+from feddbn.core.glm import SEPARATED_SD, NodeEstimate
 from feddbn.core.graphs.status import Status
 from feddbn.core.kinds import Kind
 from feddbn.core.orders.groups import GroupLearned

@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import DEVICES
+from feddbn.core.backend.device import DEVICES, one_thread
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.orders.learn import LearnOptions, UnitsCheck
 from feddbn.core.orders.search import Criterion
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.curved import CurvedMoments

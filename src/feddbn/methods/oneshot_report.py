@@ -9,9 +9,8 @@ import numpy as np
 
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import explained_shares, refit
-from feddbn.core.statistics.known_inputs import outputs_of
-from feddbn.core.statistics.scaling import safe_roots
-from feddbn.core.statistics.unit_roots import slow_warnings
+from feddbn.core.statistics.diagnostics import outputs_of, slow_warnings
+from feddbn.core.statistics.moments import safe_roots
 from feddbn.errors import UnitsWarning
 from feddbn.federation.programs.curved import CurvedOutcome
 from feddbn.federation.programs.oneshot import OneShotOutcome

@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from feddbn.core.statistics.agreement import FEWEST_SITES
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, summary
 from feddbn.errors import FeddbnError, ResultWarning
 from feddbn.federation.protocol.rows import does_not_fit

@@ -14,7 +14,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.optimum.certified import PersonalCertificate
-from feddbn.core.statistics.scaling import safe_roots
+from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.entries import Entries

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.agreement import FEWEST_SITES
-from feddbn.core.statistics.standard_error_rule import choose
+from feddbn.core.statistics.resampling import choose
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.held_out import Judge, Weights, comparison_program, judge_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.ancestral.truth import true_marks
+from feddbn.core.ancestral.marks import true_marks
 from feddbn.errors import ParameterError
 from feddbn.methods.simulated_kinds import draw_with_kinds
 from feddbn.methods.true_network import TrueNetwork

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.statistics.agreement import FEWEST_SITES
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.protocol.study import Confidence, Study
 from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, Way, register_study_method

@@ -11,7 +11,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
-from feddbn.core.statistics.scaling import safe_roots
+from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.oneshot import counted

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from feddbn.core.threads import one_thread
+from feddbn.core.backend.device import one_thread
 from feddbn.data import SiteData
 from feddbn.data.checks import summary
 from feddbn.errors import ParameterError

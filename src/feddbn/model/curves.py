@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.curve_basis import (
+from feddbn.core.designs.features import (
     CURVE_KNOTS,
+    DEFAULT_KNOTS,
     N_CURVES,
     SQUARE_REACH,
     curve_features,
+    feature_map,
     square_features,
 )
-from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map
 from feddbn.errors import ParameterError
 
 __all__ = ["PRODUCT_REACH", "Curve", "Product", "basis_features"]
@@ -47,7 +48,7 @@ class Curve:
     coefficients
         b_1, ..., b_m in the units of the target.
     basis
-        ``"spline"`` (`feddbn.core.designs.curve_basis.curve_features`; fewer coefficients than functions: the others are 0),
+        ``"spline"`` (`feddbn.core.designs.features.curve_features`; fewer coefficients than functions: the others are 0),
         ``"quadratic"`` (`square_features`), or a feature map registered under this name, of which a first feature that is
         the value itself is left out.
     covariance

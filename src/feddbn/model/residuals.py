@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Levels
 from feddbn.model.inputs import Rows, positive_int, segments_of

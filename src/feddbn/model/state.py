@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.dynamics import (
     companion,

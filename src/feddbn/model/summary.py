@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.ancestral.independence import PartialCorrelations
+from feddbn.core.ancestral.search import PartialCorrelations
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.moments import Moments, symmetric, upper_triangle
-from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.moments import Moments, correlations, symmetric, upper_triangle
 from feddbn.errors import FileError, ParameterError
 from feddbn.shown import Shown
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data import ArrayRecording, MemorySite, check_sites, check_variances, read_sites, summary
 from feddbn.errors import DataError, ParameterError
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.complete import CompleteRows, CompleteSite, complete_blocks
-from feddbn.core.designs.lagged import Block, stretches
+from feddbn.core.designs.recordings import Block, CompleteRows, CompleteSite, complete_blocks, stretches
 from feddbn.data import CsvSite, ParquetSite, check_sites, missing_cells, read_sites, summary
 from feddbn.data.preflight import preflight, quick_warnings
 from feddbn.data.segments import MOST_EMPTY, Segmenter

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import SiteData
+from feddbn.core.designs.recordings import Block, SiteData
 from feddbn.data import ArrayRecording, MemorySite, read_sites, summary
 from feddbn.errors import DataError, FileError, ParameterError
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
 from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part

@@ -8,7 +8,7 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, select, simulate
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part

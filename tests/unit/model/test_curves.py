@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from scipy.interpolate import CubicSpline
 
-from feddbn.core.designs.curve_basis import CURVE_KNOTS, curve_features
-from feddbn.core.designs.features import FeatureMap, register_feature_map
+from feddbn.core.designs.features import CURVE_KNOTS, FeatureMap, curve_features, register_feature_map
 from feddbn.errors import ParameterError
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from feddbn import OneShotDBN
+from feddbn.core.statistics.diagnostics import slow_levels
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.unit_roots import slow_levels
 from feddbn.errors import ParameterError
 from feddbn.methods.edge_table import pair_ranking
 from feddbn.metrics import ranking_scores

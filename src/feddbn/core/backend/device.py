@@ -12,19 +12,23 @@ few functions that are worth it knows of devices:
 Work pays if a call is long and every byte that is carried is used often enough. "auto" also asks whether a fit has so much of
 it that the seconds torch and a GPU take to start are worth it. All other work stays with numpy, to the bit what it is without
 a GPU. The limits were measured (docs/performance.md).
+
+One thread for small products: more cost several times what they gain.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import MissingExtra, ParameterError
-
-__all__ = ["DEVICES", "HOST", "AutoDevice", "Device", "Host", "open_device", "pays", "product"]
 
 DEVICES = ("cpu", "auto", "cuda")
 """What a user may say: numpy; a GPU where torch finds one, else numpy; a GPU, or an error."""
@@ -137,3 +141,15 @@ def product(A: FloatArray, B: FloatArray, device: Device = HOST, times: float = 
     flops = 2.0 * A.size * B.shape[1]
     chosen = device.of(flops, 8.0 * (A.size + B.size + len(A) * B.shape[1]), times)
     return chosen.get(chosen.put(A) @ chosen.put(B))
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context in which linear algebra uses one thread."""
+    limit: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
+    return limit
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """The thread pools of this process. Looking for them takes milliseconds, so it is done when a module was added."""
+    return ThreadpoolController()

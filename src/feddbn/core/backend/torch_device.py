@@ -12,8 +12,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device, pays
 from feddbn.errors import MissingExtra, ParameterError
 
-__all__ = ["TorchDevice", "open_gpu"]
-
 
 def _torch() -> Any:
     try:

@@ -1,4 +1,10 @@
-"""The public recipe that turns a recording into columns: data, never code.
+"""Origin and scale of functions of the data, on a coarse public grid.
+
+A smooth function of ``(x - origin) / scale`` with a tiny scale is a step, and the sums over two steps with one row between
+them show that row. So scales are powers of 2^(1/4), and origins multiples of an eighth of them: close enough to mean and
+standard deviation for any curve, too coarse to aim at a row. How far both may be from a site's own rows is checked there.
+
+The public recipe that turns a recording into columns: data, never code.
 
 A design says which columns a row has, which of them belong to one possible edge, which are to be explained and
 what is always in the model. Sites send sums of products of its columns (`gram`); order search, averaging,
@@ -21,26 +27,54 @@ Products are those of two variables at one lag, each kept within `PRODUCT_REACH`
 are then the columns that stand for their values (`coded`), one or several for each variable.
 
 Two designs are equal if and only if their digests are.
+
+The rows of a design, made from the blocks of a recording.
+
+Rules of this file
+------------------
+- A row depends on its own segment up to its own time and on public numbers only.
+- A stream cut into blocks gives the same rows as the whole segment: smoothing and lags are carried over the cut.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.designs.coded import Coding, read_coding
 from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map, smooth
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, finite_numbers
+from feddbn.core.designs.recordings import CHUNK_ROWS, Block, stack_lags, stretches
+from feddbn.core.kinds import Coding, read_coding
 from feddbn.errors import ParameterError
 
-__all__ = ["DESIGN_VERSION", "PRODUCT_REACH", "Basis", "Design", "Group", "Term"]
+_STEPS_AN_OCTAVE = 4
+_STEPS_A_SCALE = 8
+_ROUNDING = 1e-9
+
+
+def public_units(mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(d,) origin and (d,) scale on the grid, nearest to mean and standard deviation."""
+    scale = np.exp2(np.round(_STEPS_AN_OCTAVE * np.log2(sd)) / _STEPS_AN_OCTAVE)
+    return np.round(mean / scale * _STEPS_A_SCALE) * scale / _STEPS_A_SCALE, scale
+
+
+def are_public_units(origin: FloatArray, scale: FloatArray) -> bool:
+    """Whether both are on the grid, up to rounding."""
+    if not (scale > 0).all():
+        return False
+    steps, places = _STEPS_AN_OCTAVE * np.log2(scale), origin / scale * _STEPS_A_SCALE
+    near = np.abs(steps - np.round(steps)) <= _ROUNDING * np.maximum(1.0, np.abs(steps))
+    on = np.abs(places - np.round(places)) <= _ROUNDING * np.maximum(1.0, np.abs(places))
+    return bool((near & on).all())
+
 
 DESIGN_VERSION = 1
 PRODUCT_REACH = 4.0
@@ -383,3 +417,64 @@ def _listed(data: object, what: str) -> Sequence[Any]:
     if not isinstance(data, (list, tuple)):
         raise ParameterError(f"{what}={data!r} must be a list.")
     return data
+
+
+_CHUNK_VALUES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive design rows (..., m, q), the label of each row's own time or None, and the first row's time.
+
+    The time counts sampling steps from the recording's first row.
+    """
+
+    values: FloatArray
+    labels: NDArray[np.generic] | None
+    time: int
+
+
+def public_blocks(design: Design, blocks: Iterable[Block]) -> Iterable[Block]:
+    """Return the blocks in the design's public origin and scale, or as the columns of its kinds."""
+    if design.kinds:
+        return (replace(block, values=_coded(design, block.values)) for block in blocks)
+    if not (design.origin or design.scale):
+        return blocks
+    origin, scale = np.array(design.origin or 0.0), np.array(design.scale or 1.0)
+    return (replace(block, values=(block.values - origin) / scale) for block in blocks)
+
+
+def _coded(design: Design, values: FloatArray) -> FloatArray:
+    columns = [coding.encode(values[:, j], design.variables[j]) for j, coding in enumerate(design.codings)]
+    return np.concatenate(columns, axis=1)
+
+
+def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None = None) -> Iterator[Rows]:
+    """Yield the rows of one recording whose lags lie in the same segment, in pieces of bounded size."""
+    p, q = design.n_lags, design.q
+    # Wide rows come in shorter pieces, so that memory does not grow with the number of columns.
+    size = chunk_rows or min(CHUNK_ROWS, max(1, _CHUNK_VALUES // q))
+    averages: list[FloatArray | None] = [None] * len(design.terms)
+    for stretch in stretches(public_blocks(design, blocks), p, size):
+        m = stretch.values.shape[-2] - p
+        rows = np.empty((*stretch.values.shape[:-2], m, q))
+        start = 0
+        for position, term in enumerate(design.terms):
+            before = None if stretch.starts_segment else averages[position]
+            features, average = term.basis.features(stretch.values, before)
+            # The next stretch of this segment begins m rows later.
+            averages[position] = average[..., m - 1, :]
+            stop = start + len(term.lags) * features.shape[-1]
+            stack_lags(features, term.lags, rows[..., start:stop])
+            start = stop
+        for product in design.products:
+            rows[:, start] = _product(stretch.values, product, m)
+            start += 1
+        yield Rows(rows, stretch.labels, stretch.time)
+
+
+def _product(values: FloatArray, product: tuple[int, int, int], m: int) -> FloatArray:
+    first, second, lag = product
+    at = values[len(values) - m - lag : len(values) - lag]
+    a, b = (np.clip(at[:, k], -PRODUCT_REACH, PRODUCT_REACH) for k in (first, second))
+    return np.asarray(a * b)

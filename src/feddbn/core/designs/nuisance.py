@@ -22,19 +22,6 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
 
-__all__ = [
-    "ONE_MEAN",
-    "RECORDING_MEANS",
-    "SCOPES",
-    "SHARED",
-    "Label",
-    "Nuisance",
-    "TimeBasis",
-    "finite_numbers",
-    "is_baseline",
-    "project_off",
-]
-
 SCOPES = ("all", "recording", "label")
 Label = str | int | float | None
 SHARED: Hashable = ("shared",)

@@ -1,13 +1,135 @@
-"""What every kind of site data offers, however it is stored: all that a site program may read."""
+"""From contiguous blocks of rows to lagged rows ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]``.
+
+Orientation, stated once for the whole package: a coefficient matrix is indexed ``[from, to]``; the stack
+``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z`` are in the same order as the rows
+of ``C``.
+
+What every kind of site data offers, however it is stored: all that a site program may read.
+
+Recordings without their rows with missing cells: what programs read that cannot use such rows.
+
+A row with a missing cell is left out and ends its segment, so that no lag reaches over it. Wrap a recording, or a
+whole site, in one line; data without missing cells pass through unchanged.
+
+Rows of a site by numbers that do not depend on which variables are read, and a site without some of them.
+
+The number of a row is made of its recording and of the time since the recording's first row. Both are the same whichever
+variables are chosen, so that two choices can be compared row by row.
+
+Sites that are alike, read together: their rows along a leading axis.
+
+A simulation may have very many small sites. Those with one recording of equally many rows, and nothing missing, are one
+array (K, n, d); whatever makes sums of rows makes K of them at once. Nothing is added up over sites here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from feddbn.core.designs.lagged import CHUNK_ROWS, Block, stretches
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Recording", "SiteData", "known_segments", "over_parts", "usable_runs"]
+from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
+
+CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that directly follow each other in time.
+
+    Attributes
+    ----------
+    values
+        (n, d), finite; with ``missing="keep"`` NaN where a cell is missing (`complete` leaves such rows out). Leading
+        axes are sites that are read together (`stacked`).
+    starts_segment
+        False if the first row directly follows the last row of the block before it; a lag may then reach
+        back.
+    labels
+        One label per row, or None; used to centre rows group by group.
+    time
+        Sampling steps from the recording's first row to this block's first; None if no time is known to have
+        passed since the block before.
+    """
+
+    values: FloatArray
+    starts_segment: bool = True
+    labels: NDArray[np.generic] | None = None
+    time: int | None = None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Contiguous rows of one segment, of which the last m are usable: the first p serve as their lags.
+
+    Attributes
+    ----------
+    values
+        (..., p + m, d).
+    starts_segment
+        Whether no stretch of this segment came before.
+    labels
+        (m,) labels of the usable rows, or None.
+    time
+        Sampling steps from the recording's first row to the first usable one.
+    """
+
+    values: FloatArray
+    starts_segment: bool
+    labels: NDArray[np.generic] | None
+    time: int
+
+
+def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[Stretch]:
+    """Yield every usable row once, with its lags, at most `chunk_rows` of them at a time.
+
+    A row is usable if its `n_lags` predecessors lie in the same segment. Blocks are cut, not copied; where one
+    continues a segment, the `n_lags` rows before it are put in front of its first chunk.
+    """
+    tail: FloatArray | None = None
+    is_first, clock = True, 0
+    for block in blocks:
+        values = block.values
+        clock = clock if block.time is None else block.time
+        if block.starts_segment or tail is None:
+            tail, is_first = values[..., :0, :], True
+        n_carried, n = tail.shape[-2], values.shape[-2]
+        n_usable = n_carried + n - n_lags
+        for start in range(0, n_usable, chunk_rows):
+            low, high = start - n_carried, min(start + chunk_rows, n_usable) + n_lags - n_carried
+            if low >= 0:
+                rows = values[..., low:high, :]
+            else:
+                rows = np.concatenate([tail[..., start:, :], values[..., :high, :]], axis=-2)
+            labels = None if block.labels is None else block.labels[low + n_lags : high]
+            yield Stretch(rows, is_first, labels, clock + low + n_lags)
+            is_first = False
+        clock += n
+        if n < n_lags:
+            values = np.concatenate([tail, values], axis=-2)
+        tail = values[..., max(values.shape[-2] - n_lags, 0) :, :]
+
+
+def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[FloatArray]:
+    """Yield arrays (m, (n_lags+1) d) whose rows are z_t, at most `chunk_rows` rows each."""
+    for stretch in stretches(blocks, n_lags, chunk_rows):
+        m, d = len(stretch.values) - n_lags, stretch.values.shape[1]
+        rows = np.empty((m, (n_lags + 1) * d))
+        stack_lags(stretch.values, range(n_lags + 1), rows)
+        yield rows
+
+
+def stack_lags(values: FloatArray, lags: Sequence[int], out: FloatArray) -> None:
+    """Write the values (..., p + m, k) at each of the lags, side by side, into the m rows of `out`."""
+    m, (n, k) = out.shape[-2], values.shape[-2:]
+    for position, lag in enumerate(lags):
+        first = n - m - lag
+        out[..., position * k : (position + 1) * k] = values[..., first : first + m, :]
+
 
 T = TypeVar("T")
 
@@ -86,3 +208,228 @@ class SiteData(Protocol):
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings, always in the same order."""
         ...
+
+
+def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the blocks without rows that have a missing cell; what follows such a row begins a segment."""
+    clock, is_cut, is_late = 0, False, False
+    for block in blocks:
+        n = block.values.shape[-2]
+        clock = clock if block.time is None else block.time
+        has_gap = may_lack_cells(block.values)
+        keep = np.asarray(~np.isnan(block.values).any(axis=1) if has_gap else np.ones(0, dtype=bool))
+        if not has_gap or keep.all():
+            if is_late:
+                block = replace(block, starts_segment=block.starts_segment or is_cut, time=clock)
+            yield block
+            is_cut = is_cut and n == 0
+        else:
+            edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).astype(np.int8)))
+            for start, stop in edges.reshape(-1, 2).tolist():
+                labels = None if block.labels is None else block.labels[start:stop]
+                begins = start > 0 or block.starts_segment or is_cut
+                yield Block(block.values[start:stop], begins, labels, clock + start)
+            is_late, is_cut = True, not keep[-1]
+        clock += n
+
+
+@dataclass(frozen=True)
+class CompleteRows:
+    """A recording seen without its rows with missing cells."""
+
+    recording: Recording
+
+    @property
+    def name(self) -> str:
+        """Name of the recording."""
+        return self.recording.name
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the complete rows; a segment ends at every row that is left out."""
+        return complete_blocks(self.recording.blocks())
+
+    def known_segments(self) -> Sequence[tuple[int, int]] | None:
+        """Those of the recording: one that knows them lacks no cell."""
+        return known_segments(self.recording)
+
+    def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
+        """Return `work` of the complete rows of every part: whether a row and its lags are complete, its part tells."""
+        return over_parts(self.recording, n_lags, partial(_of_complete, work))
+
+
+def _of_complete(work: Callable[[Recording], T], part: Recording) -> T:
+    return work(CompleteRows(part))
+
+
+@dataclass(frozen=True)
+class CompleteSite:
+    """A site seen without its rows with missing cells."""
+
+    site: SiteData
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.site.variables)
+
+    def recordings(self) -> Iterator[CompleteRows]:
+        """Yield the recordings without such rows."""
+        return (CompleteRows(recording) for recording in self.site.recordings())
+
+
+RowNumbers = NDArray[np.int64]
+_ROWS = 2**40
+"""More rows than a recording has."""
+
+
+@dataclass(frozen=True)
+class SiteRows:
+    """The rows of a site, sorted.
+
+    Attributes
+    ----------
+    every, present, complete
+        Numbers of all rows, of those with any cell, and of those without an empty one.
+    starts
+        Numbers of the rows that begin a segment: no lag reaches over them.
+    """
+
+    every: RowNumbers
+    present: RowNumbers
+    complete: RowNumbers
+    starts: RowNumbers
+
+    def lagged(self, rows: RowNumbers, n_lags: int) -> RowNumbers:
+        """Return those of some rows whose `n_lags` predecessors are among them, too."""
+        if n_lags == 0 or not len(rows):
+            return rows
+        begins = np.concatenate([[True], np.diff(rows) != 1]) | np.isin(rows, self.starts)
+        place = np.arange(len(rows))
+        since = place - np.maximum.accumulate(np.where(begins, place, 0))
+        return rows[since >= n_lags]
+
+
+def site_rows(site: SiteData, order: Mapping[str, int]) -> SiteRows:
+    """Return the rows of a site; `order` has the number of each recording."""
+    found: list[list[RowNumbers]] = [[], [], [], []]
+    for recording in site.recordings():
+        for numbers, block in numbered(recording, order):
+            is_empty = np.isnan(block.values)
+            starts = numbers[:1] if block.starts_segment else numbers[:0]
+            parts = (numbers, numbers[~is_empty.all(axis=1)], numbers[~is_empty.any(axis=1)], starts)
+            for one, part in zip(found, parts, strict=True):
+                one.append(part)
+    none = np.zeros(0, dtype=np.int64)
+    return SiteRows(*(np.unique(np.concatenate([none, *parts])) for parts in found))
+
+
+def numbered(recording: Recording, order: Mapping[str, int]) -> Iterator[tuple[RowNumbers, Block]]:
+    """Each block with the numbers of its rows; it says its time, so that a part of it keeps its numbers."""
+    first, clock = order[recording.name] * _ROWS, 0
+    for block in recording.blocks():
+        clock = clock if block.time is None else block.time
+        yield first + clock + np.arange(len(block.values), dtype=np.int64), replace(block, time=clock)
+        clock += len(block.values)
+
+
+@dataclass(frozen=True)
+class WithoutRows:
+    """A site some of whose rows have no cell.
+
+    Attributes
+    ----------
+    left_out
+        Numbers of these rows.
+    order
+        Number of each recording.
+    """
+
+    site: SiteData
+    left_out: RowNumbers
+    order: Mapping[str, int]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.site.variables)
+
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings, with these rows empty."""
+        return (_Emptied(recording, self.left_out, self.order) for recording in self.site.recordings())
+
+
+@dataclass(frozen=True)
+class _Emptied:
+    recording: Recording
+    left_out: RowNumbers
+    order: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        return self.recording.name
+
+    def blocks(self) -> Iterator[Block]:
+        for numbers, block in numbered(self.recording, self.order):
+            goes = np.isin(numbers, self.left_out)
+            yield (
+                replace(block, values=np.where(goes[:, None], np.nan, block.values)) if goes.any() else block
+            )
+
+
+_NUMBERS_TOGETHER = 1 << 19
+_LEAST_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class StackedSite:
+    """K sites of one recording each as one site: `values` (K, n, d), finite, and all at the same times."""
+
+    variables: tuple[str, ...]
+    values: FloatArray
+
+    def recordings(self) -> Iterator[_StackedRecording]:
+        """Yield the one recording."""
+        yield _StackedRecording(self.values)
+
+
+@dataclass(frozen=True)
+class _StackedRecording:
+    values: FloatArray
+    name: str = "recordings of many sites"
+
+    def blocks(self) -> Iterator[Block]:
+        yield Block(self.values)
+
+
+def leading_axes(data: SiteData) -> tuple[int, ...]:
+    """The leading axes of whatever is made of a site's rows: (K,) for K sites together, () for a site."""
+    return data.values.shape[:-2] if isinstance(data, StackedSite) else ()
+
+
+def side_by_side(parts: Sequence[FloatArray], lead: tuple[int, ...]) -> FloatArray:
+    """Vectors put together along the last axis; what all sites have in common is repeated for each."""
+    return np.concatenate([np.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
+
+
+def stacks(sites: Sequence[SiteData], q: int) -> Iterator[tuple[list[int], StackedSite]]:
+    """Yield the sites that are alike, with their places among `sites`, as many at once as fit into a few megabytes.
+
+    A site takes part if it offers its rows as one array (``one_array``) and no cell is empty. `q` is the number of columns
+    whose products are to be made; where only few sites would fit, there is nothing to gain, and none take part.
+    """
+    groups: dict[tuple[tuple[str, ...], tuple[int, ...]], list[tuple[int, FloatArray]]] = {}
+    for place, data in enumerate(sites):
+        rows: FloatArray | None = getattr(data, "one_array", None)
+        if rows is not None:
+            groups.setdefault((tuple(data.variables), rows.shape), []).append((place, rows))
+    for (variables, (n, _)), members in groups.items():
+        size = _NUMBERS_TOGETHER // ((n + q) * q)
+        if min(size, len(members)) < _LEAST_TOGETHER:
+            continue
+        for first in range(0, len(members), size):
+            some = members[first : first + size]
+            values = np.stack([rows for _, rows in some])
+            whole: BoolArray = np.asarray(np.isfinite(values).all(axis=(1, 2)))
+            places = [place for (place, _), is_whole in zip(some, whole.tolist(), strict=True) if is_whole]
+            if places:
+                yield places, StackedSite(variables, values if whole.all() else values[whole])

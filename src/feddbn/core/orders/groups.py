@@ -35,8 +35,7 @@ from feddbn.core.orders.curved import TABLE_SIZE, posterior_from_tables
 from feddbn.core.orders.learn import STRONG_EVIDENCE, EdgeOrientation, firmness_of, settle_directions
 from feddbn.core.orders.parents import NodeFit, Objective, ParentRegressions, Parents
 from feddbn.core.orders.search import Criterion, OrderResult, OrderSearch
-from feddbn.core.statistics.dependence import COLLINEAR, independent
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.moments import COLLINEAR, Moments, independent
 
 _NO_RESIDUAL = 1e-12
 

@@ -40,8 +40,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.average import OrderPosterior, average_orders, average_within_order, median_graph
 from feddbn.core.orders.parents import MANY_NODES, ParentRegressions, regressions_of
 from feddbn.core.orders.search import Criterion, NoiseVariance, OrderResult, OrderSearch
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import correlations, safe_roots
+from feddbn.core.statistics.moments import Moments, correlations, safe_roots
 
 STRONG_EVIDENCE = 6.0
 """Score difference that counts as decided: odds of 20 to 1, "strong" in Kass and Raftery (1995)."""

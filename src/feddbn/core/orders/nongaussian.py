@@ -31,9 +31,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.orders.parents import Parents
 from feddbn.core.orders.search import OrderSearch
-from feddbn.core.statistics.dependence import COLLINEAR, is_regular
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.moments import COLLINEAR, Moments, correlations, is_regular
 
 Job = tuple[int, Parents]
 

@@ -45,8 +45,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.statistics.dependence import COLLINEAR, independent
-from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.moments import COLLINEAR, correlations, independent
 
 Parents = tuple[int, ...]
 

@@ -22,22 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.statistics.completion import nearest_positive
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import correlations
-
-__all__ = [
-    "expected_moments",
-    "known_n",
-    "known_pairs",
-    "observed_log_likelihood",
-    "pair_totals",
-    "pairs_n",
-    "pairwise_scatter",
-    "pairwise_sums",
-    "products_about",
-    "seldom_together",
-]
+from feddbn.core.statistics.moments import Moments, correlations, nearest_positive
 
 # Values held at once while patterns are solved: about eight megabytes.
 _CHUNK_VALUES = 1 << 20

@@ -4,6 +4,8 @@ Rows ``z_t = [x_t, ..., x_{t-p}]`` already hold their lags, so cutting between t
 Non-overlapping blocks (Carlstein 1986) keep the dependence between neighbouring rows and make a resample
 cheap: with the sums of every block in a matrix ``S`` (m, L), the sums of all resamples are ``counts @ S``,
 without reading a row again.
+
+Which candidate to take, from losses and their standard errors alone.
 """
 
 from __future__ import annotations
@@ -14,8 +16,6 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
-
-__all__ = ["RESAMPLINGS", "block_sizes", "block_sums", "cube_root_length", "resample_counts"]
 
 RESAMPLINGS = ("bootstrap", "stability")
 
@@ -75,3 +75,20 @@ def resample_counts(
     counts = np.full(n_blocks, float(second))
     counts[order[:half]] = float(not second)
     return counts
+
+
+RULES = ("one-standard-error", "best")
+
+
+def choose(loss: FloatArray, standard_error: FloatArray, rule: str = "one-standard-error") -> int:
+    """Return the index of the simplest candidate whose loss is not clearly above the lowest.
+
+    Candidates come simplest first; `standard_error` is that of the difference to the best (paired), so it is zero
+    there. "best" ignores it.
+    """
+    if rule not in RULES:
+        raise ParameterError(f"rule={rule!r} is not known; choose one of {', '.join(RULES)}.")
+    best = int(np.argmin(loss))
+    if rule == "best":
+        return best
+    return int(np.flatnonzero(loss <= loss[best] + standard_error)[0])

@@ -6,35 +6,47 @@ taken off what it tells later, or the other way round.
     deviation    |x_t - running median|, in steps of half an octave of the unit: robust scales without agreeing on one
     spectrum     periodograms of recordings without their slow parts, each over its own variance
     profile      log standard deviations and Fisher's z of lagged correlations of a site: what sites are compared by
+
+Cycles that stand out of a summed spectrum.
+
+Are cells far from the others errors of measurement, or large values that act as all values do?
+
+A shock travels: what a variable causes deviates with it, in the same row or the next. A glitch of a sensor does not. So
+around far cells of a variable the other cells deviate more than usual if they are shocks, and as usual if they are errors.
+Cells that are far themselves are not looked at: sensors may fail together.
+
+Errors come at any time, so a far cell has a far neighbour in time as often as chance has it. Where that is more frequent, by
+a fifth of the far cells and by four standard errors, the variable has bursts, and its far cells stay. A value that most far
+cells share is a code for "missing"; it may stand for several rows and makes no burst.
+
+With c the size of a cell's deviation in robust standard deviations, at most 3: shocks travel if c is larger around far
+cells, by an amount that matters and by three standard errors.
+
+Signs of other kinds than a number on a line, in what adds up over sites: yes/no and small counts.
+
+A site objects to a kind of a variable by 1 if one of its cells cannot be of it; no objection of anybody is the sign. That
+tells what a column is, and of no row more than that it is like the others.
+
+Does a site look like the others? Each finds out by itself, from sums over all sites and its own numbers.
+
+With s the profile of a site (`survey.lagged_profile`) and the sums of s and s^2 over K sites, a site takes its own part
+off and knows mean and variance of the others. It needs no one else's numbers, and only the number of sites that do not
+fit is ever added up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import rfft
 
 from feddbn.core.arrays import BoolArray, FloatArray, by_row, may_lack_cells, rows_in_cache
-from feddbn.core.designs.lagged import stack_lags
-
-__all__ = [
-    "N_BINS",
-    "N_FREQUENCIES",
-    "OWN_SCALE_CELLS",
-    "TAIL",
-    "bin_counts",
-    "deviations",
-    "fisher_z",
-    "lagged_profile",
-    "median_of_counts",
-    "periodogram",
-    "profile_length",
-    "robust_scale",
-    "tail_counts",
-    "without_slow_part",
-]
+from feddbn.core.designs.recordings import stack_lags
 
 N_BINS = 192
 """Bins of half an octave from 2^-48 to 2^48; smaller deviations, 0 too, are in the first and larger ones in the last."""
@@ -265,3 +277,327 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
 def fisher_z(r: FloatArray) -> FloatArray:
     """Fisher's z of correlations; those beyond .995 count as .995."""
     return np.asarray(np.arctanh(np.clip(r, -0.995, 0.995)))
+
+
+MOST_CYCLES = 4
+_FEWEST_TURNS = 4.0
+"""A recording must see a cycle so many times: slower ones cannot be told from trends."""
+_FASTEST = 3.0
+_CYCLE_ERRORS = 6.0
+_NEIGHBOURS = 8
+
+
+def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[float, ...]:
+    """Return periods in rows, the strongest first, at most four.
+
+    Parameters
+    ----------
+    spectrum
+        Mean of periodograms at evenly spaced frequencies from 0 to half a turn per row.
+    n_spectra, length
+        How many were averaged, and the mean length of a recording: peaks are as wide as one over it.
+
+    A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors. Noise with a
+    memory or with resonances has slopes and broad hills, where the neighbours of one side are as high.
+    """
+    n = len(spectrum)
+    width = max(1.0, 2.0 * (n - 1) / max(length, 2.0))
+    lowest = int(np.ceil(_FEWEST_TURNS * width))
+    highest = int(2 * (n - 1) / _FASTEST)
+    found: list[tuple[float, float]] = []
+    for k in range(lowest, highest + 1):
+        low, high = round(max(k - 1.5 * width, 0)), round(k + 1.5 * width)
+        if spectrum[k] < spectrum[max(low, 0) : high + 1].max():
+            continue
+        far = round(_NEIGHBOURS * width)
+        sides = spectrum[max(low - far, round(width)) : low], spectrum[high + 1 : high + 1 + far]
+        base = max(float(np.median(side)) for side in sides if len(side))
+        ratio = spectrum[k] / base
+        if ratio > 1.0 + _CYCLE_ERRORS / np.sqrt(n_spectra):
+            found.append((float(ratio), _period(spectrum, k, width)))
+    found.sort(reverse=True)
+    return tuple(period for _, period in found[:MOST_CYCLES])
+
+
+def _period(spectrum: FloatArray, k: int, width: float) -> float:
+    """The period of a peak, between the frequencies of the grid; a whole number of rows if that is as likely."""
+    left, top, right = spectrum[k - 1 : k + 2]
+    bend = left - 2 * top + right
+    place = k + (0.5 * (left - right) / bend if bend < 0 else 0.0)
+    turn = 2.0 * (len(spectrum) - 1)
+    period, whole = turn / place, round(turn / place)
+    # Frequencies closer than a small part of a peak's width cannot be told apart, and clocks have whole numbers of rows.
+    return float(whole) if whole >= 2 and abs(turn / whole - place) < 0.25 * width else float(period)
+
+
+_MOST = 3.0
+_TRAVEL_ERRORS = 3.0
+_SIZE = 0.2
+"""Shocks of six standard deviations whose weights are .3 or more move the cells around them by more, on average."""
+_LASTING = 0.2
+_LASTING_ERRORS = 4.0
+
+
+class FarCells(NamedTuple):
+    """What far cells are.
+
+    Attributes
+    ----------
+    errors
+        (d,) of which suspects they are errors.
+    bursts
+        (d,) of which suspects they come in bursts.
+    is_sure
+        Whether shocks would have shown.
+    """
+
+    errors: BoolArray
+    bursts: BoolArray
+    is_sure: bool
+
+
+def far_sums_length(d: int) -> int:
+    """Return the length of `far_sums`."""
+    return 5 * d + 4 * d * d
+
+
+def far_sums(sizes: FloatArray, far: BoolArray, values: FloatArray) -> FloatArray:
+    """What contiguous rows say about their far cells; it adds up.
+
+    Parameters
+    ----------
+    sizes
+        (n, d) deviations in robust standard deviations, NaN where a cell is empty.
+    far
+        (n, d) which cells are far.
+    values
+        (n, d) the cells themselves.
+
+    Far cells, and those of them with a far neighbour in time; counts, sums and squares of c of the other cells; then for
+    every pair of variables, in the rows in which the first is far and in the rows after these, the sums of c of the
+    second and their number.
+    """
+    near = ~far & ~np.isnan(sizes)
+    c = np.where(near, np.minimum(sizes, _MOST), 0.0)
+    N, F = near.astype(float), far.astype(float)
+    pairs = [F.T @ c, F.T @ N, F[:-1].T @ c[1:], F[:-1].T @ N[1:]]
+    return np.concatenate(
+        [
+            F.sum(axis=0),
+            _in_bursts(far, values).sum(axis=0),
+            N.sum(axis=0),
+            c.sum(axis=0),
+            (c * c).sum(axis=0),
+            *(pair.ravel() for pair in pairs),
+        ]
+    )
+
+
+def _in_bursts(far: BoolArray, values: FloatArray) -> BoolArray:
+    """(n, d) which far cells have a far neighbour in time; those that hold a code do not count."""
+    lasting = far.copy()
+    for j in np.flatnonzero(far.any(axis=0)):
+        found, times = np.unique(values[far[:, j], j], return_counts=True)
+        if times.max() > max(1.0, times.sum() / 2):
+            lasting[:, j] &= values[:, j] != found[times.argmax()]
+    both = lasting[:-1] & lasting[1:]
+    either = np.zeros(far.shape, dtype=bool)
+    either[:-1] |= both
+    either[1:] |= both
+    return either
+
+
+def _has_bursts(n_far: FloatArray, n_lasting: FloatArray, n_others: FloatArray) -> BoolArray:
+    """(d,) whether more far cells have a far neighbour than chance allows."""
+    share = n_far / np.maximum(n_far + n_others, 1.0)
+    chance = n_far * (1.0 - (1.0 - share) ** 2)
+    # Far neighbours come in pairs, hence the factor 2 of the variance, and two pairs say nothing.
+    allowed = chance + np.maximum(_LASTING * n_far, 4.0 + _LASTING_ERRORS * np.sqrt(2.0 * chance))
+    return np.asarray(n_lasting > allowed)
+
+
+def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> FarCells:
+    """Judge the far cells of the suspects.
+
+    Shocks of a variable that acts on nothing do not travel either, so the suspects without bursts are judged together: all
+    of them have errors, or none.
+    """
+    d = len(suspects)
+    n_far, n_lasting, n, total, squares = (np.maximum(part, 0.0) for part in np.split(sums[: 5 * d], 5))
+    bursts = suspects & _has_bursts(n_far, n_lasting, n)
+    suspects = suspects & ~bursts
+    mean = total / np.maximum(n, 1.0)
+    variance = np.maximum(squares / np.maximum(n, 1.0) - mean**2, 1e-12)
+    now, n_now, after, n_after = sums[5 * d :].reshape(4, d, d)
+    # A far cell moves the running median of its own neighbours; those are not looked at.
+    other = ~np.eye(d, dtype=bool)
+    excess = ((now + after - (n_now + n_after) * mean) * other).sum(axis=1)[suspects].sum()
+    count = ((n_now + n_after) * other).sum(axis=1)[suspects].sum()
+    spread = ((n_now + n_after) * variance * other).sum(axis=1)[suspects].sum()
+    if count == 0:
+        return FarCells(np.zeros(d, dtype=bool), bursts, False)
+    travels = excess > _SIZE * count and excess > _TRAVEL_ERRORS * np.sqrt(spread)
+    is_sure = bool(_SIZE * count > _TRAVEL_ERRORS * np.sqrt(spread))
+    return FarCells(np.zeros(d, dtype=bool) if travels else suspects, bursts, is_sure)
+
+
+SMALL_MEAN = 10.0
+"""Counts of a larger mean are close to a line with Gaussian noise: Poisson(10) has a skewness of 0.3."""
+SPREAD = 0.75
+"""Whole numbers whose variance is a smaller share of their mean are rather codes or rounded measurements than counts."""
+_FIRST_ROWS = 16
+_SAME = 1e-9
+
+
+def objections(values: FloatArray) -> BoolArray:
+    """(2, d) whether some cell of rows (n, d) is no whole number from 0 on, and whether some is neither 0 nor 1."""
+    found = _objects(values[:_FIRST_ROWS])
+    # Most columns are numbers on a line, which shows at once.
+    open_ = np.flatnonzero(~found[0])
+    if len(open_) and len(values) > _FIRST_ROWS:
+        found[:, open_] |= _objects(values[_FIRST_ROWS:, open_])
+    return found
+
+
+def _objects(values: FloatArray) -> BoolArray:
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        other = (values < 0) | (values != np.floor(values))
+        many = other | (values > 1)
+    return np.asarray([(other & known).any(axis=0), (many & known).any(axis=0)])
+
+
+def looks_binary(mean: FloatArray, variance: FloatArray) -> BoolArray:
+    """(d,) whether values of these means and variances are 0 and 1: x = x^2 in every row, so variance = mean (1 - mean)."""
+    expected = mean * (1.0 - mean)
+    return np.asarray((expected > 0) & (np.abs(variance - expected) <= _SAME * expected))
+
+
+FEWEST_SITES = 4
+"""With fewer sites nobody can say who is the odd one."""
+_UNITS_FACTOR = 3.0
+_UNITS_Z = 6.0
+_CORRELATIONS_Z2 = 5.0
+_CORRELATIONS_SIZE = 0.15
+_IS_EXCHANGED = 0.4
+_NEARLY = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one site compares with the others.
+
+    Attributes
+    ----------
+    factors
+        (d,) its standard deviations over those of the others.
+    distance
+        Mean square of the differences of its correlations, in units of how much sites differ; about 1 for a site that fits.
+    sentences
+        What does not fit, in words for its owner; empty if all is well.
+    """
+
+    factors: FloatArray
+    distance: float
+    sentences: tuple[str, ...]
+
+    @property
+    def objects(self) -> bool:
+        """Whether this site had better stay out of the sums."""
+        return bool(self.sentences)
+
+
+def compared(
+    own: FloatArray,
+    n: float,
+    total: FloatArray,
+    squares: FloatArray,
+    n_sites: float,
+    variables: Sequence[str],
+) -> Comparison | None:
+    """Compare a site's profile from `n` rows with the sums over `n_sites` sites, itself among them; None if they are few."""
+    if n_sites < FEWEST_SITES:
+        return None
+    d, others = len(variables), n_sites - 1
+    mean = (total - own) / others
+    spread = np.maximum((squares - own**2) / others - mean**2, 0.0) * others / (others - 1)
+    scales, links = slice(0, d), slice(d, len(own))
+    z2 = np.empty(len(own))
+    for part, sampling in ((scales, 0.5 / n), (links, 1.0 / n)):
+        # Few sites tell little about one number's spread, so that of its kind is looked at, too.
+        common = max(float(spread[part].mean()), sampling)
+        variance = (np.maximum(spread[part], sampling) + common) / 2 * (1 + 1 / others)
+        z2[part] = (own[part] - mean[part]) ** 2 / variance
+    factors = np.exp(own[scales] - mean[scales])
+    # A site where everything varies more has more noise, or one gain for all: that is not one column in other units.
+    usual = float(np.median(factors)) if d > 2 else 1.0
+    sentences = []
+    for i in np.flatnonzero(z2[scales] > _UNITS_Z**2):
+        if max(factors[i] / usual, usual / factors[i]) > _UNITS_FACTOR:
+            sentences.append(_units_sentence(variables[int(i)], float(factors[i])))
+    if len(own) > d:
+        variance = (own[links] - mean[links]) ** 2 / np.maximum(z2[links], 1e-300)
+        distance = float(z2[links].mean())
+        size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
+        is_other = distance > _CORRELATIONS_Z2 and size > _CORRELATIONS_SIZE
+        sentence = _links_sentence(
+            _matrix(own[links]), _matrix(mean[links]), _matrix(variance), variables, is_other
+        )
+        sentences += [sentence] if sentence else []
+    else:
+        distance = 0.0
+    return Comparison(factors, distance, tuple(sentences))
+
+
+def _units_sentence(name: str, factor: float) -> str:
+    how = f"{factor:.3g} times as much" if factor > 1 else f"only {factor:.2g} times as much"
+    return f"{name} varies {how} here as at the other sites: is it in other units?"
+
+
+def _links_sentence(
+    here: FloatArray, there: FloatArray, variance: FloatArray, variables: Sequence[str], is_other: bool
+) -> str:
+    """What is wrong with a site's correlations: the columns whose exchange explains it, or only that they are other ones."""
+    d = len(variables)
+    lags = d * np.arange(len(here) // d)[:, None]
+    weight = 1.0 / np.where(variance > 0, variance, np.inf)
+
+    def misfit(order: list[int], looked_at: Sequence[int]) -> float:
+        """Mean square of differences of the correlations of some columns, if columns were in this order."""
+        index, rows = (np.array(order) + lags).ravel(), (np.array(looked_at) + lags).ravel()
+        difference = here[np.ix_(index[rows], index)] - there[rows]
+        return float((difference**2 * weight[rows]).mean())
+
+    order, is_exchanged = list(range(d)), False
+    for _ in range(d):
+        best, found = _IS_EXCHANGED, None
+        # Two columns do not fit only if one of them does not: all but a few pairs need no look of their own.
+        alone = [misfit(order, (i,)) for i in range(d)]
+        for i, j in combinations(range(d), 2):
+            if alone[i] + alone[j] < _NEARLY * 2 * _CORRELATIONS_Z2:
+                continue
+            before = misfit(order, (i, j))
+            if before < _CORRELATIONS_Z2:
+                continue
+            other = order.copy()
+            other[i], other[j] = other[j], other[i]
+            ratio = misfit(other, (i, j)) / before
+            if ratio < best:
+                best, found = ratio, other
+        if found is None:
+            break
+        order, is_exchanged = found, True
+    if is_exchanged:
+        moved = [(variables[order[i]], variables[i]) for i in range(d) if order[i] != i]
+        pairs = ", ".join(f"what is called {a} behaves like {b}" for a, b in moved)
+        return f"columns look mixed up at this site: {pairs} at the other sites."
+    if is_other:
+        return "the variables of this site are related to each other in another way than at the other sites."
+    return ""
+
+
+def _matrix(upper: FloatArray) -> FloatArray:
+    q = round((1 + np.sqrt(1 + 8 * len(upper))) / 2)
+    whole = np.zeros((q, q))
+    whole[np.triu_indices(q, 1)] = upper
+    return np.asarray(whole + whole.T)

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.kind_signs import SMALL_MEAN, SPREAD
+from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD
 from feddbn.data.preflight.finding import Finding, option, times
 from feddbn.data.preflight.profile import SiteProfile
 

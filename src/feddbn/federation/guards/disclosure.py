@@ -26,9 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.lagged import stretches
-from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, stretches
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused

@@ -21,9 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import IntArray
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.left_out import RowNumbers, SiteRows, WithoutRows, numbered, site_rows
-from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import (
+    CompleteSite,
+    Recording,
+    RowNumbers,
+    SiteData,
+    SiteRows,
+    WithoutRows,
+    numbered,
+    site_rows,
+)
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.statistics import held_out_part, training_part

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.agreement import FEWEST_SITES
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.messages import digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
+from feddbn.core.designs.features import N_CURVES, N_SMOOTH
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING
-from feddbn.core.statistics.agreement import FEWEST_SITES
-from feddbn.core.statistics.cycles import MOST_CYCLES
 from feddbn.core.statistics.moments import sums_length
+from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS

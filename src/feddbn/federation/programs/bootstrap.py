@@ -33,13 +33,11 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.design import Design
-from feddbn.core.designs.filled import FilledSite
+from feddbn.core.designs.cells import FilledSite
+from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import recording_gram
-from feddbn.core.designs.lagged import CHUNK_ROWS
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import CHUNK_ROWS, CompleteSite
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.resampling import (
     RESAMPLINGS,

@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feddbn.core.changes.drift import learn_drift
-from feddbn.core.changes.fits import ChangeOptions, Changing
-from feddbn.core.changes.learn import learn_changes
-from feddbn.core.changes.partitions import Cuts, ranges_of
-from feddbn.core.changes.regimes import learn_regimes
+from feddbn.core.changes.fits import ChangeOptions, Changing, Cuts, ranges_of
+from feddbn.core.changes.learn import learn_changes, learn_drift, learn_regimes
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments

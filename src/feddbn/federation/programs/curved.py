@@ -16,13 +16,12 @@ from functools import cached_property
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteRows, CompleteSite
-from feddbn.core.designs.curve_basis import BEND, CURVE, SMOOTH
-from feddbn.core.designs.design import Basis, Design
-from feddbn.core.designs.filled import FilledSite, off_nuisance
+from feddbn.core.designs.cells import FilledSite, off_nuisance
+from feddbn.core.designs.design import Basis, Design, are_public_units, public_units
+from feddbn.core.designs.features import BEND, CURVE, SMOOTH
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
-from feddbn.core.designs.public_units import are_public_units, public_units
+from feddbn.core.designs.recordings import CompleteRows, CompleteSite
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.curved import (
     CurvedLearned,
@@ -37,19 +36,18 @@ from feddbn.core.orders.curved import (
 from feddbn.core.orders.learn import LearnOptions, choose_lags
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import products_to_ask
-from feddbn.core.statistics.curvature import information_of_shape
-from feddbn.core.statistics.known_inputs import outputs_of
-from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
     ResidualSums,
     check_residuals,
+    information_of_shape,
     violations,
 )
 from feddbn.core.statistics.residual_checks import (
     sums_length as check_sums_length,
 )
-from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.completion import nearest_positive
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.moments import Moments, nearest_positive
 from feddbn.errors import DataError
 from feddbn.federation.programs.pfdbnl.entries import Entries, PartialQuestion
 from feddbn.federation.programs.statistics import (

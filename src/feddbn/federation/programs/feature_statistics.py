@@ -27,14 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.features import DEFAULT_KNOTS, callable_map, feature_map, register_feature_map
 from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.ranking.direction import DirectionSums, PairScores, direction_sums, score_pairs
-from feddbn.core.ranking.edge_probability import EdgePosterior, average_parent_sets, score_parent_sets
-from feddbn.core.statistics.scaling import safe_roots
+from feddbn.core.designs.recordings import CompleteSite
+from feddbn.core.ranking import (
+    DirectionSums,
+    EdgePosterior,
+    PairScores,
+    average_parent_sets,
+    direction_sums,
+    score_pairs,
+    score_parent_sets,
+)
+from feddbn.core.statistics.moments import safe_roots
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.protocol.site import Here, register_site_task, sum_of_units
 from feddbn.federation.protocol.task import (
@@ -158,7 +165,7 @@ class FeatureScaleQuestion(Question):
 
 @dataclass(frozen=True)
 class DirectionQuestion(Question):
-    """Products of prewhitened rows and their asymmetry; see `core.ranking.direction`."""
+    """Products of prewhitened rows and their asymmetry; see `core.ranking`."""
 
     name = "pair-direction"
     purpose = "products of prewhitened rows and their asymmetry"
@@ -269,7 +276,7 @@ for _kind, _units in (
 # Posterior probabilities of lagged edges as a program of one or two sums.
 #
 # The sites send cross-products of feature rows (`feddbn.federation.programs.feature_statistics`); the server averages
-# over parent sets (`feddbn.core.ranking.edge_probability`) for every candidate map and keeps the one with the largest
+# over parent sets (`feddbn.core.ranking`) for every candidate map and keeps the one with the largest
 # marginal likelihood.
 
 AUTO_FEATURES = ("linear", "quadratic", "spline")

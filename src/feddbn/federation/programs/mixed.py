@@ -15,26 +15,28 @@ from itertools import starmap
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.coded import Coding, coding_of, merged_kind, merged_levels, read_coding
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import recording_gram
-from feddbn.core.designs.rows import design_rows
-from feddbn.core.glm.families import FAMILIES, RowTerms, family_of
-from feddbn.core.glm.models import ModelSums, NodeModel, model_rows
-from feddbn.core.glm.newton import Climb
-from feddbn.core.glm.standard import (
+from feddbn.core.designs.recordings import CompleteSite
+from feddbn.core.glm import (
+    FAMILIES,
+    Climb,
+    ModelSums,
     NodeEstimate,
+    NodeModel,
+    RowTerms,
     column_units,
+    family_of,
     in_code_units,
     least_squares,
+    model_rows,
     slopes_of,
     starting_theta,
 )
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.kinds import Kind, read_kinds
+from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels, read_coding, read_kinds
 from feddbn.core.orders.groups import MOST_OPEN_OF_A_NODE, GroupLearned, Review, Reviewed, learn_groups
-from feddbn.core.statistics.levels import evidence_for_nuisances
+from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.statistics import training_site
@@ -231,7 +233,7 @@ class MixedMoments:
 
     @property
     def evidence(self) -> float:
-        """For levels of recordings' own (`core.statistics.levels`)."""
+        """For levels of recordings' own (`core.statistics.diagnostics`)."""
         n_now = sum(self.design.widths)
         n, scatter = self.moments.n, self.moments.scatter
         kept = np.tile(np.diag(self.own)[:n_now] > _STILL * np.diag(scatter)[:n_now], self.design.n_lags + 1)
@@ -319,7 +321,7 @@ register_site_task(
 # ``glm-step``   of each of a list of models: log likelihood, gradient and information at theta
 #
 # Columns of parents are standardised by public numbers, so that coefficients have a natural size. A server climbs by Newton's
-# steps (`core.glm.newton`), 4 to 6 sums of all models together.
+# steps (`core.glm`), 4 to 6 sums of all models together.
 
 MOST_STEPS = 16
 """How many different coefficients a site answers for in a run."""

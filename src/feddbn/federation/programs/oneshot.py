@@ -15,11 +15,10 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, whole_rows
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import CompleteRows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.lambda_path import learn_by_path
@@ -47,12 +46,15 @@ from feddbn.core.orders.nongaussian import (
 )
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
-from feddbn.core.statistics.dependence import dependences
-from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.noise_memory import memory_filter, memory_of_noise, without_memory
+from feddbn.core.statistics.diagnostics import (
+    memory_filter,
+    memory_of_noise,
+    neutral_inputs,
+    outputs_of,
+    without_memory,
+)
+from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
-from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
@@ -454,7 +456,7 @@ def counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
 #
 # memory       Where residuals remember earlier ones, or effects come again with the opposite sign, moments with one more
 #              lag are asked for and three explanations compared by the score that chooses networks: as it is, one lag
-#              more, noise with a memory of its own (`core.statistics.noise_memory`). The better one is taken if the
+#              more, noise with a memory of its own (`core.statistics.diagnostics`). The better one is taken if the
 #              residuals then remember nothing. A lag is added only where their number was left to the method.
 # variance     Where variances change, the same moments are worth fewer rows: the network is learned again from
 #              ``n / inflation`` of them.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddbn.core.designs.nuisance import finite_numbers
-from feddbn.core.statistics.agreement import FEWEST_SITES
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.federation.programs.survey import Survey
 from feddbn.settings import (
     MethodSettings,

@@ -16,35 +16,30 @@ from functools import partial
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, by_row, rows_in_cache
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.design import Design
-from feddbn.core.designs.joint import OwnLevel
-from feddbn.core.designs.lagged import stretches
+from feddbn.core.designs.design import Design, are_public_units, design_rows, public_blocks, public_units
+from feddbn.core.designs.gram import OwnLevel
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
-from feddbn.core.designs.public_units import are_public_units, public_units
-from feddbn.core.designs.recordings import usable_runs
-from feddbn.core.designs.rows import design_rows, public_blocks
-from feddbn.core.designs.stacked import leading_axes
+from feddbn.core.designs.recordings import CompleteRows, leading_axes, stretches, usable_runs
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import topological_order
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals
 from feddbn.core.orders.search import Criterion, evident_support
-from feddbn.core.statistics.curvature import CurvatureSums, curvature_p
-from feddbn.core.statistics.known_inputs import outputs_of
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.core.statistics.residual_checks import (
     LEVEL,
+    CurvatureSums,
     ResidualChecks,
     ResidualSums,
     check_residuals,
+    curvature_p,
     echo_weights,
     residual_sums,
     sums_length,
     violations,
 )
-from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.statistics import local_moments, training_parts

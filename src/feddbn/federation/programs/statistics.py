@@ -21,21 +21,19 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
-from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
-from feddbn.core.designs.rows import design_rows
-from feddbn.core.designs.stacked import leading_axes, side_by_side
+from feddbn.core.designs.recordings import Block, CompleteRows, leading_axes, side_by_side
 from feddbn.core.orders.nongaussian import shape_sums
-from feddbn.core.statistics.comparable import (
+from feddbn.core.statistics.diagnostics import (
     DIFFERENT_NETWORKS_FACTOR,
     NOISE_FACTOR,
     Spread,
     noise_spread,
+    output_columns,
+    outputs_of,
 )
-from feddbn.core.statistics.known_inputs import output_columns, outputs_of
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError

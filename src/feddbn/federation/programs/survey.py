@@ -3,7 +3,7 @@
 Site tasks
 ----------
 ``survey``     robust scales, spectra and profiles of single sites, added up (`core.statistics.survey`), and how many sites
-               have cells that are no counts or no yes/no (`core.statistics.kind_signs`)
+               have cells that are no counts or no yes/no (`core.statistics.survey`)
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
 ``spikes``     how much other cells deviate around far cells: do these act as shocks do, or are they errors?
@@ -19,17 +19,21 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.designs.recordings import Recording
-from feddbn.core.statistics.agreement import FEWEST_SITES, compared
-from feddbn.core.statistics.cycles import cycles_in
-from feddbn.core.statistics.kind_signs import objections
-from feddbn.core.statistics.known_inputs import outputs_of
-from feddbn.core.statistics.spikes import FarCells, far_cells_are_errors, far_sums, far_sums_length
+from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.survey import (
+    FEWEST_SITES,
     N_BINS,
     N_FREQUENCIES,
     OWN_SCALE_CELLS,
     TAIL,
+    FarCells,
     bin_counts,
+    compared,
+    cycles_in,
+    far_cells_are_errors,
+    far_sums,
+    far_sums_length,
+    objections,
     periodogram,
     profile_length,
     robust_scale,

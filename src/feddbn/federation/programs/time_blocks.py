@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.lagged import stretches
+from feddbn.core.designs.design import are_public_units, design_rows, public_units
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.public_units import are_public_units, public_units
-from feddbn.core.designs.recordings import Recording, SiteData, usable_runs
-from feddbn.core.designs.rows import design_rows
-from feddbn.core.statistics.curvature import CurvatureSums
-from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.designs.recordings import CompleteRows, Recording, SiteData, stretches, usable_runs
+from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (
+    CurvatureSums,
     ResidualSums,
     check_residuals,
     echo_weights,
@@ -34,7 +31,6 @@ from feddbn.core.statistics.residual_checks import (
 from feddbn.core.statistics.residual_checks import (
     sums_length as check_sums_length,
 )
-from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import DataError
 from feddbn.federation.programs.residual_checks import (
     ResidualReport,

@@ -20,9 +20,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.gram import nuisance_basis, whole_rows
-from feddbn.core.statistics.agreement import FEWEST_SITES
-from feddbn.core.statistics.known_inputs import output_columns
-from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
+from feddbn.core.statistics.diagnostics import evidence_for_nuisances, log_det_of_residuals, output_columns
 from feddbn.core.statistics.missing import (
     known_n,
     pair_totals,
@@ -31,9 +29,8 @@ from feddbn.core.statistics.missing import (
     products_about,
     seldom_together,
 )
-from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
-from feddbn.core.statistics.scaling import correlations
-from feddbn.core.statistics.survey import TAIL
+from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric, upper_triangle
+from feddbn.core.statistics.survey import FEWEST_SITES, TAIL
 from feddbn.errors import DataError
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.statistics import (
@@ -237,7 +234,7 @@ class AskedMoments:
     treatment
         What was done to them; further questions must do the same (`federation.protocol.rows.treated`).
     evidence
-        For the nuisances of recordings (`core.statistics.levels`); None if it was not looked at.
+        For the nuisances of recordings (`core.statistics.diagnostics`); None if it was not looked at.
     gains_evidence
         For scales of sites' own, the same way; None if it was not looked at.
     survey
@@ -527,7 +524,7 @@ def _evidence(
 
 
 def _cost(scatter: FloatArray, d: int, n: float, rank: float) -> float:
-    """Minus twice the log-likelihood of the lagged regression, with its price, as in `core.statistics.levels`."""
+    """Minus twice the log-likelihood of the lagged regression, with its price, as in `core.statistics.diagnostics`."""
     free = max(n - rank - (len(scatter) - d), 1.0)
     return n * (log_det_of_residuals(scatter, d) - d * float(np.log(free))) + d * rank * float(np.log(n))
 

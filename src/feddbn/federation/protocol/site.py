@@ -21,8 +21,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.recordings import Recording, SiteData
-from feddbn.core.designs.stacked import stacks
+from feddbn.core.designs.recordings import Recording, SiteData, stacks
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.task import Question, Task
 

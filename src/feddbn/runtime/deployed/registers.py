@@ -21,8 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from feddbn.core.designs.left_out import RowNumbers
-from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData
 from feddbn.errors import FileError, ProtocolError
 from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.privacy.keys import Identity

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feddbn.core.ancestral.independence import PartialCorrelations
+from feddbn.core.ancestral.search import PartialCorrelations
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(80, 7)) @ RNG.normal(size=(7, 7))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feddbn.core.ancestral.independence import PartialCorrelations
-from feddbn.core.ancestral.marks import ARROW, NONE, TAIL, WindowGraph
-from feddbn.core.ancestral.search import SearchOptions, search
-from feddbn.core.ancestral.truth import true_marks
+from feddbn.core.ancestral.marks import ARROW, NONE, TAIL, WindowGraph, true_marks
+from feddbn.core.ancestral.search import PartialCorrelations, SearchOptions, search
 from support.hidden_systems import draw_system, exact_correlations
 
 EXACT = 1e15

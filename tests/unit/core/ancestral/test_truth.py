@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from feddbn.core.ancestral.truth import true_marks, unrolled
+from feddbn.core.ancestral.marks import true_marks, unrolled
 from support.hidden_systems import draw_system
 
 

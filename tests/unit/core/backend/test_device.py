@@ -5,11 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, simulate
 from feddbn.core.backend import device as backend
-from feddbn.core.backend.device import DEVICES, HOST, AutoDevice, open_device, pays, product
-from feddbn.core.designs.lagged import Block
+from feddbn.core.backend.device import DEVICES, HOST, AutoDevice, one_thread, open_device, pays, product
+from feddbn.core.designs.recordings import Block
 from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
 from feddbn.core.statistics.moments import Moments
@@ -190,3 +191,27 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
 def test_the_room_is_read_without_torch():
     assert backend.HOST.name == "cpu"
     assert "torch" not in vars(sys.modules["feddbn.core.backend.device"])
+
+
+def test_one_thread_while_it_lasts_and_as_many_as_before_afterwards():
+    before = _threads()
+    with one_thread():
+        assert set(_threads()) == {1}
+        with one_thread():
+            assert set(_threads()) == {1}
+        assert set(_threads()) == {1}
+    assert _threads() == before
+
+
+def _threads():
+    return [library["num_threads"] for library in threadpool_info()]
+
+
+def test_a_library_loaded_later_is_held_too(monkeypatch):
+    with one_thread():
+        pass
+    monkeypatch.setitem(sys.modules, "a_module_added_later", np)
+    found = backend._libraries.cache_info().misses
+    with one_thread():
+        pass
+    assert backend._libraries.cache_info().misses == found + 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from feddbn.core.changes.differences import SegmentGrams, fit_node
+from feddbn.core.changes.fits import SegmentGrams, fit_node
 from feddbn.core.statistics.moments import Moments
 
 N = (300, 500)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from feddbn.core.changes.differences import SegmentGrams, fit_node
-from feddbn.core.changes.drift import learn_drift, time_functions
-from feddbn.core.changes.fits import ChangeOptions, SegmentFits
+from feddbn.core.changes.fits import ChangeOptions, SegmentFits, SegmentGrams, fit_node
+from feddbn.core.changes.learn import learn_drift, time_functions
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from feddbn.core.changes.partitions import best_partitions, ranges_of
+from feddbn.core.changes.fits import best_partitions, ranges_of
 
 
 def total(cost, cuts):

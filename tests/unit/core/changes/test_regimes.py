@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.changes.fits import ChangeOptions, SegmentFits
-from feddbn.core.changes.regimes import _dealt, _summed, learn_regimes
+from feddbn.core.changes.learn import _dealt_regimes, _summed, learn_regimes
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 
@@ -52,7 +52,7 @@ def test_a_site_deals_out_its_blocks_as_well_as_any_cuts_do(n_regimes):
             )
 
         best = min(every, key=total)
-        assert total(_dealt(blocks, found)) == pytest.approx(total(best))
+        assert total(_dealt_regimes(blocks, found)) == pytest.approx(total(best))
 
 
 def test_regimes_are_sums_over_sites_and_add_up_to_all_rows():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.cells import TreatedSite, block_deviations, limits_of, site_profile
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.survey import deviations
 from feddbn.data.memory import ArrayRecording, MemorySite
 

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.coded import Coding, coding_of, merged_kind, merged_levels, read_coding
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import gram_of
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.rows import design_rows
-from feddbn.core.kinds import Kind, encode_columns
+from feddbn.core.designs.recordings import Block
+from feddbn.core.kinds import Coding, Kind, coding_of, encode_columns, merged_kind, merged_levels, read_coding
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
 

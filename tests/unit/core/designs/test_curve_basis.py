@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from feddbn.core.designs.curve_basis import (
+from feddbn.core.designs.features import (
     CURVE_KNOTS,
     N_CURVES,
     curve_features,

@@ -1,9 +1,8 @@
 import numpy as np
 
-from feddbn.core.designs.filled import FilledSite
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.cells import FilledSite
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
-from feddbn.core.designs.recordings import Recording
+from feddbn.core.designs.recordings import Block, Recording
 from feddbn.data.memory import ArrayRecording, MemorySite
 
 

@@ -7,11 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Basis, Design, Term
+from feddbn.core.designs.design import Basis, Design, Term, design_rows
 from feddbn.core.designs.gram import Gram, gram_of, gram_sums_length, recording_gram
-from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording
 

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.design import Basis, Design, Term
-from feddbn.core.designs.gram import nuisance_grams, recording_gram, tried_grams
-from feddbn.core.designs.joint import joint_moments
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.design import Basis, Design, Term, design_rows
+from feddbn.core.designs.gram import joint_moments, nuisance_grams, recording_gram, tried_grams
 from feddbn.core.designs.nuisance import Nuisance, TimeBasis
-from feddbn.core.designs.recordings import usable_runs
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import Block, CompleteRows, usable_runs
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 
 
 def test_columns_run_from_now_to_the_past() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.left_out import WithoutRows, site_rows
+from feddbn.core.designs.recordings import CompleteSite, WithoutRows, site_rows
 from feddbn.data.read import read_sites
 from feddbn.federation.guards.disclosure import counted_rows
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.design import Basis, Design, design_rows
 from feddbn.core.designs.gram import gram_of, recording_gram
-from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance, is_baseline
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import DataError, ParameterError
 

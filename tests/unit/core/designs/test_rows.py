@@ -7,10 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.design import Basis, Design, design_rows
 from feddbn.core.designs.features import DEFAULT_KNOTS, smooth
-from feddbn.core.designs.lagged import Block, lagged_rows
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 
 
 def _design(d: int, n_lags: int, name: str, smoothing: float = 1.0, **public) -> Design:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feddbn.core.glm.families import n_parameters, row_terms
+from feddbn.core.glm import n_parameters, row_terms
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from feddbn.core.designs.curve_basis import CURVE, curve_features
 from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.features import CURVE, curve_features
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.curved import (
     CurvedSearch,

@@ -15,7 +15,7 @@ from feddbn.core.pfdbnl.stages import order_of
 from feddbn.core.pfdbnl.step import Members, PersonalRound, auxiliary, coupling, solve_personal
 from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
 from feddbn.core.solvers.ordered_step import ordered_columns
-from feddbn.core.statistics.completion import completed, nearest_positive
+from feddbn.core.statistics.moments import completed, nearest_positive
 
 D, Q = 4, 8
 

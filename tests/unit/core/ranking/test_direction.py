@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block
-from feddbn.core.ranking.direction import DirectionSums, direction_sums, score_pairs
+from feddbn.core.designs.recordings import Block
+from feddbn.core.ranking import DirectionSums, direction_sums, score_pairs
 from feddbn.errors import DataError, ParameterError
 
 

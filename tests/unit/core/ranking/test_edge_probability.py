@@ -9,7 +9,7 @@ from scipy.linalg import null_space
 from scipy.stats import norm
 
 from feddbn.core.designs.design import Basis, Design
-from feddbn.core.ranking.edge_probability import (
+from feddbn.core.ranking import (
     average_parent_sets,
     g_prior_log_bayes_factor,
     score_parent_sets,

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.core.statistics.agreement import compared
-from feddbn.core.statistics.survey import lagged_profile, without_slow_part
+from feddbn.core.statistics.survey import compared, lagged_profile, without_slow_part
 
 NAMES = tuple("abcdef")
 

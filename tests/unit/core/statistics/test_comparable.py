@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.comparable import NOISE_FACTOR, noise_spread
+from feddbn.core.statistics.diagnostics import NOISE_FACTOR, noise_spread
 from feddbn.core.statistics.moments import Moments
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from feddbn.core.statistics.completion import completed, nearest_positive
+from feddbn.core.statistics.moments import completed, nearest_positive
 
 
 def _moments(seed: int, q: int = 5) -> np.ndarray:

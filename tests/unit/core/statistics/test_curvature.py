@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feddbn.core.statistics.curvature import CurvatureSums, curvature_p, information_of_shape
-from feddbn.core.statistics.residual_checks import check_residuals, residual_sums
+from feddbn.core.statistics.residual_checks import (
+    CurvatureSums,
+    check_residuals,
+    curvature_p,
+    information_of_shape,
+    residual_sums,
+)
 
 
 def rows(n=400, d=2, seed=0):

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.cycles import cycles_in
-from feddbn.core.statistics.survey import periodogram
+from feddbn.core.statistics.survey import cycles_in, periodogram
 
 
 def found(recordings):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.dependence import dependences, independent
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.moments import Moments, dependences, independent
 
 NAMES = ("a", "b", "c", "e")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.kind_signs import looks_binary, objections
+from feddbn.core.statistics.survey import looks_binary, objections
 
 
 def test_objections_are_those_of_single_cells_wherever_they_are():

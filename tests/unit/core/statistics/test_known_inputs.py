@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.dependence import dependences
-from feddbn.core.statistics.known_inputs import neutral_inputs, noise_level, output_columns
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.noise_memory import memory_of_noise
-from feddbn.core.statistics.unit_roots import slow_warnings
+from feddbn.core.statistics.diagnostics import (
+    memory_of_noise,
+    neutral_inputs,
+    noise_level,
+    output_columns,
+    slow_warnings,
+)
+from feddbn.core.statistics.moments import Moments, dependences
 
 
 def rows(n: int = 20_000, memory: float = 0.0) -> np.ndarray:

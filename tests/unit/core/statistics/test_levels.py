@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
-from feddbn.core.statistics.levels import evidence_for_nuisances
+from feddbn.core.designs.recordings import Block, lagged_rows
+from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 
 
 def recordings(n_recordings, n_rows, offset, seed=0, d=3):

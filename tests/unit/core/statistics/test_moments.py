@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
+from feddbn.core.statistics.diagnostics import memory_filter, memory_of_noise, without_memory
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.noise_memory import memory_filter, memory_of_noise, without_memory
 
 
 def series(n=3000, rho=0.6, seed=0):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from feddbn.core.statistics.diagnostics import edge_robustness, robustness_value
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.robustness import edge_robustness, robustness_value
 
 
 def test_the_published_example():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from feddbn.core.statistics.completion import nearest_positive
-from feddbn.core.statistics.scaling import correlations, safe_roots
+from feddbn.core.statistics.moments import correlations, nearest_positive, safe_roots
 
 
 def test_correlations_agree_with_numpy_whatever_the_units() -> None:

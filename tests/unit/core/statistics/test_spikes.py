@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.spikes import far_cells_are_errors, far_sums, far_sums_length
+from feddbn.core.statistics.survey import far_cells_are_errors, far_sums, far_sums_length
 
 EVERY = np.ones(3, dtype=bool)
 

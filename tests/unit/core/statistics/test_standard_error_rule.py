@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.standard_error_rule import choose
+from feddbn.core.statistics.resampling import choose
 from feddbn.errors import ParameterError
 
 

@@ -1,4 +1,4 @@
-"""`core.statistics.unit_roots` against statsmodels, and on series whose roots are known."""
+"""`core.statistics.diagnostics` against statsmodels, and on series whose roots are known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from scipy.signal import lfilter
 from statsmodels.tsa.stattools import adfuller
 
+from feddbn.core.statistics.diagnostics import slow_levels
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.unit_roots import slow_levels
 
 
 def moments_of(x: np.ndarray, n_lags: int) -> Moments:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, ParameterError, ProtocolError

@@ -6,8 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.left_out import site_rows
+from feddbn.core.designs.recordings import Block, site_rows
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.moments import sums_length
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.guards.study_scope import largest_columns, size_in_words

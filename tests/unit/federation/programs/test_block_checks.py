@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.public_units import public_units
+from feddbn.core.designs.design import public_units
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError
 from feddbn.federation.programs.residual_checks import ResidualChecksQuestion

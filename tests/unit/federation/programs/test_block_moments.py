@@ -182,6 +182,6 @@ def test_blocks_in_pieces_are_those_of_whole_recordings(monkeypatch):
     data = recordings(5)
     treatment = {"center": "recording", "degree": 2, "periods": (12.0,)}
     whole = asked(data, **treatment)
-    monkeypatch.setattr("feddbn.core.designs.rows.CHUNK_ROWS", 7)
+    monkeypatch.setattr("feddbn.core.designs.design.CHUNK_ROWS", 7)
     for one, other in zip(asked(data, **treatment), whole, strict=True):
         same(one, other)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import MissingExtra, ProtocolError

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.programs.oneshot import OneShotOptions, checked_oneshot_program, oneshot_program

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Basis, Design
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.design import Basis, Design, design_rows
+from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ProtocolError, SiteRefused

@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Basis, Design, Term
+from feddbn.core.designs.design import Basis, Design, Term, design_rows
 from feddbn.core.designs.gram import Gram, gram_of
-from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError, SiteRefused
 from feddbn.federation.guards.site_guards import PolicyGuard

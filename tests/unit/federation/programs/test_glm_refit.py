@@ -8,9 +8,8 @@ import statsmodels.api as sm
 from scipy.optimize import minimize
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-from feddbn.core.designs.coded import coding_of
-from feddbn.core.glm.models import NodeModel
-from feddbn.core.kinds import Kind
+from feddbn.core.glm import NodeModel
+from feddbn.core.kinds import Kind, coding_of
 from feddbn.data import read_sites
 from feddbn.federation.programs.mixed import MOST_STEPS, NORMAL, mixed_moments_program, refit_program
 from feddbn.federation.protocol.task import run_program

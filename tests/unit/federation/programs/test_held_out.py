@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feddbn import DBN, FDBNL, OneShotDBN, simulate
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data import ArrayRecording, MemorySite, read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion

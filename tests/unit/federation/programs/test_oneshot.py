@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import LearnOptions
 from feddbn.core.orders.nongaussian import shape_sums

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
+from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.residual_checks import ResidualSums, residual_sums
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ParameterError, ProtocolError

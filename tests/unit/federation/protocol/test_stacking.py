@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddbn.core.designs import stacked as stacked_sites
-from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.stacked import StackedSite, stacks
+from feddbn.core.designs import recordings as stacked_sites
+from feddbn.core.designs.recordings import Block, StackedSite, stacks
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError

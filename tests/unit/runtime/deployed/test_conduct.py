@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import support.study_programs  # noqa: F401
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.protocol.endpoint import SiteEndpoint

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint

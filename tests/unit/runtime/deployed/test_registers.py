@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import AggregationError, FileError
 from feddbn.federation.guards.row_set_guard import UsedRows

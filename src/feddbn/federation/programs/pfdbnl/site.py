@@ -29,7 +29,7 @@ from feddbn.core.pfdbnl.own_problem import OwnProblem
 from feddbn.core.pfdbnl.stages import PersonalSite, searched_order
 from feddbn.core.pfdbnl.step import Members, objectives
 from feddbn.core.solvers.ordered_step import KnownInverses, Solve
-from feddbn.core.statistics.completion import completed
+from feddbn.core.statistics.moments import completed
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
     CountedQuestion,
