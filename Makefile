@@ -7,7 +7,7 @@ QUICK := smoke or not (slow or engine)
 LINTED := src tests benchmarks examples tools deploy docs/conf.py docs/_ext
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Small matrices: more BLAS threads than one cost several times what they gain.
 export OMP_NUM_THREADS ?= 1

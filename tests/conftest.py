@@ -1,6 +1,8 @@
-"""How many examples Hypothesis draws, and which tests stay together when several workers share them."""
+"""How many examples Hypothesis draws, and how several workers share the tests (`pytest -n 2`)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -10,14 +12,33 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=200)
 settings.load_profile("quick")
 
+# What only one worker takes: one starts the engines' federation, one the browser.
+TOGETHER = {
+    "engine": ("tests/integration/test_nvflare_", "tests/integration/test_deployment_guide"),
+    "browser": ("tests/report/",),
+}
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of one file stay together, for their fixtures; those of the engines share one running federation.
 
-    The engines' tests wait much and take longest, so they come first.
-    """
+def group_of(nodeid: str) -> str:
+    """The tests that one worker takes together; any other test can be taken by any worker."""
+    return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the engines' tests; they wait much and take longest, so they come first."""
+    for item in items:
+        if group_of(item.nodeid) == "engine":
+            item.add_marker(pytest.mark.engine)
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            group = "engine" if item.get_closest_marker("engine") else item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups of tests by their names; the marks of pytest-xdist 3.8 are not read with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Groups(config, log)

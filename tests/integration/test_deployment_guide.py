@@ -15,8 +15,6 @@ import pytest
 pytest.importorskip("nvflare")
 from support.nvflare_federation import children, free_ports
 
-pytestmark = pytest.mark.engine
-
 GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"
 STEP = re.compile(r"<!-- guide: (run|background|file (\S+)) -->\n```\w+\n(.*?)```", re.DOTALL)
 

@@ -17,8 +17,6 @@ from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.simulated.secure import secure_federation
 from support.trials import SITES, assert_nothing_executed_twice, job_process, make_study
 
-pytestmark = pytest.mark.engine
-
 PAUSE_S = 4.0
 
 

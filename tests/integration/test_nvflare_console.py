@@ -20,8 +20,6 @@ pytest.importorskip("uvicorn")
 from feddbn.federation.protocol.study import Study
 from support.trials import SITES
 
-pytestmark = pytest.mark.engine
-
 VARIABLES = ("x0", "x1", "x2", "x3")
 
 

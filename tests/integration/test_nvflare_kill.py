@@ -20,8 +20,6 @@ from support.trials import (
     wait_for_sum,
 )
 
-pytestmark = pytest.mark.engine
-
 KILLED = {"job-1": "site-a", "job-2": "site-c"}
 
 

@@ -20,8 +20,6 @@ from support.previous_kit import lay_out
 from support.study_files import as_toml
 from support.trials import SITES
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory, frames):

@@ -20,8 +20,6 @@ from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start
 from support.mischief import CLASSES
 from support.nvflare_federation import SERVER, children
 
-pytestmark = pytest.mark.engine
-
 IDENTITY = "authenticated as 'site-a' but claimed endpoint 'site-x'"
 SITES = ("site-a", "site-b", "site-c")
 

@@ -16,8 +16,6 @@ import pytest
 pytest.importorskip("nvflare")
 psutil = pytest.importorskip("psutil")
 
-pytestmark = pytest.mark.engine
-
 ROOT = Path(__file__).parents[2]
 ADDRESS = "https://github.com/feddbn/feddbn.git"
 MOST_COMMANDS, MOST_SECONDS = 6, 180

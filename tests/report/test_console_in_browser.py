@@ -20,6 +20,8 @@ from support.console_kits import SCRIPT, FakeSession, SiteKits, lead, served, wa
 from support.owned_sites import ONE_SUM, make_study
 from support.study_files import as_toml
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = make_study(name="hostile", lead=SCRIPT, units={"u": f"<img src=x onerror=alert(1)>{SCRIPT}"})
 
 
@@ -119,6 +121,7 @@ def test_every_page_fits_contrasts_and_asks_nobody_else(open_console, kits, addr
     assert console.is_clean()
 
 
+@pytest.mark.smoke
 def test_hostile_names_are_text(open_console, address):
     console = open_console(address)
     page = console.go(f"/studies/{HOSTILE.digest}")
@@ -129,6 +132,7 @@ def test_hostile_names_are_text(open_console, address):
     assert console.is_clean()
 
 
+@pytest.mark.smoke
 def test_a_click_approves_and_another_revokes(open_console, kits, address):
     study = make_study(name="clicked")
     kits.owner().offered.keep(study)
@@ -229,6 +233,7 @@ class Evil(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
+@pytest.mark.smoke
 def test_a_hostile_page_in_the_same_browser_presses_no_button_and_gets_no_cookie(open_console, kits, address):
     study = make_study(name="wanted")
     kits.owner().offered.keep(study)

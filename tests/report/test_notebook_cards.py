@@ -8,6 +8,8 @@ import pytest
 import feddbn
 from feddbn.methods.confidence import ConfidenceTable
 
+pytestmark = pytest.mark.slow
+
 PAGES = {
     "light": ("rgb(255, 255, 255)", "rgb(17, 17, 17)"),
     "dark": ("rgb(17, 17, 17)", "rgb(224, 224, 224)"),

@@ -17,6 +17,8 @@ from feddbn.report import write_report
 from support.colours import contrast, luminance
 from support.report_results import curved_dbn, example_result, random_dbn
 
+pytestmark = pytest.mark.slow
+
 # Names that a spreadsheet would run, and some that it would not.
 FORMULAS = ["=1+1", "+2", "-3", "@SUM(A1)", "''-4", "'=5", "plain'-6", "7"]
 
@@ -56,22 +58,32 @@ def open_result() -> dict[str, Any]:
     return {"dbn": dbn.to_dict(), "edges": edges}
 
 
+class Reports(dict[str, Path]):
+    """The pages by name, each written when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = write_report(RESULTS[name](), self._folder / f"{name}.html")
+        return self[name]
+
+
+RESULTS: dict[str, Callable[[], Any]] = {
+    "plain": lambda: example_result(d=10),
+    "personal": lambda: example_result(d=8, personal=True),
+    "large": lambda: example_result(d=100),
+    "empty": lambda: {"dbn": {"W": [[0.0, 0.0], [0.0, 0.0]], "A": [[[0.0, 0.0], [0.0, 0.0]]]}},
+    "named": lambda: random_dbn(8, names=[f"arterial_pressure_{k}" for k in range(8)]),
+    "open": open_result,
+    "formulas": lambda: random_dbn(8, names=FORMULAS),
+    "curved": curved_dbn,
+}
+
+
 @pytest.fixture(scope="session")
-def reports(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("reports")
-    named = random_dbn(8, names=[f"arterial_pressure_{k}" for k in range(8)])
-    bare = {"dbn": {"W": [[0.0, 0.0], [0.0, 0.0]], "A": [[[0.0, 0.0], [0.0, 0.0]]]}}
-    results = {
-        "plain": example_result(d=10),
-        "personal": example_result(d=8, personal=True),
-        "large": example_result(d=100),
-        "empty": bare,
-        "named": named,
-        "open": open_result(),
-        "formulas": random_dbn(8, names=FORMULAS),
-        "curved": curved_dbn(),
-    }
-    return {name: write_report(result, folder / f"{name}.html") for name, result in results.items()}
+def reports(tmp_path_factory) -> Reports:
+    return Reports(tmp_path_factory.mktemp("reports"))
 
 
 @pytest.fixture
@@ -88,8 +100,9 @@ def open_report(browser, reports) -> Iterator[Callable[..., Opened]]:
         page.on("console", lambda message: report.complaints.append(message.text))
         page.on("pageerror", lambda error: report.complaints.append(str(error)))
         page.on("request", lambda request: report.requests.append(request.url))
+        address = reports[name].as_uri()
         start = time.monotonic()
-        page.goto(reports[name].as_uri())
+        page.goto(address)
         page.wait_for_selector("#shown:not(:empty)", state="attached")
         report.seconds = time.monotonic() - start
         return report
@@ -99,13 +112,16 @@ def open_report(browser, reports) -> Iterator[Callable[..., Opened]]:
         context.close()
 
 
-@pytest.mark.parametrize("name", ["plain", "personal", "large", "empty", "open"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("plain", marks=pytest.mark.smoke), "personal", "large", "empty", "open"]
+)
 def test_a_report_opens_without_complaints_or_requests(open_report, reports, name):
     report = open_report(name)
     assert report.complaints == []
     assert [url for url in report.requests if not url.startswith("data:")] == [reports[name].as_uri()]
 
 
+@pytest.mark.smoke
 def test_the_page_itself_forbids_requests(open_report):
     report = open_report("plain")
     refused = report.page.evaluate("fetch('https://example.org/').then(() => false, () => true)")

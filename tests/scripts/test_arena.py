@@ -9,6 +9,8 @@ import pytest
 import feddbn
 from feddbn.sim import MESSES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def arena(script):

@@ -86,7 +86,7 @@ ON_REAL_DATA = {
 }
 
 # Whatever a small setting leads to is not the subject.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 # Other people's code that is no dependency: a stand-in takes its place.

@@ -18,6 +18,8 @@ import feddbn
 pytest.importorskip("build")
 pytest.importorskip("hatchling")
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAME = f"feddbn-{feddbn.__version__}"

@@ -21,6 +21,8 @@ from feddbn.cli.manual import commands_below
 
 yaml = pytest.importorskip("yaml")
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -194,7 +196,6 @@ def test_compose_understands_the_file():
     assert set(json.loads(done.stdout)["services"]) == {"server", "site"}
 
 
-@pytest.mark.slow
 def test_the_image_is_built_and_runs(tmp_path):
     if docker("info").returncode != 0:
         pytest.skip("no container engine runs here")
