@@ -7,7 +7,6 @@ from feddbn.federation.protocol.study_methods import StudyResult
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.trials import SITES
 
-
 NAMES = [*(f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")), "pfdbnl-sampled"]
 SMOKE = "pfdbnl-masked"
 
