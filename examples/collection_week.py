@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 import feddbn
+from feddbn import AS_THEY_ARE
 from feddbn.federation.protocol.messages import Exchange, read_journal
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
-from feddbn import AS_THEY_ARE
 from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from feddbn.methods.baselines import LocalOnly as LocalOnly
     from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
-    from feddbn.methods.comparison_table import Comparison as Comparison
-    from feddbn.methods.comparison_table import compare_methods as compare_methods
+    from feddbn.methods.comparison import Comparison as Comparison
+    from feddbn.methods.comparison import compare_methods as compare_methods
     from feddbn.methods.confidence import edge_confidence as edge_confidence
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from feddbn.methods.scoring import score_sites as score_sites
     from feddbn.methods.selection import Selection as Selection
     from feddbn.methods.selection import select as select
-    from feddbn.methods.simulated_systems import simulate_system as simulate_system
     from feddbn.methods.simulation import SimulatedFederation as SimulatedFederation
     from feddbn.methods.simulation import simulate as simulate
+    from feddbn.methods.simulation import simulate_system as simulate_system
     from feddbn.methods.summary import MomentSummary as MomentSummary
     from feddbn.methods.summary import summary as summary
     from feddbn.model.ancestral import AncestralGraph as AncestralGraph
@@ -60,8 +60,8 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "Selection": "feddbn.methods.selection",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
-    "Comparison": "feddbn.methods.comparison_table",
-    "compare_methods": "feddbn.methods.comparison_table",
+    "Comparison": "feddbn.methods.comparison",
+    "compare_methods": "feddbn.methods.comparison",
     "edge_confidence": "feddbn.methods.confidence",
     "mark_confidence": "feddbn.methods.mark_confidence",
     "score": "feddbn.methods.scoring",
@@ -69,7 +69,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "score_sites": "feddbn.methods.scoring",
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.methods.simulation",
-    "simulate_system": "feddbn.methods.simulated_systems",
+    "simulate_system": "feddbn.methods.simulation",
     "Summary": "feddbn.model.summary",
     "summary": "feddbn.methods.summary",
 }

@@ -148,7 +148,7 @@ def print_result(result: Result) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, warnings."""
     import numpy as np
 
-    from feddbn.methods.stored_changes import stored_changes
+    from feddbn.methods.result import stored_changes
 
     dbn = result.dbn
     n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)

@@ -16,8 +16,7 @@ from feddbn.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from feddbn.methods.result import Result
-    from feddbn.methods.stored_changes import StoredChanges
+    from feddbn.methods.result import Result, StoredChanges
     from feddbn.model.dbn import DBN
 
 __all__ = ["plot"]
@@ -176,7 +175,7 @@ def _drift(result: Result) -> Axes:
 
 
 def _segments(result: Result, kind: str) -> StoredChanges:
-    from feddbn.methods.stored_changes import stored_changes
+    from feddbn.methods.result import stored_changes
 
     found = stored_changes(result.diagnostics, result.parameters)
     if found is None:

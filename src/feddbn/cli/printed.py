@@ -9,8 +9,8 @@ from feddbn.cli.terminal import number, print_table, say, short
 from feddbn.method_table import METHODS
 
 if TYPE_CHECKING:
+    from feddbn.methods.result import StoredChanges
     from feddbn.methods.shared_edges import SharedEdges
-    from feddbn.methods.stored_changes import StoredChanges
 
 __all__ = ["print_changes", "print_comparison", "print_held_out", "print_selection", "print_shared_edges"]
 

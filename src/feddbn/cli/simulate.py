@@ -99,8 +99,8 @@ def simulate(
 
     Afterwards: feddbn fit DIR -o result.json, then feddbn score DIR/truth.json result.json.
     """
-    from feddbn.methods.simulated_systems import simulate_system
     from feddbn.methods.simulation import simulate as draw
+    from feddbn.methods.simulation import simulate_system
     from feddbn.methods.truth import write_truth
 
     given = _given(context)

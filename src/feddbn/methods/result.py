@@ -34,12 +34,168 @@ import numpy as np
 import pandas as pd
 
 from feddbn._version import __version__
+from feddbn.core.encoding import decode
 from feddbn.core.graphs.status import Status
-from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.errors import FeddbnError, FileError, InputError, ParameterError
+from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.dbn import DBN
 from feddbn.shown import Shown
 
-__all__ = ["FORMAT", "VERSION", "Result", "plain", "read_json", "write_json"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Result",
+    "StoredChanges",
+    "plain",
+    "read_json",
+    "read_stored",
+    "stored_changes",
+    "write_json",
+]
+
+
+def read_stored(path: Path, content: bytes) -> Mapping[str, Any]:
+    """Return the stored result in `content`; a personal file needs ``result.feddbn`` beside it."""
+    where = f"file {str(path)!r}"
+    try:
+        meta, arrays = decode(content)
+    except FeddbnError as error:
+        raise FileError(f"{where} cannot be read: {error}") from None
+    if meta.get("type") == "personal":
+        return _personal(path, str(meta.get("site")), arrays)
+    if meta.get("type") == "study-result":
+        return _shared(StudyResult.from_bytes(content), where)
+    raise FileError(
+        f"{where} holds no network; networks are in result.feddbn, personal.feddbn and result.json."
+    )
+
+
+def _shared(result: StudyResult, where: str) -> Mapping[str, Any]:
+    found = result.summary.get("result")
+    if not isinstance(found, dict):
+        raise FileError(f"{where} is the result of a method that learns no network.")
+    return found
+
+
+def _personal(path: Path, site: str, own: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+    """Return the shared result with the site's own network in place of the shared one, and whose it is as `site`.
+
+    It is under `personal` no more: whoever compared it with the network in that place would compare it with itself.
+    """
+    where, beside = f"file {str(path)!r}", path.with_name("result.feddbn")
+    try:
+        result = StudyResult.from_bytes(beside.read_bytes())
+    except (OSError, FeddbnError):
+        raise FileError(f"{where} needs {beside.name!r} of the same run beside it; copy both.") from None
+    stored = _shared(result, f"file {str(beside)!r}")
+    try:
+        dbn = _network(own, result.arrays, tuple(str(name) for name in result.summary["variables"]))
+    except (KeyError, IndexError, ValueError):
+        raise FileError(
+            f"{where} does not fit {beside.name!r} beside it, or both are from a version of feddbn that did not keep the "
+            "units of the study; run the study again."
+        ) from None
+    edges = dbn.edges().to_dict("records")
+    lone = {"raw": None, "personal": None, "site": site, "variables": list(dbn.variables)}
+    return {**stored, **lone, "dbn": dbn.to_dict(), "edges": edges}
+
+
+def _network(
+    own: Mapping[str, np.ndarray], shared: Mapping[str, np.ndarray], variables: tuple[str, ...]
+) -> DBN:
+    """Return the network in the units of the data; a site's file holds it in those of the study."""
+    names = tuple(variables[int(i)] for i in own["columns"])
+    q, d = own["C"].shape
+    most_lags = q // d - 1
+    entries = Entries.of(names, variables, most_lags, most_lags)
+    C, k = entries.take(own["C"]), len(names)
+    center, scale = (entries.take(shared[name]) for name in ("center", "scale"))
+    C = C * scale[:k] / scale[:, None]
+    variances = 2.0 * np.maximum(own["target_loss"][entries.columns], 0.0) * scale[:k] ** 2
+    return DBN(C[:k], C[k:].reshape(-1, k, k), names, center[:k] - center @ C, variances)
+
+
+_SEGMENTS = ("start", "stop", "rows")
+_TABLES = ("changes", "variance_changes", "drift", "site_changes")
+_COURSES = ("what", "source", "target", "lag", "start", "weight")
+
+
+@dataclass(frozen=True)
+class StoredChanges:
+    """Segments of a result and what differs between them.
+
+    Attributes
+    ----------
+    networks, segments
+        ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
+    changes, variances, drift
+        Rows of ``changes_``, ``variance_changes_`` and ``drift_``.
+    courses
+        ``drift_courses_``.
+    sites
+        Rows of ``site_changes_``, where sites have clocks of their own.
+    unit
+        What segments are counted in: "row", "date", the name of a column, or "regime" where sites have their own clocks.
+    """
+
+    networks: list[DBN]
+    segments: pd.DataFrame
+    changes: list[dict[str, Any]]
+    variances: list[dict[str, Any]]
+    drift: list[dict[str, Any]]
+    courses: pd.DataFrame
+    sites: list[dict[str, Any]]
+    unit: str
+
+    @property
+    def sentence(self) -> str:
+        """What follows for whoever uses the network."""
+        drift = " Of weights that drift they use the last values." if self.drift else ""
+        if len(self.networks) < 2:
+            told = "Nothing changes at once." if drift else "One network for all rows: nothing changes."
+            return told + drift.replace("they", "forecasts, effects and graph")
+        where = self.place(self.segments["start"].iloc[-1])
+        if self.unit == "regime":
+            return f"Forecasts, effects and graph are those of {where}, the last one, which some sites may not have reached."
+        return f"Forecasts, effects and graph are those of the last segment, from {where} on.{drift}"
+
+    def place(self, start: object) -> str:
+        """Where something begins, in words."""
+        return str(start) if self.unit == "date" else f"{self.unit} {start}"
+
+
+def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]) -> StoredChanges | None:
+    """Return what a result says about changes; None if it is of a method without segments."""
+    stored = diagnostics.get("networks_by_segment")
+    if not stored or not diagnostics.get("segments"):
+        return None
+    try:
+        networks = [DBN.from_dict(one) for one in stored]
+        segments = pd.DataFrame(diagnostics["segments"])[list(_SEGMENTS)]
+        tables = [[dict(row) for row in diagnostics.get(name) or ()] for name in _TABLES]
+        courses = pd.DataFrame(diagnostics.get("drift_courses") or [], columns=list(_COURSES))
+    except (InputError, KeyError, TypeError, ValueError, AttributeError):
+        raise FileError(
+            "the segments of this result are damaged; write it again with `feddbn fit`."
+        ) from None
+    if len(networks) != len(segments):
+        raise FileError(
+            f"this result is damaged: it has {len(networks)} networks and {len(segments)} segments; write it again with "
+            "`feddbn fit`."
+        )
+    changes, variances, drift, sites = tables
+    unit = "regime" if parameters.get("clock") == "site" else _unit(segments, parameters.get("blocks"))
+    return StoredChanges(networks, segments, changes, variances, drift, courses, sites, unit)
+
+
+def _unit(segments: pd.DataFrame, blocks: object) -> str:
+    if isinstance(segments["start"].iloc[0], str):
+        return "date"
+    if isinstance(blocks, Mapping):
+        return str(blocks.get("column", "row"))
+    return blocks.partition(":")[2] if isinstance(blocks, str) and ":" in blocks else "row"
+
 
 FORMAT = "feddbn-result"
 VERSION = 1
@@ -306,7 +462,7 @@ def read_json(path: str | Path) -> Mapping[str, Any]:
         content = Path(path).read_bytes()
         if content.startswith(b"FEDDBN"):
             # Imported here: a command that reads JSON does not wait for it.
-            from feddbn.methods.stored import read_stored
+            from feddbn.methods.result import read_stored
 
             return read_stored(Path(path), content)
         text = content.decode("utf-8")

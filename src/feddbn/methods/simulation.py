@@ -2,24 +2,403 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import gammaln, logit
 
 from feddbn.core.ancestral.marks import true_marks
+from feddbn.core.arrays import FloatArray
+from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
-from feddbn.methods.simulated_kinds import draw_with_kinds
-from feddbn.methods.true_network import TrueNetwork
 from feddbn.model.ancestral import AncestralGraph
+from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
+from feddbn.model.inputs import Rows, segments_of, variable_index
+from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.paths import curved_paths, first_rows, usual
 from feddbn.shown import Shown
-from feddbn.sim import AskedKinds, MessNames, SimulationSettings, simulate_arrays
+from feddbn.sim import (
+    AskedKinds,
+    EdgeEffect,
+    MessNames,
+    SimulationSettings,
+    System,
+    Trajectories,
+    draw_systems,
+    lorenz96,
+    lotka_volterra,
+    simulate_arrays,
+    split_evenly,
+)
 from feddbn.sim.hidden import HiddenVariables
+from feddbn.sim.settings import check_whole
 
-__all__ = ["SimulatedFederation", "generator_of", "simulate"]
+__all__ = [
+    "SYSTEMS",
+    "KindsDrawn",
+    "SimulatedFederation",
+    "TrueNetwork",
+    "draw_with_kinds",
+    "generator_of",
+    "simulate",
+    "simulate_system",
+]
+
+
+def _linear_only(name: str) -> Any:
+    """A method of `DBN` that is refused where effects are not linear: its formula would be wrong there."""
+
+    def method(self: TrueNetwork, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_linear and not self.conditionals:
+            raise ParameterError(
+                f"{name} holds for linear effects, but this true network has others; "
+                "use effect(source, target, lag) and residuals(data), or simulate with effects='linear'."
+            )
+        return getattr(DBN, name)(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, getattr(DBN, name).__doc__
+    return method
+
+
+class TrueNetwork(DBN):
+    """A true network: W and A as in `DBN`, and the function of every edge.
+
+    Where effects are not linear, W and A hold the weights of the edges (`feddbn.simulate`), so edges can be scored as
+    ever; forecasts and other formulas for linear networks are refused (the column `standardised` of `edges` takes all
+    edges as linear). A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
+
+    Attributes
+    ----------
+    system
+        What was simulated, or None if it has a graph but no functions of single edges (`feddbn.simulate_system`), or
+        variables of other kinds.
+    """
+
+    system: System | None
+
+    def __init__(
+        self,
+        system: System | None,
+        W: FloatArray,
+        A: FloatArray,
+        variables: Sequence[str],
+        noise_variances: FloatArray,
+        *,
+        conditionals: Iterable[Conditional] = (),
+    ) -> None:
+        object.__setattr__(self, "system", system)
+        super().__init__(W, A, variables, noise_variances=noise_variances, conditionals=conditionals)
+
+    @classmethod
+    def of_kinds(cls, dbn: DBN) -> TrueNetwork:
+        """The truth behind variables of other kinds: all that a `DBN` with `conditionals` tells, it tells."""
+        return cls(None, dbn.W, dbn.A, dbn.variables, dbn.noise_variances, conditionals=dbn.conditionals)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether all effects are linear, no product acts, and all variables are continuous."""
+        if self.system is None:
+            return False
+        shapes = self.system.shapes
+        return shapes is None or not (shapes.curves or shapes.products)
+
+    def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect | NaturalEffect:  # type: ignore[override]
+        """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
+
+        It is a function of the data as they are before sites change units, offsets or cells of them.
+        """
+        if self.conditionals:
+            return natural_effect(self, source, target, lag)
+        i, j = (
+            variable_index(value, self.variables, name)
+            for name, value in (("source", source), ("target", target))
+        )
+        if isinstance(lag, bool) or not isinstance(lag, (int, np.integer)) or not 0 <= lag <= self.n_lags:
+            raise ParameterError(f"lag must be a whole number from 0 to {self.n_lags}, got {lag!r}.")
+        names = f"from {self.variables[i]!r} to {self.variables[j]!r} at lag {lag}"
+        if self.system is None:
+            raise ParameterError(f"this system has no function {names}: its causes do not act one by one.")
+        if not self.adjacency_matrices[lag, i, j]:
+            raise ParameterError(f"the true network has no edge {names}; edges() lists those it has.")
+        return self.system.effect((int(lag), i, j))
+
+    @property
+    def interactions(self) -> list[dict[str, Any]]:
+        """Products of two lagged causes: ``{"causes": [(name, lag), (name, lag)], "target": name, "weight": ...}``."""
+        shapes = None if self.system is None else self.system.shapes
+        return [
+            {
+                "causes": [(self.variables[i], lag) for i, lag in product.causes],
+                "target": self.variables[product.target],
+                "weight": product.weight,
+            }
+            for product in (() if shapes is None else shapes.products)
+        ]
+
+    def functions(self, n_points: int = 61) -> list[dict[str, Any]]:
+        """Source, target, lag, kind and weight of every edge, and `n_points` values of its cause with what they add."""
+        if self.system is None:
+            return []
+        found = []
+        for edge in self.system.edges:
+            effect = self.system.effect(edge)
+            lag, i, j = edge
+            x, y = effect.points(n_points)
+            names = {"source": self.variables[i], "target": self.variables[j], "lag": lag}
+            found.append({**names, "kind": effect.kind, "weight": effect.weight, "values": x, "adds": y})
+        return found
+
+    def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
+        """(n, d) of every usable row: the row less what its causes add. Of data without mess: the noise."""
+        if self.is_linear or self.conditionals:
+            return super().residuals(data)
+        if self.system is None:
+            raise ParameterError("residuals need the functions of edges, and this system has none.")
+        found = []
+        for x in segments_of(data, self.variables, self.n_lags):
+            left, p = x[self.n_lags :].copy(), self.n_lags
+            for edge in self.system.edges:
+                lag, i, j = edge
+                left[:, j] -= self.system.effect(edge)(x[p - lag : len(x) - lag, i])
+            shapes = self.system.shapes
+            for product in () if shapes is None else shapes.products:
+                one, other = (x[p - lag : len(x) - lag, i] for i, lag in product.causes)
+                left[:, product.target] -= shapes.acting(product, (one, other))  # type: ignore[union-attr]
+            found.append(left)
+        return np.concatenate(found)
+
+    forecast = _linear_only("forecast")
+    do = _linear_only("do")
+    simulate = _linear_only("simulate")
+    stationary_mean = _linear_only("stationary_mean")
+    stationary_covariance = _linear_only("stationary_covariance")
+    impulse_responses = _linear_only("impulse_responses")
+    fevd = _linear_only("fevd")
+    total_effects = _linear_only("total_effects")
+    direct_effects = _linear_only("direct_effects")
+    mediated_effects = _linear_only("mediated_effects")
+    effects = _linear_only("effects")
+    log_likelihood = _linear_only("log_likelihood")
+    residual_diagnostics = _linear_only("residual_diagnostics")
+
+
+_RATE = 3.0
+_LOG_SD = 0.5
+_LOGISTIC_SD = float(np.pi / np.sqrt(3))
+_DAMPING, _MOST_DAMPINGS = 0.8, 12
+
+
+@dataclass(frozen=True, eq=False)
+class KindsDrawn:
+    """Recordings of every site, the network it follows (one object where it is shared), its damping and cluster."""
+
+    recordings: list[list[FloatArray]]
+    truths: list[DBN]
+    damping: list[float]
+    clusters: list[int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """How a variable stands as a cause and as an effect.
+
+    Attributes
+    ----------
+    centre, spread
+        (w,) what is taken off its columns, and (w, 1) what a step of it adds to each: `spread` times a weight.
+    steps
+        (1, k) what one step means for its k predictors.
+    intercept
+        Without causes.
+    dispersion
+        As in `Conditional`.
+    """
+
+    centre: FloatArray
+    spread: FloatArray
+    steps: FloatArray
+    intercept: FloatArray
+    dispersion: float
+
+
+def draw_with_kinds(settings: SimulationSettings, rng: np.random.Generator) -> KindsDrawn:
+    """Draw the networks, then every recording from a stream of its own."""
+    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
+    structure_seed, series_seed, shape_seed = seeds
+    systems, system_of_site = draw_systems(settings, np.random.default_rng(structure_seed))
+    shape_rng, scales = np.random.default_rng(shape_seed), settings.noise_scales
+    ends = [_ends(kind, scale, shape_rng) for kind, scale in zip(settings.kinds_of_all, scales, strict=True)]
+    stable = [_stable(system, settings, ends) for system in systems]
+
+    m, p, d = settings.n_recordings, settings.n_lags, settings.d
+    lengths = [n + p for rows in settings.usable_rows for n in split_evenly(rows, m)]
+    owners = [system_of_site[k] for k in range(settings.n_sites) for _ in range(m)]
+    n_burned = settings.burn_in if p else 0
+    streams = [np.random.default_rng(seed) for seed in series_seed.spawn(len(lengths))]
+    shocks = [stream.standard_normal((n_burned + n, d)) for n, stream in zip(lengths, streams, strict=True)]
+    series: list[FloatArray] = [np.zeros((0, d))] * len(lengths)
+    for s, (dbn, _) in enumerate(stable):
+        members = [r for r, owner in enumerate(owners) if owner == s]
+        if members:
+            for r, path in zip(members, _paths(dbn, [shocks[r] for r in members]), strict=True):
+                series[r] = path[n_burned:]
+    return KindsDrawn(
+        [series[k * m : (k + 1) * m] for k in range(settings.n_sites)],
+        [stable[s][0] for s in system_of_site],
+        [stable[s][1] for s in system_of_site],
+        None if settings.n_clusters is None else list(system_of_site),
+    )
+
+
+def _paths(dbn: DBN, shocks: list[FloatArray]) -> list[FloatArray]:
+    """One path for each array of shocks, all advanced together."""
+    longest = max(len(u) for u in shocks)
+    padded = np.stack([np.concatenate([u, np.zeros((longest - len(u), dbn.d))]) for u in shocks])
+    paths = curved_paths(dbn, first_rows(dbn), np.full((longest, dbn.d), np.nan), padded)
+    return [path[: len(u)].copy() for path, u in zip(paths, shocks, strict=True)]
+
+
+def _stable(system: System, settings: SimulationSettings, ends: list[_Ends]) -> tuple[DBN, float]:
+    """The network of a system, and by how much its lagged effects were damped until its paths settle."""
+    for k in range(_MOST_DAMPINGS):
+        c = _DAMPING**k
+        weaker = [A * c ** (lag + 1) for lag, A in enumerate(system.A)]
+        damped = replace(system, A=np.array(weaker).reshape(system.A.shape))
+        dbn = _network(damped, settings, ends)
+        try:
+            usual(dbn)
+            return dbn, c * system.lag_damping
+        except ParameterError:
+            continue
+    raise ParameterError("no stable network was found; lower w_range, a_range or mean_degree.")
+
+
+def _network(system: System, settings: SimulationSettings, ends: list[_Ends]) -> DBN:
+    nodes = []
+    for j, (kind, here) in enumerate(zip(settings.kinds_of_all, ends, strict=True)):
+        causes = [edge for edge in system.edges if edge[2] == j]
+        effects = tuple(system.weight(edge) * ends[edge[1]].spread @ here.steps for edge in causes)
+        added = sum(
+            (ends[i].centre @ effect for (_, i, _), effect in zip(causes, effects, strict=True)), np.zeros(1)
+        )
+        # The thresholds of an ordinal variable stand on the other side of the inequality.
+        intercept = here.intercept + added if kind.name == "ordinal" else here.intercept - added
+        parents = tuple((i, lag) for lag, i, _ in causes)
+        nodes.append(Conditional(kind, parents, intercept, effects, here.dispersion))
+    return DBN.from_conditionals(nodes, settings.variable_names, settings.n_lags)
+
+
+def _ends(kind: Kind, noise_scale: float, rng: np.random.Generator) -> _Ends:
+    one, levels = np.ones((1, 1)), kind.n_levels
+    if kind.name == "continuous":
+        return _Ends(np.zeros(1), one, one, np.zeros(1), float(noise_scale**2))
+    if kind.name == "positive":
+        sd = _LOG_SD * float(noise_scale)
+        return _Ends(np.zeros(1), one / _LOG_SD, one * _LOG_SD, np.zeros(1), sd**2)
+    if kind.name == "count":
+        mean, sd = _log_count()
+        return _Ends(np.array([mean]), one / sd, one * _LOG_SD, np.array([np.log(_RATE)]), 0.0)
+    step = one * _LOGISTIC_SD
+    if kind.name != "categorical":
+        spread = one / np.sqrt((levels**2 - 1) / 12)
+        share = np.arange(1, levels) / levels
+        return _Ends(np.array([(levels - 1) / 2]), spread, step, np.asarray(logit(share)), 1.0)
+    # What levels do and what moves them: contrasts with mean 0 and variance 1, against the first level.
+    does, moved = (_contrast(levels, rng) for _ in range(2))
+    spread = (does[1:] - does[0])[:, None]
+    return _Ends(
+        np.full(levels - 1, 1 / levels), spread, step * (moved[1:] - moved[0]), np.zeros(levels - 1), 1.0
+    )
+
+
+def _contrast(n: int, rng: np.random.Generator) -> FloatArray:
+    values = rng.permutation(np.arange(n) - (n - 1) / 2)
+    return np.asarray(values / values.std())
+
+
+def _log_count() -> tuple[float, float]:
+    """Mean and standard deviation of log(1 + x) for a Poisson number with the usual rate."""
+    x = np.arange(60.0)
+    share = np.exp(x * np.log(_RATE) - _RATE - gammaln(x + 1))
+    mean = float(share @ np.log1p(x))
+    return mean, float(np.sqrt(share @ (np.log1p(x) - mean) ** 2))
+
+
+SYSTEMS: Mapping[str, Callable[..., Trajectories]] = MappingProxyType(
+    {"lorenz96": lorenz96, "lotka-volterra": lotka_volterra}
+)
+"""Every system by name, with the function of `feddbn.sim` that draws it and documents its options."""
+
+
+def simulate_system(
+    system: str,
+    d: int = 10,
+    n_sites: int = 10,
+    n_samples: int = 512,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+    **options: float,
+) -> SimulatedFederation:
+    """A federation of sites that watch a nonlinear system of differential equations.
+
+    Every site sees a path of its own. The truth has no edges within a moment and one of weight 1 at lag 1 wherever a
+    variable is in the equation of another (or its own).
+
+    Parameters
+    ----------
+    system
+        "lorenz96" or "lotka-volterra".
+    d, n_sites
+        Numbers of variables and sites.
+    n_samples
+        Usable rows of all sites together, split evenly; a recording has one row more.
+    random_state
+        A seed, a generator, or None.
+    options
+        Options of `feddbn.sim.lorenz96` (``F``, ``dt``, ``noise``) or `feddbn.sim.lotka_volterra` (``n_hunted``,
+        ``dt``, ``noise``).
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> fed = feddbn.simulate_system("lorenz96", d=5, n_sites=2, n_samples=20, F=8)
+    >>> len(fed.sites["site-1"][0]), int((fed.truth.A[0] != 0).sum())
+    (11, 20)
+    """
+    if system not in SYSTEMS:
+        raise ParameterError(f"system must be one of {', '.join(SYSTEMS)}, got {system!r}.")
+    draw = SYSTEMS[system]
+    known = [name for name in draw.__kwdefaults__ or {} if name != "n_sites"]
+    for name in options:
+        if name not in known:
+            raise ParameterError(
+                f"{name}={options[name]!r} is no option of {system}; it has {', '.join(known)}."
+            )
+    check_whole("n_sites", n_sites, 1)
+    check_whole("n_samples", n_samples, n_sites)
+    sizes = split_evenly(n_samples, n_sites)
+    drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=generator_of(random_state), **options)
+    truth = TrueNetwork(
+        None, np.zeros((d, d)), drawn.graph[None].astype(np.float64), drawn.variables, np.ones(d)
+    )
+    names = [f"site-{k}" for k in range(n_sites)]
+    frames = [
+        pd.DataFrame(rows[: size + 1], columns=list(drawn.variables))
+        for rows, size in zip(drawn.recordings, sizes, strict=True)
+    ]
+    asked: dict[str, Any] = {"system": system, "d": d, "n_sites": n_sites, "n_samples": n_samples, **options}
+    return SimulatedFederation(
+        sites={name: [frame] for name, frame in zip(names, frames, strict=True)},
+        truths=dict.fromkeys(names, truth),
+        clusters=None,
+        lag_damping=dict.fromkeys(names, 1.0),
+        parameters={**asked, "random_state": random_state},
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +570,7 @@ def simulate(
         Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
         (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
         "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
-        units of both ends (`feddbn.methods.simulated_kinds`), counts are Poisson, and recordings hold positions of
+        units of both ends (`feddbn.methods.simulation`), counts are Poisson, and recordings hold positions of
         levels, 0, 1, 2, ... The truth has them as `conditionals`, W and A what these say.
     n_latent, latent_strength, latent_lagged
         Variables that drive the others and that no site sees, beside the d that sites see; by how much their effects are

@@ -15,8 +15,7 @@ from typing import Any
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.result import FORMAT as RESULT_FORMAT
 from feddbn.methods.result import Result, plain, read_json, write_json
-from feddbn.methods.simulation import SimulatedFederation
-from feddbn.methods.true_network import TrueNetwork
+from feddbn.methods.simulation import SimulatedFederation, TrueNetwork
 from feddbn.model.dbn import DBN
 
 __all__ = [

@@ -20,7 +20,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 from feddbn.core.optimum.certified import Certificate
 from feddbn.data.preflight.finding import Findings
 from feddbn.methods.base import FederatedEstimator
-from feddbn.methods.comparison_table import Comparison
+from feddbn.methods.comparison import Comparison
 from feddbn.methods.confidence import ConfidenceTable
 from feddbn.methods.residuals import ResidualSummary
 from feddbn.methods.result import Result

@@ -25,7 +25,7 @@ from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, ParameterError
 from feddbn.method_table import find_method
-from feddbn.methods.stored_changes import StoredChanges, stored_changes
+from feddbn.methods.result import StoredChanges, stored_changes
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import changes_by_variable, expected_changes
 from feddbn.model.graph import effect_shapes

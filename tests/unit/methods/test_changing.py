@@ -9,8 +9,7 @@ from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.result import Result
-from feddbn.methods.stored_changes import stored_changes
+from feddbn.methods.result import Result, stored_changes
 from feddbn.report import plot_drift, render_report
 from feddbn.runtime.simulated.in_process import InProcessFederation
 

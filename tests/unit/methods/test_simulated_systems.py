@@ -3,7 +3,7 @@ import pytest
 
 import feddbn
 from feddbn.errors import ParameterError
-from feddbn.methods.simulated_systems import SYSTEMS
+from feddbn.methods.simulation import SYSTEMS
 from feddbn.sim import lorenz96
 
 

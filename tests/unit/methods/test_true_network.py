@@ -7,7 +7,7 @@ import pytest
 
 import feddbn
 from feddbn.errors import ParameterError
-from feddbn.methods.true_network import TrueNetwork
+from feddbn.methods.simulation import TrueNetwork
 from feddbn.methods.truth import read_truth, write_truth
 from feddbn.metrics import curve_error
 from feddbn.sim import EFFECTS
