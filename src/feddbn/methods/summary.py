@@ -14,9 +14,8 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.oneshot import counted
 from feddbn.federation.programs.treatment import asked_moments_program
-from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.federation.protocol.task import Federation, Observer, counted
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.dbn import DBN

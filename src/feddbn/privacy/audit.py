@@ -20,7 +20,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol
 
 from feddbn.errors import FileError
@@ -81,8 +81,8 @@ class AuditEntry:
     unit, noise_multiplier, epsilon, delta
         Unit of privacy and the total epsilon so far; epsilon is None where no noise is claimed and infinite
         in effect.
-    note
-        Why a task was refused, or what happened, in words; otherwise empty.
+    note, code
+        Why a task was refused, or what happened, in words and as the code of the error; otherwise empty.
     previous, hash
         The chain.
     run, study, study_digest
@@ -96,7 +96,7 @@ class AuditEntry:
     signature
         The site's signature of everything above, empty if it has no key.
     version
-        2; entries without a version are of version 1.
+        3; entries of version 2 have no code, and those of version 1 do not say their version.
     """
 
     index: int
@@ -105,17 +105,17 @@ class AuditEntry:
     event: str
     task: str
     asked_by: str
-    length: int
-    norm: float
-    n_bytes: int
-    protection: str
-    unit: str | None
-    noise_multiplier: float | None
-    epsilon: float | None
-    delta: float | None
-    note: str
-    previous: str
-    hash: str
+    length: int = 0
+    norm: float = 0.0
+    n_bytes: int = 0
+    protection: str = "none"
+    unit: str | None = None
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    note: str = ""
+    previous: str = GENESIS
+    hash: str = ""
     run: str = ""
     study: str = ""
     study_digest: str = ""
@@ -125,6 +125,7 @@ class AuditEntry:
     chain: str = ""
     signature: str = ""
     version: int = 1
+    code: str = ""
 
     def to_line(self) -> str:
         """Return the entry as one line of JSON, without a newline."""
@@ -132,7 +133,7 @@ class AuditEntry:
 
     def fields(self) -> dict[str, Any]:
         """Return what its line holds."""
-        return {name: getattr(self, name) for name in (_FIRST if self.version == 1 else _FIELDS)}
+        return {name: getattr(self, name) for name in _FIELDS[self.version]}
 
 
 @dataclass(frozen=True)
@@ -172,60 +173,14 @@ class AuditChain:
             raise FileError(f"the audit log is not intact ({report.problem}) and is not continued.")
         return cls(report.n_entries, report.last_hash, identity)
 
-    def add(
-        self,
-        *,
-        time: str,
-        site: str,
-        event: str,
-        task: str,
-        asked_by: str,
-        length: int = 0,
-        norm: float = 0.0,
-        protection: str = "none",
-        unit: str | None = None,
-        noise_multiplier: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        note: str = "",
-        run: str = "",
-        study: str = "",
-        study_digest: str = "",
-        task_digest: str = "",
-        asked: str = "",
-        budget: float | None = None,
-        chain: str = "",
-        write: Callable[[str], None] = lambda line: None,
-    ) -> AuditEntry:
-        """Return the next entry and move the chain on, once `write` has kept its line."""
-        body: dict[str, Any] = {
-            "index": self.n_entries,
-            "time": time,
-            "site": site,
-            "event": event,
-            "task": task,
-            "asked_by": asked_by,
-            "length": length,
-            "norm": norm,
-            "n_bytes": 8 * length,
-            "protection": protection,
-            "unit": unit,
-            "noise_multiplier": noise_multiplier,
-            "epsilon": None if epsilon is None or math.isinf(epsilon) else epsilon,
-            "delta": delta,
-            "note": note,
-            "previous": self.last_hash,
-            "run": run,
-            "study": study,
-            "study_digest": study_digest,
-            "task_digest": task_digest,
-            "asked": asked,
-            "budget": budget,
-            "chain": chain,
-            "version": 2,
-        }
-        body["signature"] = "" if self._identity is None else self._identity.sign(_statement(body)).hex()
-        entry = AuditEntry(**body, hash=_digest(body))
+    def add(self, *, write: Callable[[str], None] = lambda line: None, **said: Any) -> AuditEntry:
+        """Return the next entry, which says these fields, and move the chain on, once `write` has kept its line."""
+        draft = AuditEntry(self.n_entries, **said, previous=self.last_hash, version=_VERSION)
+        epsilon = None if draft.epsilon is None or math.isinf(draft.epsilon) else draft.epsilon
+        draft = replace(draft, n_bytes=8 * draft.length, epsilon=epsilon)
+        if self._identity is not None:
+            draft = replace(draft, signature=self._identity.sign(_statement(draft.fields())).hex())
+        entry = replace(draft, hash=_digest(draft.fields()))
         write(entry.to_line())
         self.n_entries += 1
         self.last_hash = entry.hash
@@ -248,18 +203,19 @@ def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(label + _canonical(covered).encode()).hexdigest()
 
 
-_FIELDS = tuple(field.name for field in fields(AuditEntry))
-_FIRST = _FIELDS[: _FIELDS.index("hash") + 1]
+_VERSION = 3
+_NAMES = tuple(field.name for field in fields(AuditEntry))
+# What entries of each version hold.
+_FIELDS = {1: _NAMES[: _NAMES.index("hash") + 1], 2: _NAMES[:-1], _VERSION: _NAMES}
 
 
 def _parse(line: str, number: int) -> AuditEntry:
     try:
         body = json.loads(line)
-        is_first = set(body) == set(_FIRST)
-        if not is_first and (set(body) != set(_FIELDS) or body["version"] != 2):
+        if set(body) != set(_FIELDS[body.get("version", 1)]):
             raise ValueError("fields")
         return AuditEntry(**body)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise FileError(f"line {number} of the audit log is not an entry.") from None
 
 

@@ -75,12 +75,14 @@ def encode_fixed(
     if not np.vdot(x, x) < limit * limit and not np.maximum.reduce(np.abs(x), initial=0.0) < limit:
         if not np.all(np.isfinite(x)):
             raise AggregationError(
-                "the vector contains NaN or infinity, which cannot be masked; nothing was sent."
+                "the vector contains NaN or infinity, which cannot be masked; nothing was sent.",
+                code="not-finite",
             )
         raise AggregationError(
             f"the vector contains a number of magnitude {largest_summand(n_summands, fractional_bits):.3g} or more, "
             f"which could overflow a sum over {n_summands} sites; rescale the variables or lower "
-            "fractional_bits."
+            "fractional_bits.",
+            code="too-large",
         )
     residues = np.empty((LIMBS, len(x)), dtype=np.int64)
     whole = np.rint(x)

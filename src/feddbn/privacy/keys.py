@@ -128,7 +128,7 @@ class AgreementKey:
             secret = self.private.exchange(x25519.X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
             raise AggregationError(
-                f"the key advertised for site {peer!r} is not a valid X25519 key."
+                f"the key advertised for site {peer!r} is not a valid X25519 key.", code="bad-key"
             ) from None
         first, second = sorted((me, peer))
         info = (
@@ -184,5 +184,5 @@ def open_sealed(key: bytes, sealed: bytes, context: bytes) -> bytes:
         return ChaCha20Poly1305(key).decrypt(bytes(12), sealed, context)
     except InvalidTag:
         raise AggregationError(
-            "a sealed message was altered, or sealed for another site, run or roster."
+            "a sealed message was altered, or sealed for another site, run or roster.", code="altered-seal"
         ) from None

@@ -107,7 +107,8 @@ class Ledger:
         if not total <= budget:
             raise BudgetExceeded(
                 f"task {release.task!r} would take epsilon to {total:.3g} for each {unit} "
-                f"(delta = {delta:g}); {limit} is {budget:g}. Nothing was sent."
+                f"(delta = {delta:g}); {limit} is {budget:g}. Nothing was sent.",
+                code="over-budget",
             )
 
     def _exact_epsilon(self, delta: float) -> float:

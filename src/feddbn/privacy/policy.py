@@ -134,19 +134,25 @@ class SitePolicy(BaseModel):
         """Refuse a sum of few rows of this site, or of few for each of its parameters."""
         if n_rows < self.min_rows:
             raise SiteRefused(
-                f"{n_rows:g} rows of this site would be in this sum; its policy asks for {self.min_rows} (min_rows)."
+                f"{n_rows:g} rows of this site would be in this sum; its policy asks for {self.min_rows} (min_rows).",
+                code="few-rows",
+                rows=n_rows,
             )
         if n_rows < self.min_rows_per_parameter * n_parameters:
             raise SiteRefused(
                 f"{n_rows:g} rows of this site would stand for {n_parameters} parameters; its policy asks for "
-                f"{self.min_rows_per_parameter:g} rows for each (min_rows_per_parameter)."
+                f"{self.min_rows_per_parameter:g} rows for each (min_rows_per_parameter).",
+                code="few-rows-per-parameter",
+                rows=n_rows,
+                parameters=n_parameters,
             )
 
     def check_share(self, n_rows: float, total: float | None) -> None:
         """Refuse a sum that is nearly this site's own; nothing is refused where the total is not known."""
         if total is not None and n_rows > self.max_share * total:
             raise SiteRefused(
-                f"this site has {n_rows:g} of {total:g} rows; its policy allows a share of {self.max_share:g} (max_share)."
+                f"this site has {n_rows:g} of {total:g} rows; its policy allows a share of {self.max_share:g} (max_share).",
+                code="large-share",
             )
 
     def check_entries(self, n_sites: int | None) -> None:
@@ -156,7 +162,8 @@ class SitePolicy(BaseModel):
         found = "does not say how many sites" if n_sites is None else f"has {n_sites} sites"
         raise SiteRefused(
             f"the study {found} for some entry or cluster; this site's policy asks for {self.min_sites_per_entry} "
-            "(min_sites_per_entry)."
+            "(min_sites_per_entry).",
+            code="few-sites-per-entry",
         )
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
@@ -167,12 +174,14 @@ class SitePolicy(BaseModel):
         if round_number > self.max_rounds:
             raise SiteRefused(
                 f"this site answers task {task!r} at most {self.max_rounds} times in a run "
-                "(max_rounds in its policy)."
+                "(max_rounds in its policy).",
+                code="too-many-rounds",
             )
         if self.require_masking and not masked:
             raise SiteRefused(
                 f"this site answers task {task!r} only under secure aggregation "
-                "(require_masking in its policy)."
+                "(require_masking in its policy).",
+                code="masking-required",
             )
 
     def check_sites(self, n_sites: int) -> None:
@@ -180,7 +189,8 @@ class SitePolicy(BaseModel):
         if n_sites < self.min_sites:
             raise SiteRefused(
                 f"this sum is over {n_sites} sites; this site joins sums of at least {self.min_sites} "
-                "(min_sites in its policy)."
+                "(min_sites in its policy).",
+                code="few-sites",
             )
 
     def check_study(
@@ -200,18 +210,21 @@ class SitePolicy(BaseModel):
         self.check_sites(n_sites)
         if self.require_masking and not masked:
             raise SiteRefused(
-                "this site takes part only under secure aggregation (require_masking in its policy)."
+                "this site takes part only under secure aggregation (require_masking in its policy).",
+                code="masking-required",
             )
         if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
             asked = "no noise at all" if epsilon is None else f"epsilon = {epsilon:g}"
             raise SiteRefused(
                 f"the study announces {asked}; this site allows epsilon up to {self.max_epsilon:g} "
-                f"for each {self.unit} (max_epsilon in its policy)."
+                f"for each {self.unit} (max_epsilon in its policy).",
+                code="epsilon-not-allowed",
             )
         if self.max_epsilon is not None and unit not in (None, self.unit):
             raise SiteRefused(
                 f"the study announces epsilon for each {unit}; this site's budget is for each {self.unit} "
-                "(unit in its policy)."
+                "(unit in its policy).",
+                code="other-unit",
             )
 
 
@@ -219,7 +232,8 @@ def _allow(name: str, allowed: tuple[str, ...], what: str, setting: str) -> None
     if name not in allowed:
         known = ", ".join(allowed) or "none"
         raise SiteRefused(
-            f"this site does not allow the {what} {name!r}; its policy lists {setting} = {known}."
+            f"this site does not allow the {what} {name!r}; its policy lists {setting} = {known}.",
+            code=f"{setting}-not-allowed",
         )
 
 

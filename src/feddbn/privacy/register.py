@@ -129,7 +129,8 @@ def _unions(groups: list[frozenset[str]], min_sites: int) -> Iterator[frozenset[
             if n_tried > MOST_TRIED:
                 raise AggregationError(
                     "the sites of this sum have been in too many different sums to tell whether it would show a few of "
-                    "them; use a study with noise."
+                    "them; use a study with noise.",
+                    code="too-many-sums",
                 )
             if len(so_far) + len(groups[index]) < min_sites:
                 stack.append((so_far | groups[index], index + 1))
@@ -156,13 +157,14 @@ class Entry:
 def read_entries(value: object) -> tuple[Entry, ...]:
     """Return entries out of a message, or refuse it."""
     if not isinstance(value, list) or len(value) > MOST_SETS:
-        raise ProtocolError(f"a register is a list of at most {MOST_SETS} earlier sums.")
+        raise ProtocolError(f"a register is a list of at most {MOST_SETS} earlier sums.", code="bad-register")
     return tuple(_entry(one) for one in value)
 
 
 def _entry(value: object) -> Entry:
     wrong = ProtocolError(
-        "an earlier sum in a register is not a list of members, its signer and a signature."
+        "an earlier sum in a register is not a list of members, its signer and a signature.",
+        code="bad-register",
     )
     if not isinstance(value, list) or len(value) != 3 or not isinstance(value[0], list):
         raise wrong
@@ -184,7 +186,9 @@ def _entry(value: object) -> Entry:
 def check_data(value: object) -> str:
     """Return what names a version of data out of a message, or refuse it."""
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{0,16}", value):
-        raise ProtocolError("a version of data is named by at most 16 hexadecimal digits.")
+        raise ProtocolError(
+            "a version of data is named by at most 16 hexadecimal digits.", code="bad-register"
+        )
     return value
 
 
@@ -282,14 +286,16 @@ class Register:
             if kept - self._told - self._admitted - known_to_all:
                 raise AggregationError(
                     "another run has added up data of this site since the sites agreed on keys; agree on keys again. Nothing "
-                    "was revealed."
+                    "was revealed.",
+                    code="other-run",
                 )
             known = [*kept, *(entry.members for entry in of_others)]
             if len(known) > MOST_SETS or shown_by(new.members, known, min_sites):
                 raise AggregationError(
                     "the sites of this sum, or their data, are not those of an earlier sum: together they would show "
                     f"fewer than {min_sites} sites. Ask the same sites with the same data again, or use a study with "
-                    "noise. Nothing was revealed."
+                    "noise. Nothing was revealed.",
+                    code="shows-few-sites",
                 )
             heard = {entry.members: entry for entry in (*of_others, new) if entry.members not in kept}
             if heard:

@@ -115,7 +115,8 @@ def odd_ones(found: Mapping[str, Kind], what: str) -> list[tuple[str, Kind, Kind
             for one in counts
         ]
         raise ProtocolError(
-            f"sites answered with {' and '.join(groups)}; it cannot be told who is wrong, so nothing was added up."
+            f"sites answered with {' and '.join(groups)}; it cannot be told who is wrong, so nothing was added up.",
+            code="no-majority",
         )
     return [(site, own, usual) for site, own in sorted(found.items()) if own != usual]
 
@@ -196,14 +197,19 @@ class Roster:
 
     def __post_init__(self) -> None:
         if list(self.names) != sorted(set(self.names)):
-            raise ProtocolError("the roster names a site twice or is not sorted; every site may appear once.")
+            raise ProtocolError(
+                "the roster names a site twice or is not sorted; every site may appear once.",
+                code="bad-roster",
+            )
         if not 2 <= len(self.names) <= MAX_SHARES or len(self.publics) != len(self.names):
             raise ProtocolError(
-                f"a roster has 2 to {MAX_SHARES} sites with one key each, got {len(self.names)}."
+                f"a roster has 2 to {MAX_SHARES} sites with one key each, got {len(self.names)}.",
+                code="bad-roster",
             )
         if not 1 <= self.threshold <= len(self.names):
             raise ProtocolError(
-                f"the threshold {self.threshold} does not fit a roster of {len(self.names)} sites."
+                f"the threshold {self.threshold} does not fit a roster of {len(self.names)} sites.",
+                code="bad-roster",
             )
 
     @cached_property
@@ -270,7 +276,9 @@ def read_integer(meta: Mapping[str, Any], key: str) -> int:
     """Return a whole number out of a message, or refuse the message."""
     value = meta.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ProtocolError(f"a secure-aggregation message lacks the whole number {key!r}.")
+        raise ProtocolError(
+            f"a secure-aggregation message lacks the whole number {key!r}.", code="bad-message"
+        )
     return value
 
 
@@ -278,7 +286,7 @@ def read_text(meta: Mapping[str, Any], key: str) -> str:
     """Return a text out of a message, or refuse the message."""
     value = meta.get(key)
     if not isinstance(value, str):
-        raise ProtocolError(f"a secure-aggregation message lacks the text {key!r}.")
+        raise ProtocolError(f"a secure-aggregation message lacks the text {key!r}.", code="bad-message")
     return value
 
 
@@ -286,9 +294,11 @@ def read_names(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return a list of different site names out of a message, sorted."""
     value = meta.get(key)
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        raise ProtocolError(f"a secure-aggregation message lacks the list of sites {key!r}.")
+        raise ProtocolError(
+            f"a secure-aggregation message lacks the list of sites {key!r}.", code="bad-message"
+        )
     if len(set(value)) != len(value):
-        raise ProtocolError(f"the list {key!r} names a site twice.")
+        raise ProtocolError(f"the list {key!r} names a site twice.", code="bad-message")
     return tuple(sorted(value))
 
 
@@ -296,7 +306,9 @@ def rows_of(arrays: Mapping[str, np.ndarray], key: str, shape: tuple[int, ...]) 
     """Return a byte array of the given shape out of a message."""
     array = arrays.get(key)
     if array is None or array.dtype != np.uint8 or array.shape != shape:
-        raise ProtocolError(f"a secure-aggregation message lacks the bytes {key!r} of shape {shape}.")
+        raise ProtocolError(
+            f"a secure-aggregation message lacks the bytes {key!r} of shape {shape}.", code="bad-message"
+        )
     return array
 
 
@@ -317,7 +329,9 @@ def check_min_sites(min_sites: int) -> int:
 def refuse_below(n: int, needed: int, what: str) -> None:
     """Raise unless at least `needed` sites are there."""
     if n < needed:
-        raise AggregationError(f"{what}: {n} sites, but {needed} are needed; nothing was revealed.")
+        raise AggregationError(
+            f"{what}: {n} sites, but {needed} are needed; nothing was revealed.", code="too-few-sites"
+        )
 
 
 def require_everybody(order: Order, roster: Roster) -> None:
@@ -326,7 +340,8 @@ def require_everybody(order: Order, roster: Roster) -> None:
     if left_out:
         raise ProtocolError(
             f"under secure aggregation every site takes part in every sum; this one leaves {min(left_out)!r} out. "
-            "Ask all of them (participation = 1)."
+            "Ask all of them (participation = 1).",
+            code="some-sites-only",
         )
 
 

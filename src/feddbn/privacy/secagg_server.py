@@ -104,18 +104,24 @@ class Asked:
         meta, arrays = reply
         answer = _ANSWERS.get(self.phase, self.phase)
         if (meta.get("kind"), meta.get("phase"), meta.get("run")) != (KIND, answer, self.run):
-            raise ProtocolError(f"site {site!r} did not answer the {answer!r} phase of run {self.run!r}.")
+            raise ProtocolError(
+                f"site {site!r} did not answer the {answer!r} phase of run {self.run!r}.", code="other-phase"
+            )
         if meta.get("epoch") != self.epoch or meta.get("site") != site:
-            raise ProtocolError(f"site {site!r} answered for another epoch, or for another site.")
+            raise ProtocolError(
+                f"site {site!r} answered for another epoch, or for another site.", code="other-epoch"
+            )
         if self.whom is not None and (meta.get("slot") != self.slot or site not in self.whom):
-            raise ProtocolError(f"site {site!r} answered for another slot, or twice, or was not asked.")
+            raise ProtocolError(
+                f"site {site!r} answered for another slot, or twice, or was not asked.", code="other-slot"
+            )
         vectors = [_masked_vector(site, arrays)] if self.phase == "masked" else []
         try:
             if self.phase == "advertise":
                 told_by(meta)
             return vectors + [rows_of(arrays, key, shape) for key, shape in self._shapes().items()]
         except ProtocolError as error:
-            raise ProtocolError(f"site {site!r}: {error}") from None
+            raise ProtocolError(f"site {site!r}: {error}", code="bad-reply") from None
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """What a reply holds as bytes."""
@@ -137,7 +143,7 @@ class Asked:
 def _masked_vector(site: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     y = arrays.get("y")
     if y is None or y.dtype != np.uint64 or y.ndim != 2 or len(y) != LIMBS:
-        raise ProtocolError(f"site {site!r} sent something that is not a masked vector.")
+        raise ProtocolError(f"site {site!r} sent something that is not a masked vector.", code="bad-reply")
     return y
 
 
@@ -145,7 +151,7 @@ def told_by(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a site tells the others with its key: its data, the sums it knows of, the fewest sites it asks for."""
     fewest = read_integer(meta, "min_sites")
     if not 2 <= fewest <= MAX_SHARES:
-        raise ProtocolError(f"it asks for sums of at least {fewest} sites.")
+        raise ProtocolError(f"it asks for sums of at least {fewest} sites.", code="bad-reply")
     sets = [entry.listed() for entry in read_entries(meta.get("sets"))]
     return {"data": check_data(meta.get("data")), "sets": sets, "min_sites": fewest}
 
@@ -269,7 +275,8 @@ class SecAggServer:
         missing = [name for name in roster.names if name not in replies]
         if missing:
             raise AggregationError(
-                f"site {missing[0]!r} dropped out of the set-up; begin a new epoch without it."
+                f"site {missing[0]!r} dropped out of the set-up; begin a new epoch without it.",
+                code="dropped-out",
             )
         outgoing: dict[str, np.ndarray] = {}
         asked = self._asked("share")
@@ -289,7 +296,8 @@ class SecAggServer:
         for name in self._setting_up().names:
             if name not in replies:
                 raise AggregationError(
-                    f"site {name!r} dropped out of the set-up; begin a new epoch without it."
+                    f"site {name!r} dropped out of the set-up; begin a new epoch without it.",
+                    code="dropped-out",
                 )
             self._asked("deliver").read(name, replies[name])
         self._roster = self._pending
@@ -297,7 +305,9 @@ class SecAggServer:
     def open_slot(self, task_digest: str, participants: tuple[str, ...] | None = None) -> Order:
         """Take the next slot for a task; a repeated attempt takes another."""
         if self._roster is None or self.slots_left == 0:
-            raise AggregationError("no slot is left in this epoch; begin a new one before the next sum.")
+            raise AggregationError(
+                "no slot is left in this epoch; begin a new one before the next sum.", code="no-slot"
+            )
         order = Order(self._epoch, self._next_slot, task_digest, participants)
         require_everybody(order, self._roster)
         self._next_slot += 1
@@ -317,7 +327,9 @@ class SecAggServer:
         for site, reply in sorted(replies.items()):
             y, tags = asked.read(site, reply)
             if slot.length not in (None, y.shape[1]):
-                raise ProtocolError("masked vectors of different lengths cannot be added up.")
+                raise ProtocolError(
+                    "masked vectors of different lengths cannot be added up.", code="different-lengths"
+                )
             slot.length = y.shape[1]
             slot.tags[site], slot.inputs[site] = tags, y
         return slot.length
@@ -391,7 +403,8 @@ class SecAggServer:
                     return secrets, roster.names[left_out - 1]
         raise AggregationError(
             f"the shares that were revealed do not open the masks of site {closed!r}: it has set them up wrongly, or another "
-            "site has altered its shares. Nothing was opened."
+            "site has altered its shares. Nothing was opened.",
+            code="altered-shares",
         )
 
     def _closed(self, slot: _Slot, roster: Roster, secrets: bytes) -> str:
@@ -430,12 +443,12 @@ class SecAggServer:
 
     def _setting_up(self) -> Roster:
         if self._pending is None:
-            raise ProtocolError("no epoch is being set up; ask for keys first.")
+            raise ProtocolError("no epoch is being set up; ask for keys first.", code="no-epoch")
         return self._pending
 
     def _under_way(self) -> _Slot:
         if self._slot is None:
-            raise ProtocolError("no sum is under way; open a slot first.")
+            raise ProtocolError("no sum is under way; open a slot first.", code="no-sum")
         return self._slot
 
     def _meta(self, phase: str) -> dict[str, Any]:

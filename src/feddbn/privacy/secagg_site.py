@@ -92,14 +92,14 @@ def checked_roster(
     listed = meta.get("names")
     names = read_names(meta, "names")
     if list(names) != listed:
-        raise ProtocolError("the roster is not sorted by name.")
+        raise ProtocolError("the roster is not sorted by name.", code="bad-roster")
     n_sites = len(names)
     publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (n_sites, KEY_BYTES)))
     signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (n_sites, SIGNATURE_BYTES))]
     threshold = read_integer(meta, "threshold")
     data, sets = meta.get("data"), meta.get("sets")
     if not isinstance(data, list) or not isinstance(sets, list) or not len(data) == len(sets) == n_sites:
-        raise ProtocolError("the roster does not say what its sites have been part of.")
+        raise ProtocolError("the roster does not say what its sites have been part of.", code="bad-roster")
     asked = [_fewest(value) for value in _listed(meta, "min_sites", n_sites)]
     fewest = max(asked, default=2)
     refuse_below(n_sites, max(fewest, site.min_sites), "this site does not join so small a roster")
@@ -107,25 +107,30 @@ def checked_roster(
     lowest = lowest_threshold(max(n_sites, site.n_sites), fewest)
     if threshold < lowest:
         raise AggregationError(
-            f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}."
+            f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}.",
+            code="low-threshold",
         )
     known: dict[frozenset[str], Entry] = {}
     signers = {member(key, "")[:-1]: key for key in pinned.values()}
     for at, (name, public) in enumerate(zip(names, publics, strict=True)):
         if name not in pinned:
             raise AggregationError(
-                f"site {name!r} is on the roster, but no identity key is pinned for it here."
+                f"site {name!r} is on the roster, but no identity key is pinned for it here.",
+                code="not-pinned",
             )
         told = read_entries(sets[at])
         numbers = (epoch.number, epoch.n_slots, epoch.length)
         advert = Advert(site.run, site.study, *numbers, name, public, check_data(data[at]), told, asked[at])
         if not verify_signature(pinned[name], signatures[at], advert.statement):
             raise AggregationError(
-                f"the key advertised for site {name!r} is not signed by its pinned identity for this study."
+                f"the key advertised for site {name!r} is not signed by its pinned identity for this study.",
+                code="wrong-signature",
             )
         known |= {entry.members: entry for entry in told if _is_vouched_for(entry, signers, name)}
     if site.name not in names or publics[names.index(site.name)] != epoch.key.public:
-        raise AggregationError("the roster does not carry the key this site has advertised.")
+        raise AggregationError(
+            "the roster does not carry the key this site has advertised.", code="foreign-key"
+        )
     about = (tuple(map(str, data)), tuple(known.values()), fewest)
     return Roster(site.run, epoch.number, epoch.n_slots, epoch.length, names, publics, threshold, *about)
 
@@ -133,13 +138,13 @@ def checked_roster(
 def _listed(meta: Mapping[str, Any], key: str, n: int) -> list[Any]:
     value = meta.get(key)
     if not isinstance(value, list) or len(value) != n:
-        raise ProtocolError(f"the roster lacks {key!r} of each of its sites.")
+        raise ProtocolError(f"the roster lacks {key!r} of each of its sites.", code="bad-roster")
     return value
 
 
 def _fewest(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value <= MAX_SHARES:
-        raise ProtocolError("the roster names a number of fewest sites that is none.")
+        raise ProtocolError("the roster names a number of fewest sites that is none.", code="bad-roster")
     return value
 
 
@@ -157,7 +162,9 @@ def _is_vouched_for(entry: Entry, signers: Mapping[str, bytes], teller: str) -> 
         signature = b""
     is_member = any(one.startswith(f"{entry.signer}:") for one in entry.members)
     if not is_member or not verify_signature(key, signature, entry.statement):
-        raise AggregationError(f"site {teller!r} tells of an earlier sum that its members have not signed.")
+        raise AggregationError(
+            f"site {teller!r} tells of an earlier sum that its members have not signed.", code="unsigned-sum"
+        )
     return True
 
 
@@ -227,7 +234,9 @@ class SecAggSite:
         self.stream = stream
         self._epoch: Epoch | None = None
         if self._pinned.get(name) != identity.public:
-            raise AggregationError(f"the identity pinned for site {name!r} is not this site's own key.")
+            raise AggregationError(
+                f"the identity pinned for site {name!r} is not this site's own key.", code="foreign-key"
+            )
 
     def handle(
         self,
@@ -242,7 +251,9 @@ class SecAggSite:
         computed from has been asked before.
         """
         if meta.get("kind") != KIND or meta.get("run") != self.run:
-            raise ProtocolError(f"this message is not a secure-aggregation message of run {self.run!r}.")
+            raise ProtocolError(
+                f"this message is not a secure-aggregation message of run {self.run!r}.", code="other-run"
+            )
         phase = meta.get("phase")
         if phase == "advertise":
             return self.advertise(*(read_integer(meta, key) for key in ("epoch", "n_slots", "length")))
@@ -251,7 +262,7 @@ class SecAggSite:
         phases = {one.__name__: one for one in (self.share, self.deliver, self.survivors, self.unmask)}
         if phase in phases:
             return phases[phase](meta, arrays)
-        raise ProtocolError(f"secure aggregation has no phase {phase!r}.")
+        raise ProtocolError(f"secure aggregation has no phase {phase!r}.", code="unknown-phase")
 
     def advertise(self, epoch: int, n_slots: int, length: int = 0) -> Message:
         """Begin an epoch: a fresh key, signed; everything of the epoch before is forgotten.
@@ -260,12 +271,15 @@ class SecAggSite:
         """
         if epoch < 0 or (self._epoch is not None and epoch <= self._epoch.number):
             raise ProtocolError(
-                f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up."
+                f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up.",
+                code="old-epoch",
             )
         if not 1 <= n_slots <= MAX_SLOTS:
-            raise ProtocolError(f"an epoch has 1 to {MAX_SLOTS} slots, got {n_slots}.")
+            raise ProtocolError(f"an epoch has 1 to {MAX_SLOTS} slots, got {n_slots}.", code="bad-slots")
         if length < 0 or length * n_slots > MOST_AHEAD:
-            raise ProtocolError(f"masks for {n_slots} vectors of length {length} cannot be computed ahead.")
+            raise ProtocolError(
+                f"masks for {n_slots} vectors of length {length} cannot be computed ahead.", code="bad-slots"
+            )
         key = AgreementKey.fresh(self._random_bytes)
         self._epoch = Epoch(self.name, epoch, n_slots, length, key, self.stream)
         data, entries = self._register.data, self._register.tell()
@@ -283,7 +297,9 @@ class SecAggSite:
         """Check the roster, draw the secrets of every slot and seal a share of them for each peer."""
         state = self.epoch(read_integer(meta, "epoch"))
         if state.roster is not None:
-            raise ProtocolError("this site has shared its secrets of this epoch already.")
+            raise ProtocolError(
+                "this site has shared its secrets of this epoch already.", code="shared-twice"
+            )
         roster = checked_roster(self, state, self._pinned, meta, arrays)
         pairs = {
             peer: state.key.agree(self.name, peer, public, roster.context)
@@ -318,7 +334,9 @@ class SecAggSite:
         state = self.epoch(read_integer(meta, "epoch"))
         roster = state.roster
         if roster is None or state.shares is not None:
-            raise ProtocolError("shares can be delivered once, after this site has sent its own.")
+            raise ProtocolError(
+                "shares can be delivered once, after this site has sent its own.", code="delivered-twice"
+            )
         n_sites, size = len(roster.names), state.n_slots * 2 * KEY_BYTES
         sealed = rows_of(arrays, "sealed", (n_sites, size + 16))
         rows = []
@@ -366,11 +384,12 @@ class SecAggSite:
         """
         state = self.epoch(order.epoch)
         if state.roster is None or state.shares is None:
-            raise ProtocolError("this epoch is not ready; shares have not been delivered.")
+            raise ProtocolError("this epoch is not ready; shares have not been delivered.", code="not-ready")
         if not state.next_slot <= order.slot < state.n_slots:
             raise ProtocolError(
                 f"slot {order.slot} is spent or does not exist; the next of this epoch is {state.next_slot} "
-                f"of {state.n_slots}. One mask never hides two inputs."
+                f"of {state.n_slots}. One mask never hides two inputs.",
+                code="spent-slot",
             )
         require_everybody(order, state.roster)
         state.next_slot = order.slot + 1
@@ -385,7 +404,9 @@ class SecAggSite:
         state, order, roster = self._open_input(meta)
         names = self._checked_survivors(state, roster, meta, arrays)
         if state.signed not in (None, names):
-            raise AggregationError("this site has signed another list of survivors of this slot.")
+            raise AggregationError(
+                "this site has signed another list of survivors of this slot.", code="other-survivors"
+            )
         state.signed = names
         signature = self._identity.sign(survivors_statement(order, roster, names))
         reply = {**self._reply("survivors", state.number), "slot": order.slot}
@@ -396,7 +417,9 @@ class SecAggSite:
         state, order, roster = self._open_input(meta)
         names = self._checked_survivors(state, roster, meta, arrays)
         if state.signed not in (None, names):
-            raise AggregationError("this site has signed another list of survivors of this slot.")
+            raise AggregationError(
+                "this site has signed another list of survivors of this slot.", code="other-survivors"
+            )
         alive = frozenset(names)
         if alive != roster.members:
             self._require_signatures(order, roster, names, arrays)
@@ -423,7 +446,8 @@ class SecAggSite:
         is_open = state.shares is not None and state.expected is not None
         if order is None or roster is None or not is_open or order.slot != slot:
             raise ProtocolError(
-                f"this site has no open input in slot {slot}; it unmasks each slot at most once."
+                f"this site has no open input in slot {slot}; it unmasks each slot at most once.",
+                code="no-open-input",
             )
         return state, order, roster
 
@@ -435,10 +459,13 @@ class SecAggSite:
         is_whole = meta.get("survivors") == roster.listed
         names = roster.names if is_whole else read_names(meta, "survivors")
         if not roster.members.issuperset(names):
-            raise ProtocolError("the unmask request names a site that is not on the roster.")
+            raise ProtocolError(
+                "the unmask request names a site that is not on the roster.", code="bad-survivors"
+            )
         if self.name not in names:
             raise ProtocolError(
-                "the unmask request calls this site a drop-out, although it has sent its input."
+                "the unmask request calls this site a drop-out, although it has sent its input.",
+                code="bad-survivors",
             )
         refuse_below(len(names), max(roster.threshold, self.min_sites), "too few sites sent their input")
         tags = rows_of(arrays, "tags", (len(names), TAG_BYTES))
@@ -449,7 +476,8 @@ class SecAggSite:
         if not hmac.compare_digest(wanted.tobytes(), tags.tobytes()):
             name = names[int(np.argmax(np.any(wanted != tags, axis=1)))]
             raise AggregationError(
-                f"site {name!r} was asked something else than this site, now or before; nothing was revealed."
+                f"site {name!r} was asked something else than this site, now or before; nothing was revealed.",
+                code="asked-otherwise",
             )
         return names
 
@@ -493,7 +521,8 @@ class SecAggSite:
         """Return this site's half of an epoch; a site that has forgotten it, or never joined it, says so."""
         if self._epoch is None or self._epoch.number != epoch:
             raise StateError(
-                f"this site is not in epoch {epoch} of run {self.run!r}; it joins at the next epoch."
+                f"this site is not in epoch {epoch} of run {self.run!r}; it joins at the next epoch.",
+                code="no-epoch",
             )
         return self._epoch
 
@@ -543,7 +572,9 @@ def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
     try:
         epoch = _read(meta, arrays, run, stream)
     except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"the masks that were kept of run {run!r} cannot be read: {error!r}.") from None
+        raise StateError(
+            f"the masks that were kept of run {run!r} cannot be read: {error!r}.", code="damaged-state"
+        ) from None
     return epoch
 
 

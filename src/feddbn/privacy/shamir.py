@@ -81,7 +81,8 @@ def lagrange_at_zero(points: Sequence[int]) -> list[int]:
     """
     if len(set(points)) != len(points) or not all(1 <= x <= MAX_SHARES for x in points):
         raise AggregationError(
-            "the shares do not come from different sites of this roster; the secret stays closed."
+            "the shares do not come from different sites of this roster; the secret stays closed.",
+            code="bad-shares",
         )
     weights = []
     for j in points:
@@ -101,12 +102,15 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """Return the secret from at least `threshold` shares, keyed by their number."""
     if len(shares) < threshold:
         raise AggregationError(
-            f"{len(shares)} shares are fewer than the threshold of {threshold}; the secret stays closed."
+            f"{len(shares)} shares are fewer than the threshold of {threshold}; the secret stays closed.",
+            code="too-few-shares",
         )
     points = sorted(shares)[:threshold]
     lengths = {len(shares[x]) for x in points}
     if len(lengths) != 1:
-        raise AggregationError("the shares have different lengths; some site sent a share of something else.")
+        raise AggregationError(
+            "the shares have different lengths; some site sent a share of something else.", code="bad-shares"
+        )
     # XOR of whole strings as integers.
     secret = 0
     for x, weight in zip(points, _weights(tuple(points)), strict=True):

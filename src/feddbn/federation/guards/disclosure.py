@@ -146,7 +146,8 @@ class DisclosureGuard(Guard):
         if study.held_by and tuple(here.data.variables) != study.variables_of(here.name):
             raise SiteRefused(
                 f"held_by of the study says that {here.name!r} holds {', '.join(study.variables_of(here.name))}; it holds "
-                f"{', '.join(here.data.variables)}."
+                f"{', '.join(here.data.variables)}.",
+                code="other-variables",
             )
 
     def _counted(self, data: SiteData, question: RowsQuestion, held_out: bool) -> tuple[int, int]:
@@ -193,7 +194,8 @@ class DisclosureGuard(Guard):
             if np.any(found > most):
                 raise SiteRefused(
                     f"task {question.name!r}: in the units of its functions a variable has {what} of {found.max():.3g} here, "
-                    f"and this site answers up to {most:g}; those of all sites have mean 0 and standard deviation 1."
+                    f"and this site answers up to {most:g}; those of all sites have mean 0 and standard deviation 1.",
+                    code="steep-functions",
                 )
 
 
@@ -209,7 +211,8 @@ def _check_sizes(
         if np.any(found > most):
             raise SiteRefused(
                 f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
-                f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites."
+                f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites.",
+                code="steep-residuals",
             )
 
 
@@ -303,7 +306,8 @@ class ResampleGuard(Guard):
                 raise SiteRefused(
                     f"with these, {sum(answered.values())} sums of resamples would have been made of this site's data, and "
                     f"it answers {most}: more would tell its recordings or blocks apart. Ask for fewer replicates, or "
-                    "shorter blocks."
+                    "shorter blocks.",
+                    code="too-many-resamples",
                 )
             if answered[kind] > before:
                 self._book.add(kind, answered[kind])
@@ -366,7 +370,8 @@ class MixedGuard(Guard):
         if isinstance(question, LevelCountsQuestion) and question.unit < least:
             raise SiteRefused(
                 f"task {question.name!r} asks for counts in units of {question.unit} rows; this site's policy asks for "
-                f"{least} (min_rows), so use level_rows = {least} or more."
+                f"{least} (min_rows), so use level_rows = {least} or more.",
+                code="small-counts",
             )
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
@@ -395,14 +400,16 @@ class MixedGuard(Guard):
         if np.any(spread > MOST_SPREAD):
             raise SiteRefused(
                 f"task {question.name!r}: linear predictors have a standard deviation of up to {spread.max():.3g} here, and "
-                f"this site answers up to {MOST_SPREAD:g}; steeper models tell which side of a plane rows are on."
+                f"this site answers up to {MOST_SPREAD:g}; steeper models tell which side of a plane rows are on.",
+                code="steep-model",
             )
         effective = total**2 / np.maximum(squares, 1e-300)
         least = self._policy.min_rows
         if np.any(effective < least):
             raise SiteRefused(
                 f"task {question.name!r}: as few as {effective.min():.1f} rows of this site would weigh in this sum; its "
-                f"policy asks for {least} (min_rows)."
+                f"policy asks for {least} (min_rows).",
+                code="few-rows-weigh",
             )
         return n_rows
 
@@ -417,7 +424,8 @@ class MixedGuard(Guard):
             if told * CELLS_PER_NUMBER > most:
                 raise SiteRefused(
                     f"with these, steps of models would have told {told} numbers about {most} cells of as many sites as a "
-                    f"sum has at least; this site asks for {CELLS_PER_NUMBER} cells for each."
+                    f"sum has at least; this site asks for {CELLS_PER_NUMBER} cells for each.",
+                    code="too-many-steps",
                 )
             if is_new:
                 self._book.add(kind, question.n_told)

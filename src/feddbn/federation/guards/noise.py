@@ -110,7 +110,8 @@ class DpGuard(Guard):
             return
         if self.doubt:
             raise BudgetExceeded(
-                f"what this site has spent of its budget of {self._budget:g} is not known: {self.doubt} Nothing was sent."
+                f"what this site has spent of its budget of {self._budget:g} is not known: {self.doubt} Nothing was sent.",
+                code="budget-unknown",
             )
         self.ledger.for_unit(self.unit).check(release, self._delta, self._budget, self.unit)
 

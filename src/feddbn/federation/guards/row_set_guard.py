@@ -238,7 +238,8 @@ class RowSetGuard(Guard):
         if len(known) >= MOST_SETS:
             raise SiteRefused(
                 f"sums over {len(known)} different sets of this site's rows were made; ask about variables and limits "
-                "that were asked about before, or use a study with noise."
+                "that were asked about before, or use a study with noise.",
+                code="too-many-row-sets",
             )
         lags = sorted({one.n_lags for one in used} | {about.n_lags})
         left_out = same[-1].left_out if same else np.zeros(0, dtype=np.int64)
@@ -283,7 +284,8 @@ class RowSetGuard(Guard):
             if len(too_few(cut[0], cut[1:], self._least)):
                 raise SiteRefused(
                     f"the rows that this fold leaves or holds out differ by fewer than {self._least} rows from those of "
-                    "an earlier study; hold out another share, or use a study with noise."
+                    "an earlier study; hold out another share, or use a study with noise.",
+                    code="fold-shows-rows",
                 )
 
 
@@ -405,7 +407,8 @@ class BlockSetGuard(Guard):
             return
         if len(cuts) >= MOST_CUTS:
             raise SiteRefused(
-                f"this site's rows were cut into blocks in {len(cuts)} ways; ask for blocks that were asked for before."
+                f"this site's rows were cut into blocks in {len(cuts)} ways; ask for blocks that were asked for before.",
+                code="too-many-cuts",
             )
         seen = replace(question, log_scales=None).treated(data)
         rows, (numbers, blocks) = site_rows(seen, order), _numbers(seen, question, self._book)
@@ -415,7 +418,8 @@ class BlockSetGuard(Guard):
             if fewest < self._least:
                 raise SiteRefused(
                     f"blocks of this study differ from sums of earlier ones by {fewest} rows of this site, and it answers "
-                    f"only if these are at least {self._least}; ask for blocks that were asked for before."
+                    f"only if these are at least {self._least}; ask for blocks that were asked for before.",
+                    code="blocks-show-rows",
                 )
         self._book.add(
             [

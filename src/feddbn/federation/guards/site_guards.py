@@ -16,7 +16,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import SiteRefused
-from feddbn.federation.protocol.messages import digest_of, sentence_of
+from feddbn.federation.protocol.messages import code_of, digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
@@ -83,15 +83,20 @@ class HeldOutGuard(Guard):
         study, fold = self._study, getattr(task.question, "fold", ())
         if fold and fold[1:] != study.held_out:
             raise SiteRefused(
-                f"task {task.name!r} holds out rows in a way that the study {study.name!r} does not announce."
+                f"task {task.name!r} holds out rows in a way that the study {study.name!r} does not announce.",
+                code="other-fold",
             )
         if not task.name.startswith("held-out"):
             return
         if task.participants is not None and set(task.participants) != set(study.sites):
-            raise SiteRefused(f"task {task.name!r} is answered only if all sites of the study are asked.")
+            raise SiteRefused(
+                f"task {task.name!r} is answered only if all sites of the study are asked.",
+                code="some-sites-only",
+            )
         if task.params.get("best", -1) != -1 and len(study.sites) < FEWEST_SITES:
             raise SiteRefused(
-                f"squares of losses are answered only among {FEWEST_SITES} sites or more: those of fewer tell them apart."
+                f"squares of losses are answered only among {FEWEST_SITES} sites or more: those of fewer tell them apart.",
+                code="few-sites",
             )
 
 
@@ -218,6 +223,7 @@ class AuditGuard(Guard):
             event="refused",
             task=task.name,
             note=sentence_of(error),
+            code=code_of(error),
             **self._said(task, channel),
         )
 
@@ -258,17 +264,20 @@ class BoundsGuard(Guard):
         if not np.all(np.isfinite(vector)):
             raise SiteRefused(
                 f"the answer to task {task.name!r} holds NaN or infinity and stays here; look for infinite or enormous "
-                "values in the data of this site (`feddbn site check`)."
+                "values in the data of this site (`feddbn site check`).",
+                code="not-finite",
             )
         limit = largest_summand(self._n_sites)
         if channel.masked and not np.abs(vector).max(initial=0.0) < limit:
             raise SiteRefused(
                 f"the answer to task {task.name!r} holds a number of magnitude {limit:.3g} or more, which could overflow a "
-                f"sum over {self._n_sites} sites, and stays here; give the variables of this site smaller units."
+                f"sum over {self._n_sites} sites, and stays here; give the variables of this site smaller units.",
+                code="too-large",
             )
         if self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
             raise SiteRefused(
                 f"the answer to task {task.name!r} is longer than the study allows (max_norm = {self._max_norm:g}) and stays "
-                "here; check the units and outliers of this site, or ask the lead for a larger max_norm."
+                "here; check the units and outliers of this site, or ask the lead for a larger max_norm.",
+                code="too-long",
             )
         return vector

@@ -126,19 +126,22 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
     if lacking:
         raise SiteRefused(
             f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
-            "policy does not list; add to `tasks` there, or choose other parameters."
+            "policy does not list; add to `tasks` there, or choose other parameters.",
+            code="tasks-not-allowed",
         )
     n_pulls = len(set(_numbers(study, "mu"))) if "pfdbnl" in study.methods else 0
     if n_pulls > MOST_PULLS:
         raise SiteRefused(
             f"the study tries {n_pulls} values of mu, and sites answer for {MOST_PULLS} in a run; shorten `mu` in its "
-            "[select.grid]."
+            "[select.grid].",
+            code="too-many-pulls",
         )
     policy.check_schedule(str(study.parameters.get("schedule", "adaptive")))
     feature = study.parameters.get("features", "linear")
     if isinstance(feature, str) and feature not in ("auto", *policy.features):
         raise SiteRefused(
-            f"the study sums {feature!r} features; this site's policy lists {', '.join(policy.features)}."
+            f"the study sums {feature!r} features; this site's policy lists {', '.join(policy.features)}.",
+            code="features-not-allowed",
         )
 
 
@@ -309,11 +312,13 @@ class Asked:
         """Refuse everything after many refusals, or after one that depended on data."""
         if self.size_of(_ENDED):
             raise SiteRefused(
-                "a question of this run was refused after data were read; this site answers no more of it."
+                "a question of this run was refused after data were read; this site answers no more of it.",
+                code="refused-after-reading",
             )
         if self.size_of(_REFUSED) >= MOST_REFUSED:
             raise SiteRefused(
-                f"{MOST_REFUSED} questions of this run were refused; this site answers no more of it."
+                f"{MOST_REFUSED} questions of this run were refused; this site answers no more of it.",
+                code="too-many-refusals",
             )
 
     def refused(self, task: Task, has_read: bool) -> None:
@@ -338,7 +343,8 @@ class Asked:
             known = self._sizes.get(one.what, {})
             if digest not in known and len(known) >= one.most:
                 raise SiteRefused(
-                    f"task {task.name!r} changes {one.what} within a run; sums that differ by it would show few rows."
+                    f"task {task.name!r} changes {one.what} within a run; sums that differ by it would show few rows.",
+                    code="changed-in-run",
                 )
         # Also what is refused later on counts, so that refusals cannot be used to try values out.
         for one, digest in constants:

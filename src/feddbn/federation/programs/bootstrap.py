@@ -211,7 +211,8 @@ def bootstrap_program(
         if answer.value.shape != ((stop - first) * length,):
             raise ProtocolError(
                 f"the sum of {stop - first} replicates has shape {answer.value.shape}; "
-                f"{q} columns give {(stop - first) * length} numbers."
+                f"{q} columns give {(stop - first) * length} numbers.",
+                code="bad-sum",
             )
         found += [Moments.from_sums(row, q, origin) for row in answer.value.reshape(stop - first, length)]
     return ResampledMoments(found[0], tuple(found[1:]))

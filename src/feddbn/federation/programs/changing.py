@@ -23,7 +23,6 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
-    counted,
     first_look,
     learn_from_moments,
 )
@@ -37,7 +36,7 @@ from feddbn.federation.programs.time_blocks import (
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, treated
-from feddbn.federation.protocol.task import ServerProgram, asked_of
+from feddbn.federation.protocol.task import ServerProgram, asked_of, counted
 
 __all__ = [
     "USUAL_BLOCKS",

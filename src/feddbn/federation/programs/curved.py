@@ -53,7 +53,6 @@ from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
     checked_oneshot_program,
-    counted,
     first_look,
 )
 from feddbn.federation.programs.residual_checks import MOST_NETWORKS, ResidualReport, recording_residuals
@@ -69,7 +68,17 @@ from feddbn.federation.protocol.site import (
     one_by_one,
     register_site_task,
 )
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, number, text, wholes
+from feddbn.federation.protocol.task import (
+    Constant,
+    Scope,
+    ServerProgram,
+    Task,
+    array,
+    counted,
+    number,
+    text,
+    wholes,
+)
 
 __all__ = [
     "MAPS",

@@ -205,7 +205,8 @@ def feature_statistics_program(
         stop = start + gram_sums_length(design.q)
         if stop > len(answer.value):
             raise ProtocolError(
-                "the sum for task 'feature-moments' is shorter than the asked candidates need."
+                "the sum for task 'feature-moments' is shorter than the asked candidates need.",
+                code="bad-sum",
             )
         gram = Gram.from_sums(answer.value[start:stop], design.q)
         results.append(FeatureStatistics(candidate, design, gram.n, gram.n_nuisance, gram.scatter))
@@ -235,7 +236,8 @@ def _feature_moment_units(here: Here, question: FeatureMomentsQuestion, unit: st
     if tuple(here.data.variables) != question.designs[0].variables:
         raise question.wrong(
             f"it is about the variables {question.designs[0].variables}, but this site has"
-            f" {tuple(here.data.variables)}; agree on the same variables in the same order"
+            f" {tuple(here.data.variables)}; agree on the same variables in the same order",
+            code="other-variables",
         )
     for recording in CompleteSite(here.data).recordings():
         yield np.concatenate([recording_gram(design, recording).to_sums() for design in question.designs])
@@ -261,7 +263,8 @@ def _direction_units(here: Here, question: DirectionQuestion, unit: str) -> Iter
 def _only_recordings(unit: str, question: Question) -> None:
     if unit != "recording":
         raise question.wrong(
-            f"it can be split by recording only, not by {unit!r}: centring and smoothing tie its rows"
+            f"it can be split by recording only, not by {unit!r}: centring and smoothing tie its rows",
+            code="unit-mixed",
         )
 
 

@@ -240,7 +240,7 @@ def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
 def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entries) -> FloatArray:
     """(d,) sums of squared residuals ``x_t - intercept - z B``, in the units in which rows are judged."""
     if question.C is None and "personal.final" not in here.state:
-        raise StateError("this site has no personal network yet; fit PFDBNL first.")
+        raise StateError("this site has no personal network yet; fit PFDBNL first.", code="no-network")
     C = own.take(_with_lags(here.state["personal.final"], question.q) if question.C is None else question.C)
     scale, origin, d = own.take(question.scale), own.take(question.origin), len(own.columns)
     B = C * scale[:d] / scale[:, None]
@@ -261,7 +261,9 @@ def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entri
 def _sums(here: Here, question: HeldOutSumsQuestion) -> tuple[SiteState, FloatArray]:
     losses, best = here.state.get("selection.losses"), question.best
     if losses is None or losses.shape != (2, question.n_candidates):
-        raise StateError("this site has no held-out losses of this selection; it has missed its rounds.")
+        raise StateError(
+            "this site has no held-out losses of this selection; it has missed its rounds.", code="no-losses"
+        )
     if best < 0:
         return here.state, np.append(losses[0], losses[1].max())
     difference = losses[0] - losses[0, best]

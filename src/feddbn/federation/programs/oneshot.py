@@ -70,7 +70,7 @@ from feddbn.federation.protocol.site import (
     one_by_one,
     register_site_task,
 )
-from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array
+from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, counted
 
 __all__ = [
     "MOST_QUESTIONS",
@@ -80,7 +80,6 @@ __all__ = [
     "OneShotOutcome",
     "ResidualsQuestion",
     "checked_oneshot_program",
-    "counted",
     "first_look",
     "learn_from_moments",
     "oneshot_program",
@@ -435,19 +434,6 @@ def _require_rows(moments: Moments, n_lags: int) -> None:
             f"its "
             f"n_lags={n_lags} predecessors are in the same segment."
         )
-
-
-def counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
-    """The same program, which also says how many sums it asked for."""
-    n_sums = 0
-    try:
-        task = next(program)
-        while True:
-            n_sums += 1
-            task = program.send((yield task))
-    except StopIteration as end:
-        result: T = end.value
-        return result, n_sums
 
 
 # The one-round method, its residuals looked at: one more sum tells how far the evidence holds.

@@ -123,7 +123,7 @@ class UnitNormsQuestion(Question):
         """Inverse of `params` and `arrays`."""
         rest = {key: value for key, value in params.items() if key not in _OWN}
         if params.get("of") == cls.name:
-            raise ProtocolError("task 'unit-norms' cannot be about itself.")
+            raise ProtocolError("task 'unit-norms' cannot be about itself.", code="bad-question")
         inner = site_task(str(params.get("of"))).question.read(rest, arrays)
         own = {key: params[key] for key in ("unit", "norm") if key in params}
         return cls(**{"unit": None, **own}, of=inner)

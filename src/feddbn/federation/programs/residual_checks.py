@@ -322,7 +322,7 @@ def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteSt
     if own is None:
         return here.state, None
     if own.shape[1] != question.d or len(own) > question.q:
-        raise question.wrong("this site's own network has other variables or lags")
+        raise question.wrong("this site's own network has other variables or lags", code="other-variables")
     q, d = own.shape
     state, moments = local_moments(here, question, question.design_of(question.variables, q // d - 1))
     if moments.n < ROWS_A_COLUMN * q:

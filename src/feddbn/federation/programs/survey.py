@@ -85,7 +85,7 @@ class LookQuestion(RowsQuestion):
         """Nothing has been decided yet but who abstains."""
         super().check_scope(scope)
         is_plain = set(self.transformations) <= {"abstain"}
-        scope.require(is_plain, self.name, "the first look is at rows as they are")
+        scope.require(is_plain, self.name, "the first look is at rows as they are", code="not-plain")
 
     @property
     def is_look(self) -> bool:
@@ -111,10 +111,13 @@ class SurveyQuestion(LookQuestion):
         n = len(scope.sites)
         is_hidden = not self.profiles or n >= FEWEST_SITES
         scope.require(
-            is_hidden, self.name, f"profiles of {n} sites can be told apart; {FEWEST_SITES} are needed"
+            is_hidden,
+            self.name,
+            f"profiles of {n} sites can be told apart; {FEWEST_SITES} are needed",
+            code="few-sites",
         )
         needs = not self.profiles or {"scales", "abstain"} & {*scope.transformations} or _compares(scope)
-        scope.require(bool(needs), self.name, "the study does not compare sites")
+        scope.require(bool(needs), self.name, "the study does not compare sites", code="sites-not-compared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,7 @@ class AgreementQuestion(LookQuestion):
         """The sums are of one profile of each site of the study."""
         super().check_scope(scope)
         is_hidden = FEWEST_SITES <= self.n_sites <= len(scope.sites)
-        scope.require(is_hidden, self.name, f"it compares {self.n_sites:g} sites")
+        scope.require(is_hidden, self.name, f"it compares {self.n_sites:g} sites", code="few-sites")
         outputs = len(outputs_of(self.d, self.inputs))
         length = profile_length(outputs, _profile_lags(outputs, self.n_lags))
         scope.require(len(self.total) == length, self.name, f"a profile has {length} numbers")

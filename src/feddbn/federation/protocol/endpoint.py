@@ -37,6 +37,7 @@ from feddbn.federation.protocol.messages import (
     Request,
     SiteRecord,
     Snapshot,
+    code_of,
     digest_of,
     encode_reply,
     read_request,
@@ -79,12 +80,15 @@ def agree(study: Study, site: str, variables: Sequence[str], version: str) -> No
     """
     if version != __version__:
         raise SiteRefused(
-            f"the server runs feddbn {version}, this site {__version__}; install the same version on both."
+            f"the server runs feddbn {version}, this site {__version__}; install the same version on both.",
+            code="other-version",
         )
     if site not in study.sites:
-        raise SiteRefused(f"the study {study.name!r} does not name the site {site!r}.")
+        raise SiteRefused(f"the study {study.name!r} does not name the site {site!r}.", code="not-a-site")
     if study.n_lags is not None and study.n_lags < 0:
-        raise SiteRefused(f"the study asks for n_lags = {study.n_lags}; it must be 0 or more.")
+        raise SiteRefused(
+            f"the study asks for n_lags = {study.n_lags}; it must be 0 or more.", code="bad-lags"
+        )
     missing = [name for name in study.variables if name not in variables]
     if study.some_variables_may_be_missing and len(missing) < len(study.variables):
         return
@@ -93,7 +97,8 @@ def agree(study: Study, site: str, variables: Sequence[str], version: str) -> No
         raise SiteRefused(
             f"the study {study.name!r} asks for variables that this site does not offer: {', '.join(missing)}; it has "
             f"{has}. Add the columns to the site's data (or to `variables` in its settings), rename them, or leave them "
-            "out of the study."
+            "out of the study.",
+            code="lacks-variables",
         )
 
 
@@ -194,20 +199,25 @@ def decide(record: SiteRecord, seq: int, after: int, digest: str) -> Step:
     """Return what to do with task `seq`; a task that fits no rule raises and nothing has changed."""
     current, previous = record.current.seq, record.previous.seq
     if seq < 0 or after < NEVER or after >= seq:
-        raise ProtocolError(f"task {seq} after task {after} is not a possible order.")
+        raise ProtocolError(f"task {seq} after task {after} is not a possible order.", code="bad-order")
     if seq == current:
         if digest == record.digest:
             return Step.REPEAT
-        raise ProtocolError(f"task {seq} was already answered and now has another content.")
+        raise ProtocolError(
+            f"task {seq} was already answered and now has another content.", code="changed-task"
+        )
     if seq < current:
-        raise ProtocolError(f"task {seq} is stale: this site has already answered task {current}.")
+        raise ProtocolError(
+            f"task {seq} is stale: this site has already answered task {current}.", code="stale-task"
+        )
     if after == current:
         return Step.EXECUTE
     if after == previous:
         return Step.STEP_BACK
     raise StateError(
         f"the server counted this site's answer to task {after}, but the stored states are of tasks "
-        f"{_name(previous)} and {_name(current)}; the site cannot go on with this run."
+        f"{_name(previous)} and {_name(current)}; the site cannot go on with this run.",
+        code="lost-state",
     )
 
 
@@ -231,6 +241,7 @@ class SiteEvent:
     kind: str = ""
     task: str = ""
     sentence: str = ""
+    code: str = ""
     error: Exception | None = field(default=None, repr=False)
     study: Study | None = field(default=None, repr=False)
 
@@ -329,11 +340,15 @@ class SiteEndpoint:
         with self._lock:
             try:
                 if caller != "server":
-                    raise SiteRefused(f"this site answers only its server, not {caller!r}.")
+                    raise SiteRefused(
+                        f"this site answers only its server, not {caller!r}.", code="not-the-server"
+                    )
                 request = read_request(message, self._max_bytes)
                 handler = self._handlers.get(request.kind)
                 if handler is None:
-                    raise ProtocolError(f"this site does not know the message kind {request.kind!r}.")
+                    raise ProtocolError(
+                        f"this site does not know the message kind {request.kind!r}.", code="unknown-message"
+                    )
                 record = self._open_record(request)
                 if request.kind != "hello":
                     self._study(record)
@@ -347,7 +362,8 @@ class SiteEndpoint:
 
     def _tell_why(self, request: Request | None, error: Exception, **more: Any) -> None:
         unexpected = None if isinstance(error, FeddbnError) else error
-        self._tell("refused", request, sentence=sentence_of(error)[:_MOST_WORDS], error=unexpected, **more)
+        said, code = sentence_of(error)[:_MOST_WORDS], code_of(error)
+        self._tell("refused", request, sentence=said, code=code, error=unexpected, **more)
 
     @contextmanager
     def _withheld(self, request: Request | None, **more: Any) -> Iterator[None]:
@@ -356,7 +372,7 @@ class SiteEndpoint:
             yield
         except Exception as error:
             self._tell_why(request, error, **more)
-            raise SiteRefused(WITHHELD) from None
+            raise SiteRefused(WITHHELD, code="withheld") from None
 
     def _tell(self, what: str, request: Request | None, **more: Any) -> None:
         if self._on_event is not None:
@@ -374,7 +390,8 @@ class SiteEndpoint:
             return self._record
         if request.kind != "hello":
             raise StateError(
-                f"run {request.run_id!r} is not known at this site; it must begin with a handshake."
+                f"run {request.run_id!r} is not known at this site; it must begin with a handshake.",
+                code="unknown-run",
             )
         return SiteRecord(request.run_id, self.name, "", "")
 
@@ -406,7 +423,9 @@ class SiteEndpoint:
         self._approve(run_id, study, False)
         agree(study, self.name, tuple(self._whole.variables), version)
         if study.privacy.secure_aggregation and self._masked is None:
-            raise SiteRefused("the study asks for secure aggregation, which is not set up at this site.")
+            raise SiteRefused(
+                "the study asks for secure aggregation, which is not set up at this site.", code="no-masking"
+            )
         for check in self._checks:
             check(study)
         self._approve(run_id, study, True)
@@ -424,11 +443,14 @@ class SiteEndpoint:
         study = study_from_json(str(request.meta.get("study")))
         version = str(request.meta.get("version"))
         if record.study and record.study != study.to_json():
-            raise SiteRefused(f"run {request.run_id!r} was opened with another study at this site.")
+            raise SiteRefused(
+                f"run {request.run_id!r} was opened with another study at this site.", code="other-study"
+            )
         if record.version not in ("", version):
             raise SiteRefused(
                 f"run {request.run_id!r} was begun with feddbn {record.version} "
-                f"and cannot go on with {version}."
+                f"and cannot go on with {version}.",
+                code="other-version",
             )
         self._agree(request.run_id, study, version)
         if not record.study:
@@ -451,10 +473,12 @@ class SiteEndpoint:
 
     def _task(self, request: Request, record: SiteRecord) -> Answer:
         if self._study(record).privacy.secure_aggregation:
-            raise SiteRefused("the answers of this study leave only under secure aggregation.")
+            raise SiteRefused(
+                "the answers of this study leave only under secure aggregation.", code="masking-required"
+            )
         task = task_from(request)
         if task.participants is not None and self.name not in task.participants:
-            raise ProtocolError(f"task {request.seq} does not ask this site.")
+            raise ProtocolError(f"task {request.seq} does not ask this site.", code="not-asked")
         vector = self._vector(request, record, task)
         return {"digest": digest_of(task)}, {"vector": vector}
 
@@ -489,19 +513,20 @@ class SiteEndpoint:
         if has_noise and channel.n_guaranteed < record.n_guaranteed:
             raise AggregationError(
                 f"the noise in this answer was made for sums of {record.n_guaranteed} sites or more; it is not sent into "
-                f"one of {channel.n_guaranteed}."
+                f"one of {channel.n_guaranteed}.",
+                code="noise-share",
             )
 
     def _secagg(self, request: Request, record: SiteRecord) -> Answer:
         """Pass one message of secure aggregation on; the vector it masks comes through the fence."""
         study = self._study(record)
         if self._masked is None or not study.privacy.secure_aggregation:
-            raise ProtocolError("this study does not use secure aggregation.")
+            raise ProtocolError("this study does not use secure aggregation.", code="not-masked")
         if self._masking is None or self._masking[0] != request.run_id:
             self._masking = (request.run_id, self._masked(request.run_id, study, self))
         inner = request.arrays.get("message")
         if inner is None or inner.dtype != np.uint8:
-            raise ProtocolError("this message of secure aggregation is empty.")
+            raise ProtocolError("this message of secure aggregation is empty.", code="bad-message")
         self._asked = (request, record)
         try:
             reply = self._masking[1](inner.tobytes())
@@ -520,7 +545,7 @@ class SiteEndpoint:
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the answer that the masks in the making hide: it passes the fence and is stored first."""
         if self._asked is None:
-            raise ProtocolError("no task is being asked.")
+            raise ProtocolError("no task is being asked.", code="not-asked")
         return self._vector(*self._asked, task, channel)
 
     def history(self) -> str:
@@ -540,7 +565,8 @@ class SiteEndpoint:
             return
         if record.opened:
             raise AggregationError(
-                "this task has been opened for another set of sites; the difference would show a few."
+                "this task has been opened for another set of sites; the difference would show a few.",
+                code="other-sites",
             )
         self._commit(replace(record, opened=sites))
 

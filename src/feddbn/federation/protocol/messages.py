@@ -38,6 +38,7 @@ __all__ = [
     "SiteRecord",
     "Snapshot",
     "check_run_id",
+    "code_of",
     "decode_record",
     "digest_of",
     "encode_record",
@@ -100,7 +101,8 @@ def check_run_id(run_id: object) -> str:
     """Return the run id, or refuse one that could not be a directory name."""
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id) or ".." in run_id:
         raise ProtocolError(
-            "a run id has 1 to 64 characters out of a-z, 0-9, '.', '_' and '-', and starts with a-z or 0-9."
+            "a run id has 1 to 64 characters out of a-z, 0-9, '.', '_' and '-', and starts with a-z or 0-9.",
+            code="bad-run-id",
         )
     return run_id
 
@@ -125,7 +127,7 @@ def read_request(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Request:
     envelope, arrays = _open(message, "request", max_bytes)
     seq, after = envelope.get("seq"), envelope.get("after")
     if not isinstance(seq, int) or not isinstance(after, int):
-        raise ProtocolError("a request needs whole numbers as seq and after.")
+        raise ProtocolError("a request needs whole numbers as seq and after.", code="bad-message")
     return Request(
         str(envelope["kind"]), check_run_id(envelope.get("run")), seq, after, envelope["meta"], arrays
     )
@@ -136,16 +138,16 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
     envelope, arrays = _open(message, "reply", max_bytes)
     site, seq, meta = str(envelope.get("site")), envelope.get("seq"), envelope["meta"]
     if not isinstance(seq, int):
-        raise ProtocolError("a reply needs a whole number as seq.")
+        raise ProtocolError("a reply needs a whole number as seq.", code="bad-message")
     if envelope["kind"] == "refusal":
         raise_refusal(site, meta)
     return Reply(site, str(envelope["kind"]), str(envelope.get("run")), seq, meta, arrays)
 
 
 def refusal_fields(error: Exception) -> dict[str, str]:
-    """Return what travels of an error: a sentence, no traceback; an unexpected error shows only its type."""
+    """Return what travels of an error: a sentence and its code, no traceback; an unexpected error shows only its type."""
     name = type(error).__name__ if isinstance(error, errors.FeddbnError) else "StateError"
-    return {"error": name, "sentence": sentence_of(error)}
+    return {"error": name, "sentence": sentence_of(error), "code": code_of(error)}
 
 
 def sentence_of(error: Exception) -> str:
@@ -155,6 +157,11 @@ def sentence_of(error: Exception) -> str:
     return f"an unexpected {type(error).__name__} occurred at the site; its own log has the details."
 
 
+def code_of(error: Exception) -> str:
+    """Return the code of an error; it tells less than its sentence."""
+    return error.code if isinstance(error, errors.FeddbnError) else "unexpected"
+
+
 def refused_in(message: bytes) -> str:
     """Return why this site's own message of secure aggregation says no; empty if it does not."""
     meta = own_meta(message)
@@ -162,9 +169,11 @@ def refused_in(message: bytes) -> str:
 
 
 def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:
-    """Raise the error that a site named, with the site's own sentence."""
+    """Raise the error that a site named, with the site's own sentence and code."""
     error = _TRAVELLING.get(str(fields.get("error")), ProtocolError)
-    raise error(f"site {site!r} refused: {str(fields.get('sentence'))[:500]}")
+    raise error(
+        f"site {site!r} refused: {str(fields.get('sentence'))[:500]}", code=str(fields.get("code", ""))[:100]
+    )
 
 
 def refusal(site: str, request: Request | None, error: Exception) -> Reply:
@@ -184,7 +193,9 @@ def task_from(request: Request) -> Task:
     """Return the task a request carries; its digest must fit its content."""
     task = task_from_fields(request.meta, request.arrays, request.meta.get("participants"))
     if digest_of(task) != request.meta.get("digest"):
-        raise ProtocolError(f"the digest of task {task.name!r} does not fit its content.")
+        raise ProtocolError(
+            f"the digest of task {task.name!r} does not fit its content.", code="wrong-digest"
+        )
     return task
 
 
@@ -195,12 +206,14 @@ def digest_of(task: Task) -> str:
 
 def _open(message: bytes, kind: str, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not isinstance(message, (bytes, bytearray, memoryview)):
-        raise ProtocolError(f"a message is bytes, got {type(message).__name__}.")
+        raise ProtocolError(f"a message is bytes, got {type(message).__name__}.", code="bad-message")
     if len(message) > max_bytes:
-        raise ProtocolError(f"this message has {len(message)} bytes; the limit is {max_bytes}.")
+        raise ProtocolError(
+            f"this message has {len(message)} bytes; the limit is {max_bytes}.", code="too-long"
+        )
     envelope, arrays = decode(bytes(message))
     if envelope.get("type") != kind or "kind" not in envelope or not isinstance(envelope.get("meta"), dict):
-        raise ProtocolError(f"this message is not a {kind}.")
+        raise ProtocolError(f"this message is not a {kind}.", code="bad-message")
     return envelope, arrays
 
 
@@ -307,11 +320,13 @@ def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
         meta, arrays = decode(message)
     except ProtocolError as error:
         raise StateError(
-            f"the stored state of run {run_id!r} at site {site!r} cannot be read: {error}"
+            f"the stored state of run {run_id!r} at site {site!r} cannot be read: {error}",
+            code="damaged-state",
         ) from None
     if meta.get("type") != "site-record" or meta.get("run") != run_id or meta.get("site") != site:
         raise StateError(
-            f"the stored state found for run {run_id!r} at site {site!r} belongs to another run or site."
+            f"the stored state found for run {run_id!r} at site {site!r} belongs to another run or site.",
+            code="foreign-state",
         )
     states: dict[str, SiteState] = {"previous": {}, "current": {}}
     for key, array in arrays.items():
@@ -417,10 +432,13 @@ def read_journal(stored: bytes) -> tuple[Journal | None, int]:
         except ProtocolError as error:
             if end == len(stored):
                 break
-            raise StateError(f"the journal is damaged at byte {offset}: {error}") from None
+            raise StateError(
+                f"the journal is damaged at byte {offset}: {error}", code="damaged-journal"
+            ) from None
         if meta.get("before") != last:
             raise StateError(
-                f"the journal is damaged at byte {offset}: a record before it was changed or removed."
+                f"the journal is damaged at byte {offset}: a record before it was changed or removed.",
+                code="damaged-journal",
             )
         last = hashlib.sha256(record).hexdigest()
         if journal is not None:
@@ -432,7 +450,7 @@ def read_journal(stored: bytes) -> tuple[Journal | None, int]:
             )
             journal = Journal(Header(run_id, study, digest, version, tuple(meta["sites"])))
         else:
-            raise StateError("the journal does not begin with a header.")
+            raise StateError("the journal does not begin with a header.", code="damaged-journal")
         journal.last = last
         whole = end
     return journal, whole

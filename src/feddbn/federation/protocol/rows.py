@@ -395,7 +395,8 @@ class RowsQuestion(Question):
         if tuple(data.variables) != self.variables:
             raise self.wrong(
                 f"it is about the variables {self.variables}, but this site has {tuple(data.variables)}; "
-                "agree on the same variables in the same order"
+                "agree on the same variables in the same order",
+                code="other-variables",
             )
 
 

@@ -101,7 +101,7 @@ class SecureSite:
         """Return the task of a request to mask, which its digest must fit."""
         fields = meta.get("task")
         if not isinstance(fields, dict) or self._digest(fields, arrays) != meta.get("task_digest"):
-            raise ProtocolError("the digest of this task does not fit its content.")
+            raise ProtocolError("the digest of this task does not fit its content.", code="wrong-digest")
         return task_from_fields(fields, arrays, meta.get("participants"))
 
 

@@ -135,7 +135,9 @@ def sum_of_units(
         for vector in units(here, question, "recording"):
             total = vector if total is None else total + vector
         if total is None:
-            raise ProtocolError(f"this site has no recording to answer task {question.name!r} with.")
+            raise ProtocolError(
+                f"this site has no recording to answer task {question.name!r} with.", code="no-recording"
+            )
         return here.state, total
 
     return SiteTask(question, one_by_one(answer), units)
@@ -144,7 +146,9 @@ def sum_of_units(
 def stacked_vectors(vectors: Sequence[FloatArray], task: str) -> FloatArray:
     """(K, n) the vectors of K sites, which must be of one length."""
     if len({vector.shape for vector in vectors}) != 1:
-        raise ProtocolError(f"the sites answered task {task!r} with vectors of different lengths.")
+        raise ProtocolError(
+            f"the sites answered task {task!r} with vectors of different lengths.", code="different-lengths"
+        )
     return np.stack(vectors)
 
 
@@ -162,7 +166,9 @@ def site_task(name: str) -> SiteTask:
         return _REGISTRY[name]
     except KeyError:
         known = ", ".join(sorted(_REGISTRY))
-        raise ProtocolError(f"no site program answers task {name!r}; this version knows: {known}.") from None
+        raise ProtocolError(
+            f"no site program answers task {name!r}; this version knows: {known}.", code="unknown-task"
+        ) from None
 
 
 def task_from_fields(
@@ -173,7 +179,7 @@ def task_from_fields(
         name, params = str(fields["name"]), dict(fields["params"])
         whom = None if participants is None else tuple(str(site) for site in participants)
     except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"this task is malformed ({type(error).__name__}).") from None
+        raise ProtocolError(f"this task is malformed ({type(error).__name__}).", code="bad-task") from None
     return Task(site_task(name).question.read(params, arrays), whom)
 
 
@@ -372,7 +378,8 @@ class Record:
         if found is not None and int(found) != cls.version:
             raise StateError(
                 f"this site's {cls.prefix} state has version {int(found)}, but this feddbn reads {cls.version}; "
-                "finish the run with the version it began with."
+                "finish the run with the version it began with.",
+                code="other-version",
             )
         return found is not None
 
@@ -390,7 +397,8 @@ class Record:
             return record
         if not all(cls.is_in(state) for state in states):
             raise StateError(
-                f"this site has no {cls.prefix} state of this run; it must begin with its first round."
+                f"this site has no {cls.prefix} state of this run; it must begin with its first round.",
+                code="no-state",
             )
         values: dict[str, Any] = {
             item.name: np.stack([state[f"{cls.prefix}.{item.name}"] for state in states])

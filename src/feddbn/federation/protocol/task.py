@@ -38,13 +38,13 @@ __all__ = [
     "asked_of",
     "asking",
     "choice",
+    "counted",
     "designs",
     "flag",
     "names",
     "number",
     "numbers",
     "run_program",
-    "scalar",
     "task_digest",
     "text",
     "texts",
@@ -112,7 +112,8 @@ class Scope:
         """Refuse a task that is not one of the study's."""
         if self.tasks is not None and task not in self.tasks:
             raise SiteRefused(
-                f"the study does not ask for the task {task!r}; its method and parameters ask for {', '.join(self.tasks)}."
+                f"the study does not ask for the task {task!r}; its method and parameters ask for {', '.join(self.tasks)}.",
+                code="task-not-in-study",
             )
 
     def check_participants(self, task: str, participants: Collection[str] | None) -> None:
@@ -121,12 +122,15 @@ class Scope:
             return
         in_turns = self.parameters.get("participation", 1.0) != 1.0
         if not set(participants) <= set(self.sites) or not in_turns:
-            raise SiteRefused(f"the study does not ask for the task {task!r} from some of its sites only.")
+            raise SiteRefused(
+                f"the study does not ask for the task {task!r} from some of its sites only.",
+                code="some-sites-only",
+            )
 
-    def require(self, is_within: bool, task: str, sentence: str) -> None:
+    def require(self, is_within: bool, task: str, sentence: str, code: str = "not-in-study") -> None:
         """Refuse a question that is not within the study."""
         if not is_within:
-            raise SiteRefused(f"task {task!r} is not within the study: {sentence}.")
+            raise SiteRefused(f"task {task!r} is not within the study: {sentence}.", code=code)
 
 
 # What a site can be asked: questions that check themselves.
@@ -229,17 +233,6 @@ def text(default: Any = MISSING) -> Any:
     def read(value: Any) -> str:
         if not isinstance(value, str) or len(value) > 1_000:
             raise _Wrong("must be a text of at most 1,000 characters")
-        return value
-
-    return _spec(read, default)
-
-
-def scalar(default: Any = MISSING) -> Any:
-    """A field for one plain value: text, a number, true or false."""
-
-    def read(value: Any) -> str | int | float | bool:
-        if not isinstance(value, (str, int, float, bool)):
-            raise _Wrong("must be a text, a number, true or false")
         return value
 
     return _spec(read, default)
@@ -416,9 +409,9 @@ class Question:
         """How many earlier rows the answer for one row depends on; noise for single rows pays for them."""
         return int(getattr(self, "n_lags", 0))
 
-    def wrong(self, sentence: str) -> ProtocolError:
+    def wrong(self, sentence: str, code: str = "bad-question") -> ProtocolError:
         """Return the refusal of this question."""
-        return ProtocolError(f"task {self.name!r}: {sentence}.")
+        return ProtocolError(f"task {self.name!r}: {sentence}.", code=code)
 
     def _check_sizes(self) -> None:
         known = dict(self.sizes())
@@ -440,11 +433,12 @@ class Question:
             if known.get(name) is not (name in arrays):
                 raise ProtocolError(
                     f"task {cls.name!r} has no {'array' if name in arrays else 'parameter'} {_shown(name)}; "
-                    f"it takes {', '.join(known) or 'none'}."
+                    f"it takes {', '.join(known) or 'none'}.",
+                    code="bad-question",
                 )
         missing = [spec.name for spec in _specs(cls) if spec.default is MISSING and spec.name not in given]
         if missing:
-            raise ProtocolError(f"task {cls.name!r} lacks {missing[0]!r}.")
+            raise ProtocolError(f"task {cls.name!r} lacks {missing[0]!r}.", code="bad-question")
         return cls(**given)
 
     @property
@@ -602,6 +596,19 @@ def _changed(program: ServerProgram[T], change: Callable[[Task], Task]) -> Serve
         return result
 
 
+def counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
+    """The same program, which also says how many sums it asked for."""
+    n_sums = 0
+    try:
+        task = next(program)
+        while True:
+            n_sums += 1
+            task = program.send((yield task))
+    except StopIteration as end:
+        result: T = end.value
+        return result, n_sums
+
+
 def run_program(program: ServerProgram[T], federation: Federation, observer: Observer | None = None) -> T:
     """Drive a server program to its result, one sum at a time."""
     try:
@@ -610,7 +617,8 @@ def run_program(program: ServerProgram[T], federation: Federation, observer: Obs
             answer = federation.sum(task)
             if not np.all(np.isfinite(answer.value)):
                 raise ProtocolError(
-                    f"the sum for task {task.name!r} is not finite; some site sent NaN or infinity."
+                    f"the sum for task {task.name!r} is not finite; some site sent NaN or infinity.",
+                    code="not-finite",
                 )
             if observer is not None:
                 observer(task, answer)
