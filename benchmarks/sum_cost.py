@@ -14,6 +14,7 @@ import os
 import time
 
 import numpy as np
+from masked_regions import regional_federation
 from privacy_overhead import one_point
 from threadpoolctl import threadpool_limits
 from timing import Table, cpu_seconds
@@ -23,7 +24,6 @@ from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.shamir import MAX_SHARES
-from feddbn.runtime.simulated.regions import regional_federation
 
 LENGTH = 821
 """Numbers of an answer: a round of FDBNL with d = 20 and one lag."""

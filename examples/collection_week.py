@@ -13,7 +13,9 @@ import logging
 import re
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,21 +24,81 @@ from feddbn import AS_THEY_ARE
 from feddbn.federation.protocol.messages import Exchange, read_journal
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
-from feddbn.runtime.deployed.asking import ServerEvent
-from feddbn.runtime.deployed.collecting import Collecting
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.collecting import Collecting, VisitBook
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator, ServerEvent
 from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.deployed.store import JournalFile, run_directory
-from feddbn.runtime.deployed.visit_book import VisitBook
-from feddbn.runtime.simulated.visiting import VisitingSites
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 COMES_AT = {"east": 3, "north": 9, "south": 15, "west": 21}
 KILLED = ("south", 2)  # who is killed on which day, before its answer has left
 SERVER_DIES_AT = 80.0
+
+
+HOUR_S = 3600.0
+
+
+class VisitingSites:
+    """An exchange with sites each of which is there at some hours only.
+
+    A site is opened anew for every message and thrown away after it: all that it knows is on its disk.
+
+    Parameters
+    ----------
+    open_site
+        Starts a site.
+    hours
+        Site -> (from, to) of each of its visits, in hours from the beginning, in order.
+    on_visit
+        Told (hour, site) when a site answers a message.
+    loses
+        ``(hour, site)``: whether the site is killed before its reply has left.
+    """
+
+    def __init__(
+        self,
+        open_site: Callable[[str], Any],
+        hours: Mapping[str, Sequence[tuple[float, float]]],
+        on_visit: Callable[[float, str], None] = lambda hour, site: None,
+        loses: Callable[[float, str], bool] = lambda hour, site: False,
+    ) -> None:
+        self._open = open_site
+        self._hours = {site: tuple(visits) for site, visits in hours.items()}
+        self._on_visit = on_visit
+        self._loses = loses
+        self.hour = 0.0
+
+    def clock(self) -> float:
+        """Return the time in seconds."""
+        return HOUR_S * self.hour
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass: at least so long, and then until somebody is there."""
+        least = self.hour + seconds / HOUR_S
+        starts = [
+            max(start, least) for visits in self._hours.values() for start, end in visits if end > least
+        ]
+        self.hour = min(starts, default=least + 1.0)
+
+    def is_here(self, site: str) -> bool:
+        """Whether a site is there now."""
+        return any(start <= self.hour < end for start, end in self._hours.get(site, ()))
+
+    def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return the replies of those who are there."""
+        replies = {}
+        for site, message in messages.items():
+            if self.is_here(site):
+                reply = self._open(site).handle(message)
+                if self._loses(self.hour, site):
+                    continue
+                self._on_visit(self.hour, site)
+                replies[site] = reply
+        return replies
 
 
 class ServerDied(Exception):

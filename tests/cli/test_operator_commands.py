@@ -293,14 +293,14 @@ OLD = 1_000_000_000.0
 def test_a_site_is_silent_if_it_cannot_be_called_or_does_not_report(
     kits, monkeypatch, answers, heard, is_slow, is_here
 ):
-    from feddbn.runtime.engines.nvflare import client
+    from feddbn.runtime.engines.nvflare import engine
 
     monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", Session)
-    monkeypatch.setattr(client, "_AT_ONCE_S", 0.01)
+    monkeypatch.setattr(engine, "_AT_ONCE_S", 0.01)
     monkeypatch.setattr(Session, "is_slow", is_slow)
     monkeypatch.setattr(Session, "heard", {"north": time.time(), "south": time.time() - heard})
     monkeypatch.setattr(Session, "answers", ("north", "south") if answers else ("north",))
-    with client.Console(kits / "lead@example.org") as console:
+    with engine.Console(kits / "lead@example.org") as console:
         north, south = console.presence()
     assert north.is_here
     assert south.is_here == is_here
@@ -340,7 +340,7 @@ def test_a_job_is_described_in_words():
     pytest.importorskip("nvflare")
     from nvflare.apis.job_def import RunStatus
 
-    from feddbn.runtime.engines.nvflare.client import _job
+    from feddbn.runtime.engines.nvflare.engine import _job
 
     for status in RunStatus:
         job = _job({"job_name": "first", "job_id": "1", "status": status.value})

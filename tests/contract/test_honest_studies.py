@@ -9,7 +9,8 @@ from feddbn import AS_THEY_ARE
 from feddbn.federation.guards.study_scope import scope_of, tasks_of
 from feddbn.method_table import METHODS
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from support.faults import LocalExchange, MemoryJournal
 from support.rig import Rig
 

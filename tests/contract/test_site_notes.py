@@ -7,7 +7,8 @@ import feddbn
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.settings import read_site_settings

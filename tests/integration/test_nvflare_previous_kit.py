@@ -13,7 +13,7 @@ pytest.importorskip("nvflare")
 from feddbn import AS_THEY_ARE
 from feddbn.cli.main import app
 from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.runtime.engines.registry import engine_of
+from feddbn.runtime.engines.interface import engine_of
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.nvflare_federation import SERVER, NVFlareFederation
 from support.previous_kit import lay_out

@@ -15,7 +15,7 @@ import support.study_programs  # noqa: F401
 from feddbn.errors import FederationError
 from feddbn.federation.protocol.messages import read_journal
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.engines.nvflare.client import write_job
+from feddbn.runtime.engines.nvflare.engine import write_job
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start_command
 from support.mischief import CLASSES
 from support.nvflare_federation import SERVER, children

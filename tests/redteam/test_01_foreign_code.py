@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import feddbn
 from feddbn.cli.main import app
 from feddbn.errors import FileError, ParameterError
-from feddbn.runtime.engines.registry import engine, engine_names, engine_of
+from feddbn.runtime.engines.interface import engine, engine_names, engine_of
 
 REASON = "whoever reaches a Flower server's port can run code at the sites and read their keys"
 

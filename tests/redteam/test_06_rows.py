@@ -6,7 +6,7 @@ import pytest
 from feddbn.core.orders.nongaussian import N_FEATURES
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 
 N_ROWS, D = 60, 2

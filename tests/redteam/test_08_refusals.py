@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.audit import parse_entries
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 
 LENGTHS = {"s0": (30, 25, 41), "s1": (31, 25, 48), "s2": (32, 25, 55)}

@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.messages import WITHHELD
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 
 

@@ -10,7 +10,7 @@ from feddbn.errors import NotEnoughSites
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, _digest, parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed.audit_check import check_logs
+from feddbn.runtime.deployed.audit import check_logs
 from support.faults import MemoryJournal
 from support.owned_sites import NAMES, OwnedSites, make_study
 

@@ -19,9 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from nvflare.fuel.f3.drivers.net_utils import get_ssl_context
 
 from feddbn.runtime.deployed.kit_files import open_to_others, owner_only
-from feddbn.runtime.engines.nvflare.check import _check_certificate, _check_files, _check_server
-from feddbn.runtime.engines.nvflare.kit import make_kits
-from feddbn.runtime.engines.plan import FederationPlan
+from feddbn.runtime.engines.interface import FederationPlan
+from feddbn.runtime.engines.nvflare.kit import _check_certificate, _check_files, _check_server, make_kits
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from feddbn.federation.guards.disclosure import ResampleGuard, most_resamples
 from feddbn.federation.programs.bootstrap import resampling_plan
 from feddbn.federation.protocol.site import Here
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from feddbn.runtime.deployed.open_site import read_data
-from feddbn.runtime.deployed.protection import default_policy_text
 from feddbn.runtime.deployed.settings import read_site_settings
 from support.rig import Refused, Rig, Server, raw
 

@@ -7,7 +7,7 @@ from feddbn.core.designs.design import are_public_units, public_units
 from feddbn.errors import ProtocolError
 from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 
 D = 2

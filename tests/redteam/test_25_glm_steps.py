@@ -8,7 +8,7 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.programs.mixed import MOST_STEPS, GlmStepQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.site import Here, answer_of_one, site_task
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 
 N = 300

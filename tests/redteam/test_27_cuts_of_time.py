@@ -6,7 +6,7 @@ import pytest
 
 from feddbn.core.designs.design import public_units
 from feddbn.errors import SiteRefused
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 
 D, N, Q = 2, 270, 4

@@ -9,7 +9,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.errors import FederationError, PrivacyError, SiteRefused
 from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.updates import RecordingBook
+from feddbn.runtime.deployed.registers import RecordingBook
 from support.rig import Refused, Rig, Server
 
 NAMES = ("a", "b", "c", "d")

@@ -15,7 +15,7 @@ from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.task import Task, task_digest
-from feddbn.runtime.deployed.kept_masks import SealedFile
+from feddbn.runtime.deployed.masking import SealedFile
 from support.rig import Rig, Server
 
 NAMES = ("a", "b", "c", "d")

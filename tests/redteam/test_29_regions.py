@@ -14,11 +14,12 @@ from feddbn.privacy.register import Register
 from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.regions import RegionalFederation, regional_federation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.outside import outside
 from support.questions import Values, give_values, make_question
 from support.secagg_wire import Wire
 
+layered = outside("benchmarks/masked_regions.py")
 Ask = make_question("regional-values", give_values, i=whole(default=0))
 REGIONS = {"north": ["a", "b", "c", "d"], "south": ["e", "f", "g"], "west": ["h", "i", "j"]}
 VALUES = {name: np.random.default_rng(ord(name)).normal(size=4) for name in "abcdefghij"}
@@ -62,7 +63,7 @@ def _looks_like(residues, vector):
 
 
 def test_the_top_sees_masked_sums_of_regions_and_opens_the_sum_of_all():
-    federation = regional_federation(_sites(), REGIONS)
+    federation = layered.regional_federation(_sites(), REGIONS)
     tapped = _tap(federation._top)
     opened = federation.sum(Task(Ask()))
     np.testing.assert_allclose(opened.value, _total(VALUES), atol=1e-9)
@@ -73,7 +74,7 @@ def test_the_top_sees_masked_sums_of_regions_and_opens_the_sum_of_all():
 
 
 def test_a_region_server_sees_masks_and_opens_the_sum_of_its_region():
-    federation = regional_federation(_sites(), REGIONS)
+    federation = layered.regional_federation(_sites(), REGIONS)
     regions = {name: one.region for name, one in federation._sums.items()}
     taps = {name: _tap(region) for name, region in regions.items()}
     federation.sum(Task(Ask()))
@@ -120,7 +121,7 @@ def test_all_servers_together_combine_no_few_sites():
 )
 def test_small_doubled_and_single_regions_are_refused(regions, sentence):
     with pytest.raises((NotEnoughSites, ParameterError), match=sentence):
-        regional_federation(_sites("abcde"), regions)
+        layered.regional_federation(_sites("abcde"), regions)
 
 
 def test_a_region_that_adds_up_in_the_clear_is_no_region():
@@ -128,11 +129,11 @@ def test_a_region_that_adds_up_in_the_clear_is_no_region():
     with pytest.raises(
         ParameterError, match="region 'north' adds up in the clear; make it with secure_federation"
     ):
-        RegionalFederation({"north": plain, "south": masked})
+        layered.RegionalFederation({"north": plain, "south": masked})
 
 
 def test_some_sites_only_are_never_asked():
-    federation = regional_federation(_sites(), REGIONS)
+    federation = layered.regional_federation(_sites(), REGIONS)
     with pytest.raises(
         ProtocolError, match="names some of the sites; under secure aggregation every site takes part"
     ):
@@ -140,7 +141,7 @@ def test_some_sites_only_are_never_asked():
 
 
 def test_regions_that_were_asked_different_things_open_nothing():
-    federation = regional_federation(_sites(), REGIONS)
+    federation = layered.regional_federation(_sites(), REGIONS)
     courier = federation._top._courier
     south = courier._sites["south"]
     honest = south.respond
@@ -190,7 +191,7 @@ def test_moving_one_site_to_another_region_would_show_it_and_is_refused():
 
 
 def test_a_site_lost_after_the_first_sum_ends_the_study_and_shows_nothing():
-    federation = regional_federation(_sites(), REGIONS)
+    federation = layered.regional_federation(_sites(), REGIONS)
     federation.sum(Task(Ask()))
     region = federation._sums["south"].region
     region._courier.fault = lambda site, phase: "request lost" if site == "e" else None

@@ -8,9 +8,8 @@ pytest.importorskip("cryptography")
 pytest.importorskip("starlette")
 from starlette.testclient import TestClient
 
-from feddbn.console import study_facts
-from feddbn.console.gate import COOKIE, MOST_BYTES, Gate, Keys
-from feddbn.console.serve import loopback
+from feddbn.console import site_facts
+from feddbn.console.gate import COOKIE, MOST_BYTES, Gate, Keys, loopback
 from feddbn.errors import ParameterError
 from support.console_kits import HOST, SCRIPT, SiteKits, press
 from support.owned_sites import make_study
@@ -284,7 +283,7 @@ def test_no_other_address_than_loopback_is_listened_on(host):
 
 
 def test_somebody_who_sends_many_studies_pushes_out_none_that_was_approved(tmp_path, monkeypatch):
-    monkeypatch.setattr("feddbn.runtime.deployed.offered.MOST_STUDIES", 5)
+    monkeypatch.setattr("feddbn.runtime.deployed.owner.MOST_STUDIES", 5)
     kits = SiteKits(tmp_path)
     kits.owner().approve(make_study(), 30.0, 1, None)
     for k in range(9):
@@ -301,7 +300,7 @@ def test_what_cannot_be_told_in_words_cannot_be_approved(kits, opened, monkeypat
     def broken(study, settings):
         raise TypeError("a parameter that nobody thought of")
 
-    monkeypatch.setattr(study_facts, "study_in_words", broken)
+    monkeypatch.setattr(site_facts, "study_in_words", broken)
     client, keys = opened
     page = client.get(f"/studies/{make_study().digest}")
     assert page.status_code == 200

@@ -165,7 +165,8 @@ def test_a_state_in_other_units_is_not_gone_on_with(tmp_path):
 
 def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_path):
     from feddbn.errors import NotEnoughSites
-    from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+    from feddbn.runtime.deployed.conduct import run_study
+    from feddbn.runtime.deployed.coordinator import Coordinator
     from feddbn.runtime.deployed.settings import load_programs
     from support.faults import MemoryJournal
 
@@ -190,9 +191,8 @@ def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_
 
 
 def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(tmp_path):
-    from feddbn.runtime.deployed.protection import read_policy
-    from feddbn.runtime.deployed.settings import read_site_settings
-    from feddbn.runtime.deployed.study_check import study_remarks
+    from feddbn.runtime.deployed.check import study_remarks
+    from feddbn.runtime.deployed.settings import read_policy, read_site_settings
 
     sites = Sites(tmp_path)
     settings = read_site_settings(sites.places["s0"] / "feddbn_site.toml")

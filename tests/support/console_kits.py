@@ -15,14 +15,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from feddbn.cli.submit import check_study
-from feddbn.console.gate import Gate, Keys
+from feddbn.console.gate import Gate, Keys, bound, host_names, server_of
 from feddbn.console.lead_pages import lead_app
 from feddbn.console.lead_watch import LeadWatch
-from feddbn.console.serve import bound, host_names, server_of
 from feddbn.console.site_pages import site_app
 from feddbn.errors import FederationError, NotEnoughSites
-from feddbn.runtime.deployed.presence import Presence
-from feddbn.runtime.engines.interface import Job, Session
+from feddbn.runtime.engines.interface import Job, Presence, Session
 from support.owned_sites import NAMES, OwnedSites, as_kits
 
 SCRIPT = "<script>alert(1)</script>"

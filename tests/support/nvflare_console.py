@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import study_from_json
-from feddbn.runtime.engines.nvflare.client import Console
+from feddbn.runtime.engines.nvflare.engine import Console
 
 
 def main():

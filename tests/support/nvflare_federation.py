@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from feddbn.errors import FederationError
+from feddbn.runtime.engines.interface import FederationPlan
 from feddbn.runtime.engines.local import free_ports
+from feddbn.runtime.engines.nvflare.components import process_name
 from feddbn.runtime.engines.nvflare.kit import make_kits, start_command, start_environment
-from feddbn.runtime.engines.nvflare.launcher import process_name
-from feddbn.runtime.engines.plan import FederationPlan
 
 TESTS = Path(__file__).parents[1]
 SERVER = "localhost"
@@ -277,7 +277,7 @@ class NVFlareFederation:
         (found,) = [
             pid
             for pid in children(self.processes[name].pid)
-            if "feddbn.runtime.deployed.warm_process" in command_of(pid) and not runs_job(pid)
+            if "feddbn.runtime.deployed.warm_start" in command_of(pid) and not runs_job(pid)
         ]
         return found
 

@@ -15,11 +15,11 @@ import pandas as pd
 from feddbn import AS_THEY_ARE
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
-from feddbn.runtime.deployed.approvals import DEFAULT_DAYS
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.owner import Owner
+from feddbn.runtime.deployed.owner import DEFAULT_DAYS, Owner
 from feddbn.runtime.deployed.settings import read_site_settings
 from support.faults import LocalExchange, MemoryJournal
 

@@ -72,7 +72,7 @@ def verify(
     With --peers the site's signature is checked; with --heads also that the log is not older than what others hold of it.
     """
     from feddbn.privacy.audit import ChainReport, verify_chain
-    from feddbn.runtime.deployed.audit_check import LogReport, check_logs
+    from feddbn.runtime.deployed.audit import LogReport, check_logs
     from feddbn.runtime.deployed.peer_heads import own_heads
 
     site, key = _writer(log, peers, site)
@@ -159,13 +159,13 @@ def heads(
 def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None]:
     """Return which site wrote a log, and its public key if it is known."""
     from feddbn.privacy.audit import parse_entries
-    from feddbn.runtime.deployed.audit_files import SITE_LOG, whole_lines
+    from feddbn.runtime.deployed.audit import SITE_LOG, whole_lines
 
     if peers is None and site:
         raise ParameterError(f"--site {site} needs --peers, the list of public keys.")
     if peers is None:
         return "", None
-    from feddbn.runtime.deployed.masking import read_peers
+    from feddbn.runtime.deployed.kit_files import read_peers
 
     paths = [log / SITE_LOG, *sorted(log.glob("*.jsonl"))] if log.is_dir() else [log]
     for path in paths:
@@ -184,7 +184,7 @@ def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None
 
 def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
     """Return the heads of this site's log in other people's files."""
-    from feddbn.runtime.deployed.masking import read_peers
+    from feddbn.runtime.deployed.kit_files import read_peers
     from feddbn.runtime.deployed.peer_heads import read_export
 
     if not files:
@@ -199,7 +199,7 @@ def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
 
 def _against(log: Path, held: list[Head]) -> str | None:
     from feddbn.privacy.audit import against_log, parse_entries
-    from feddbn.runtime.deployed.audit_files import SITE_LOG
+    from feddbn.runtime.deployed.audit import SITE_LOG
 
     if not held:
         return None

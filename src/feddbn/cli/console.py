@@ -46,7 +46,7 @@ def lead_console(
     host: Host = "127.0.0.1",
 ) -> None:
     """Show sites, runs with their curves, and results, as pages in a browser on this machine."""
-    from feddbn.runtime.engines.registry import engine_of
+    from feddbn.runtime.engines.interface import engine_of
 
     session = engine_of(kit).session(kit)
     watches = []
@@ -66,7 +66,7 @@ def lead_console(
 
 
 def _serve(make: Callable[[Keys], Any], host: str, port: int) -> None:
-    from feddbn.console.serve import serve
+    from feddbn.console.gate import serve
 
     def tell(address: str) -> None:
         say(f"Open {address}")

@@ -10,8 +10,8 @@ from rich.console import Console as Terminal
 from rich.table import Table
 
 from feddbn.cli.federation_try import try_it
-from feddbn.runtime.engines.registry import DEFAULT_ENGINE, engine_names
-from feddbn.runtime.engines.registry import engine as find_engine
+from feddbn.runtime.engines.interface import DEFAULT_ENGINE, engine_names
+from feddbn.runtime.engines.interface import engine as find_engine
 
 __all__ = ["federation_app", "server_app"]
 
@@ -39,7 +39,7 @@ def init(
     engine: Annotated[str, typer.Option(help=f"{' or '.join(engine_names())}.")] = DEFAULT_ENGINE,
 ) -> None:
     """Write one kit per participant: certificates, safe settings, start script."""
-    from feddbn.runtime.engines.plan import FederationPlan
+    from feddbn.runtime.engines.interface import FederationPlan
 
     plan = FederationPlan(name, server, tuple(site), port, admin_port, lead)
     kits = find_engine(engine).make_kits(plan, directory)
@@ -71,6 +71,6 @@ def start(
     kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The server's kit.")],
 ) -> None:
     """Run the server in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.engines.registry import engine_of
+    from feddbn.runtime.engines.interface import engine_of
 
     engine_of(kit).server_process(kit).become()

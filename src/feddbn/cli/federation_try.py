@@ -83,8 +83,8 @@ def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -
     from feddbn.cli.submit import submit
     from feddbn.methods.result import Result
     from feddbn.methods.truth import write_truth
+    from feddbn.runtime.engines.interface import engine
     from feddbn.runtime.engines.local import LocalFederation
-    from feddbn.runtime.engines.registry import engine
 
     begun = time.monotonic()
     step = _Steps(6)

@@ -41,7 +41,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def settings_of(kit: Path) -> SiteSettings:
     """Return the settings in a site's kit."""
     from feddbn.runtime.deployed.settings import read_site_settings
-    from feddbn.runtime.engines.registry import engine_of
+    from feddbn.runtime.engines.interface import engine_of
 
     return read_site_settings(engine_of(kit).site_settings(kit))
 
@@ -67,11 +67,10 @@ def approve(
 ) -> None:
     """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
     from feddbn.cli.submit import read_study
+    from feddbn.runtime.deployed.check import study_in_words, why_refused
     from feddbn.runtime.deployed.open_site import read_data
     from feddbn.runtime.deployed.owner import Owner
-    from feddbn.runtime.deployed.protection import read_policy
-    from feddbn.runtime.deployed.study_check import why_refused
-    from feddbn.runtime.deployed.study_words import study_in_words
+    from feddbn.runtime.deployed.settings import read_policy
 
     plan = read_study(study)
     settings = settings_of(kit)
@@ -174,7 +173,7 @@ def log(
 ) -> None:
     """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
     from feddbn.privacy.audit import totals
-    from feddbn.runtime.deployed.site_log import logs_of
+    from feddbn.runtime.deployed.audit import logs_of
     from feddbn.runtime.deployed.store import AUDIT
 
     directory = settings_of(kit).state / AUDIT
@@ -215,7 +214,7 @@ def check(
 ) -> None:
     """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
     from feddbn.cli.submit import read_study
-    from feddbn.runtime.engines.registry import engine_of
+    from feddbn.runtime.engines.interface import engine_of
 
     findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
     bad = [finding for finding in findings if finding.ok is False]
@@ -244,9 +243,8 @@ def adopt(
 
     The privacy budget is what all logs say was spent. Do this only if no log was deleted or shortened.
     """
-    from feddbn.runtime.deployed.books import books_of
-    from feddbn.runtime.deployed.protection import read_policy
-    from feddbn.runtime.deployed.settings import read_site_settings
+    from feddbn.runtime.deployed.audit import books_of
+    from feddbn.runtime.deployed.settings import read_policy, read_site_settings
 
     values = read_site_settings(settings)
     books = books_of(values, typer.echo)
@@ -258,6 +256,6 @@ def adopt(
 @site_app.command("start")
 def start(kit: Kit) -> None:
     """Run the site in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.engines.registry import engine_of
+    from feddbn.runtime.engines.interface import engine_of
 
     engine_of(kit).site_process(kit).become()

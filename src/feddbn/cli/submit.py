@@ -194,7 +194,7 @@ def check_study(study: Study) -> None:
     from feddbn.core.designs.features import feature_map_names
     from feddbn.federation.guards.study_scope import check_noise_size
     from feddbn.method_table import find_method
-    from feddbn.runtime.deployed.rehearsal import rehearse
+    from feddbn.runtime.deployed.conduct import rehearse
     from feddbn.runtime.deployed.settings import load_programs
 
     load_programs(("feddbn.methods.studies",))
@@ -326,7 +326,7 @@ def results(
 
 
 def _session(kit: Path) -> Session:
-    from feddbn.runtime.engines.registry import engine_of
+    from feddbn.runtime.engines.interface import engine_of
 
     return engine_of(kit).session(kit)
 

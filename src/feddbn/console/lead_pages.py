@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from feddbn.console.gate import Keys
-from feddbn.console.lead_facts import RunFacts, course_of, run_facts, site_facts, study_of
-from feddbn.console.lead_results import LeadResults
+from feddbn.console.lead_facts import LeadResults, RunFacts, course_of, run_facts, site_facts, study_of
 from feddbn.console.lead_watch import LeadWatch
 from feddbn.console.web import Pages, json_answer, make_app, report_answer
 from feddbn.errors import StateError

@@ -15,8 +15,7 @@ from starlette.routing import Route
 
 from feddbn.console.gate import Keys
 from feddbn.console.own_network import OwnNetworks
-from feddbn.console.site_facts import SiteFacts
-from feddbn.console.study_facts import study_facts
+from feddbn.console.site_facts import SiteFacts, study_facts
 from feddbn.console.web import Pages, field_number, fields_of, make_app, report_answer
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.study import Study

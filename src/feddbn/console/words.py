@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from feddbn.runtime.deployed.presence import span_in_words
+from feddbn.runtime.engines.interface import span_in_words
 
 __all__ = ["ago", "when"]
 

@@ -1,5 +1,5 @@
-"""Where deployed kits look for this; the code is in `engines.nvflare.terminal`."""
+"""Where deployed kits look for this; the code is in `engines.nvflare.components`."""
 
-from feddbn.runtime.engines.nvflare.terminal import StudiesOnly
+from feddbn.runtime.engines.nvflare.components import StudiesOnly
 
 __all__ = ["StudiesOnly"]

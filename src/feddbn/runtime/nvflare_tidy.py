@@ -1,5 +1,5 @@
-"""Where deployed kits and jobs look for this; the code is in `engines.nvflare.tidy`."""
+"""Where deployed kits and jobs look for this; the code is in `engines.nvflare.components`."""
 
-from feddbn.runtime.engines.nvflare.tidy import MemoryTidy
+from feddbn.runtime.engines.nvflare.components import MemoryTidy
 
 __all__ = ["MemoryTidy"]

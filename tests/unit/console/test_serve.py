@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-from feddbn.console.serve import bound, host_names, loopback
+from feddbn.console.gate import bound, host_names, loopback
 from feddbn.errors import ParameterError
 from support.console_kits import served
 

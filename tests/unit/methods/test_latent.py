@@ -17,7 +17,8 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.methods.result import Result
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.open_site import study_checks
 from feddbn.runtime.deployed.protection import Protection
 from feddbn.runtime.deployed.settings import SiteSettings

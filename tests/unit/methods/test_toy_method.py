@@ -23,7 +23,8 @@ from feddbn.federation.protocol.study import Study
 from feddbn.methods.registry import Method, register_method
 from feddbn.privacy.policy import SitePolicy
 from feddbn.report import write_report
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.open_site import study_checks
 from feddbn.runtime.deployed.protection import Protection
 from feddbn.runtime.deployed.settings import SiteSettings

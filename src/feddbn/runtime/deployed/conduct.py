@@ -1,27 +1,82 @@
-"""Run one study at the server over any exchange: journal, events, progress and result files."""
+"""Run one study at the server over any exchange: rehearsal, journal, events, progress and result files.
+
+*Rehearsal.* Some arguments make sense only beside the study's variables and sites: an input that is not among the
+variables, a forbidden edge with an unknown name, more clusters than sites. A method looks at these when it begins. So it is
+begun here, up to its first question, on a federation that has the names of the study's own and no sites behind them: what
+cannot be is refused before anything is sent.
+
+*Updates.* A study with `update_of` is about new rows. The server adds their sums to those of the earlier run, which it has
+had in its journal all along and keeps as ``<runs>/<run id>/sums.json``; they are sent to nobody.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FeddbnError, StillCollecting
+from feddbn.errors import FeddbnError, StateError, StillCollecting
 from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.runtime.deployed.absences import absences_in
-from feddbn.runtime.deployed.asking import ServerEvent
-from feddbn.runtime.deployed.collecting import Collecting
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
+from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.runtime.deployed.collecting import Collecting, VisitBook
+from feddbn.runtime.deployed.coordinator import Coordinator, ServerEvent
+from feddbn.runtime.deployed.results import absences_in
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
-from feddbn.runtime.deployed.updates import earlier_sums, keep_sums
-from feddbn.runtime.deployed.visit_book import VisitBook
+from feddbn.runtime.noisy import noise_aware
 
-__all__ = ["Progress", "conduct"]
+__all__ = ["Progress", "conduct", "earlier_sums", "keep_sums", "rehearse", "run_study"]
+
+
+class _FirstQuestion(BaseException):
+    """The method has begun, and would now ask the sites."""
+
+
+class _NoSites:
+    """A federation of the study's names; whoever asks it has passed the rehearsal."""
+
+    answered_tasks: frozenset[str] | None = None
+
+    def __init__(self, study: Study) -> None:
+        self.sites = tuple(sorted(study.sites))
+        self.variables = study.variables
+
+    def state_of(self, site: str) -> None:
+        """Return None: there is no site."""
+
+    def sum(self, task: Task) -> Sum:
+        """End the rehearsal."""
+        raise _FirstQuestion
+
+
+def rehearse(study: Study) -> None:
+    """Refuse a study whose method would refuse it, with the sentence of the method; nothing is sent.
+
+    An update begins with what an earlier run has kept, which only the server has: of it only the arguments are checked.
+
+    Raises
+    ------
+    ParameterError
+        If the method cannot begin with these parameters, variables and sites.
+    """
+    check_goal(study)
+    if study.update_of:
+        return
+    federation: Federation = _NoSites(study)
+    with warnings.catch_warnings():
+        # The run itself will say these again.
+        warnings.simplefilter("ignore")
+        try:
+            if study.privacy.epsilon is not None:
+                federation = noise_aware(federation, study)
+            study_method(study.method).run_study(study, federation)
+        except _FirstQuestion:
+            return
 
 
 class Progress:
@@ -131,3 +186,58 @@ def conduct(
             write_atomically(place / "outcome.json", json.dumps(outcome, default=str).encode())
         if events.path.exists():
             write_atomically(out / "events.jsonl", events.path.read_bytes())
+
+
+_SAME = ("method", "variables", "parameters", "sites", "units", "some_variables_may_be_missing", "held_by")
+
+
+def keep_sums(directory: Path, study: Study, result: StudyResult) -> None:
+    """Keep what an update of this run will need, at the server."""
+    if result.kept:
+        values = {"study": json.loads(study.to_json()), **result.kept}
+        write_atomically(Path(directory) / "sums.json", json.dumps(values).encode())
+
+
+def earlier_sums(runs: Path, study: Study) -> Mapping[str, Any] | None:
+    """Return what the run that a study updates has kept; None if it updates none. Another question is refused."""
+    if not study.update_of:
+        return None
+    path = run_directory(runs, study.update_of, create=False) / "sums.json"
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        before = Study.model_validate(kept["study"])
+    except FileNotFoundError:
+        raise StateError(
+            f"update_of = {study.update_of!r}: the server has no sums of such a run; it did not finish, was deleted after "
+            "`keep_days`, or learned by more than second moments. Ask about all rows in a study of its own."
+        ) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise StateError(f"update_of = {study.update_of!r}: its sums cannot be read: {error}.") from None
+    differ = [name for name in _SAME if getattr(before, name) != getattr(study, name)]
+    if differ:
+        raise StateError(
+            f"update_of = {study.update_of!r}: the study has other {differ[0]} than that run; only the same question can be "
+            "updated."
+        )
+    if before.attendance.when_missing == "continue" or before.attendance.enough is not None:
+        raise StateError(
+            f"update_of = {study.update_of!r}: that run was allowed to go on without a site; update runs that wait for all."
+        )
+    return kept
+
+
+def run_study(
+    coordinator: Coordinator, study: Study, kept: Mapping[str, Any] | None = None
+) -> tuple[StudyResult, tuple[str, ...]]:
+    """Return the result of a study and who received it: handshake, program, personal results.
+
+    `kept` is what the run that it updates has kept.
+    """
+    method = study_method(study.method)
+    rehearse(study)
+    federation: Federation = coordinator
+    if study.privacy.epsilon is not None:
+        federation = noise_aware(coordinator, study)
+    coordinator.hello()
+    result = method.run_study(study, federation, kept)
+    return result, coordinator.finish(result)

@@ -2,39 +2,411 @@
 
 Theory of operation
 -------------------
-`Coordinator` is a `Federation`. For each task it first looks into the journal (`replay`): a recorded sum is returned
-after its task digest was checked (resume). Otherwise it has the sum made (`sums`, `masked_sums`), holds who is in it
-against the study's rule (`attendance`), writes it to the journal and only then returns it. The fence at the sites
-(federation/protocol/endpoint.py) makes asking again (`asking`) harmless.
+`Coordinator` is a `Federation`. For each task it first looks into the journal (`Replay`): a recorded sum is returned
+after its task digest was checked (resume). Otherwise it has the sum made (`PlainSums`, `masked_sums`), holds who is in it
+against the study's rule (`Roll`), writes it to the journal and only then returns it. The fence at the sites
+(federation/protocol/fence.py) makes asking again (`Line`) harmless.
 
 A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
 "abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to be there at once.
+
+A site that was silent twice in a row is asked only in the 2nd, 4th, 8th, ... round after, so that a dead one does not
+cost a full timeout each round; if the sites left are too few, everybody is asked.
+
+Heads of audit logs go from site to site at the greeting and at the end (`share_heads`).
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from feddbn._version import __version__
-from feddbn.errors import ProtocolError, StateError
-from feddbn.federation.protocol.messages import NEVER, Exchange, Reply, Request, digest_of, encode_request
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult, study_method
-from feddbn.federation.protocol.task import Federation, Sum, Task
-from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
-from feddbn.runtime.deployed.attendance import Roll
-from feddbn.runtime.deployed.rehearsal import rehearse
-from feddbn.runtime.deployed.replay import Replay
-from feddbn.runtime.deployed.shared_heads import share_heads
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import (
+    FederationError,
+    FileError,
+    NotEnoughSites,
+    PrivacyError,
+    ProtocolError,
+    SiteRefused,
+    StateError,
+)
+from feddbn.federation.protocol.messages import (
+    NEVER,
+    Exchange,
+    Header,
+    Journal,
+    Reply,
+    Request,
+    digest_of,
+    encode_request,
+    read_reply,
+    task_request,
+)
+from feddbn.federation.protocol.study import Attendance, Study
+from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.task import Sum, Task
+from feddbn.privacy.audit import Head, Receipt, read_head, read_receipt
+from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.deployed.store import JournalFile
-from feddbn.runtime.deployed.sums import Turn, sums_for
-from feddbn.runtime.noisy import noise_aware
 
-__all__ = ["Coordinator", "run_study"]
+__all__ = [
+    "Coordinator",
+    "Line",
+    "PlainSums",
+    "Replay",
+    "Roll",
+    "ServerEvent",
+    "Sums",
+    "Tell",
+    "Turn",
+    "share_heads",
+    "sums_for",
+]
+
+
+SAME_ANSWER = 5
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """What happened at the server, for its log and for progress."""
+
+    what: str
+    seq: int = -1
+    task: str = ""
+    site: str = ""
+    sentence: str = ""
+    sites: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    note: Mapping[str, float] | None = None
+    seconds: float = 0.0
+
+
+Tell = Callable[[ServerEvent], None]
+
+
+class Line:
+    """The server's line to the sites of one run.
+
+    Attributes
+    ----------
+    refused
+        Site -> why its last word was a refusal by policy, state or privacy.
+    said
+        Site -> what it said no with in the attempt under way.
+    """
+
+    def __init__(self, exchange: Exchange, run_id: str, tell: Tell, pause_s: float) -> None:
+        self._exchange = exchange
+        self.run_id = run_id
+        self.tell = tell
+        self._pause_s = pause_s
+        self.refused: dict[str, str] = {}
+        self.said: dict[str, str] = {}
+        self._odd: set[str] = set()
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Site -> why it is missing, as far as it told."""
+        return {**self.refused, **self.said}
+
+    def attempts(self, patience_s: float) -> Iterator[int]:
+        """Yield 0, 1, 2, ... with pauses, until `patience_s` have passed or asking is in vain.
+
+        It is in vain when a site refuses with the same sentence, or sends the same nonsense, again and again: no accident
+        of the network.
+        """
+        end = time.monotonic() + patience_s
+        heard: Counter[tuple[str, str]] = Counter()
+        for attempt in itertools.count():
+            self.said, self._odd = {}, set()
+            yield attempt
+            heard.update(
+                (site, said) for site, said in self.said.items() if "refused:" in said or site in self._odd
+            )
+            if max(heard.values(), default=0) >= SAME_ANSWER or time.monotonic() >= end:
+                return
+            time.sleep(self._pause_s)
+
+    def ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply]:
+        """Send and return the replies; a damaged, stale or foreign reply counts as none, like a refusal."""
+        answers: dict[str, Reply] = {}
+        raw = self._exchange(messages)
+        for site in sorted(raw):
+            try:
+                reply = read_reply(raw[site])
+                if site not in messages or (reply.site, reply.run_id, reply.seq) != (site, self.run_id, seq):
+                    raise ProtocolError(f"the reply that arrived for site {site!r} answers another question.")
+                answers[site] = reply
+                self.refused.pop(site, None)
+            except (FederationError, PrivacyError) as error:
+                self.note_refusal(site, error, what, seq)
+                if isinstance(error, SiteRefused | StateError | PrivacyError):
+                    self.refused[site] = str(error)
+        for site in sorted(set(messages) - set(raw)):
+            self.tell(ServerEvent("silent", seq, what, site, f"site {site!r} did not answer in time."))
+        return answers
+
+    def note_refusal(self, site: str, error: Exception | str, what: str, seq: int) -> None:
+        """Take down why a site's reply is not counted."""
+        self.said[site] = str(error)
+        self.tell(ServerEvent("refused", seq, what, site, str(error)))
+
+    def note_odd(self, site: str, sentence: str, what: str, seq: int) -> None:
+        """Take down that a site's reply arrived and cannot be used."""
+        self._odd.add(site)
+        self.note_refusal(site, sentence, what, seq)
+
+
+MAX_BACKOFF = 16
+
+
+class Roll:
+    """The attendance of a run so far and the rule it is held against."""
+
+    def __init__(self, rules: Attendance) -> None:
+        self._rules = rules
+        self._misses: Counter[str] = Counter()
+        self._resting: dict[str, int] = {}
+
+    @property
+    def insists(self) -> bool:
+        """Whether every site must be there."""
+        return self._rules.when_missing != "continue" and self._rules.enough is None
+
+    @property
+    def patience_s(self) -> float:
+        """How long a sum in the clear is asked for again."""
+        return self._rules.max_wait_s if self._rules.when_missing == "wait" else 0.0
+
+    def awake(self, participants: Sequence[str], seq: int) -> list[str]:
+        """Return who is asked in round `seq`."""
+        awake = [site for site in participants if self._resting.get(site, -1) <= seq]
+        return awake if len(awake) >= self._needed(participants) else list(participants)
+
+    def note(self, present: Iterable[str], silent: Iterable[str], seq: int) -> None:
+        """Take down who answered in round `seq` and who did not."""
+        for site in present:
+            self._misses.pop(site, None)
+            self._resting.pop(site, None)
+        for site in silent:
+            self._misses[site] += 1
+            if self._misses[site] > 1:
+                self._resting[site] = seq + 1 + min(2 ** (self._misses[site] - 1), MAX_BACKOFF)
+
+    def require(
+        self, present: Sequence[str], asked: Sequence[str], what: str, reasons: Mapping[str, str]
+    ) -> None:
+        """Raise `NotEnoughSites` with the missing sites' own reasons if the rule is not met."""
+        needed = self._needed(asked)
+        if len(present) >= max(needed, 1):
+            return
+        missing = [site for site in asked if site not in present]
+        said = " ".join(reasons[site] for site in missing if site in reasons)
+        sentence = f"{what} has {len(present)} of the {needed} sites it needs; missing: {', '.join(missing)}."
+        raise NotEnoughSites(f"{sentence} {said}".rstrip())
+
+    def _needed(self, asked: Sequence[str]) -> int:
+        fewest = self._rules.min_sites if self._rules.enough is None else self._rules.enough
+        return len(asked) if self.insists else min(fewest, len(asked))
+
+
+class Replay:
+    """The journal of a run and how far its program has come.
+
+    Attributes
+    ----------
+    seq
+        Number of the next sum.
+    counted
+        Site -> number of the last task whose answer by this site is in a sum so far.
+    """
+
+    def __init__(self, log: JournalFile, study: Study, run_id: str) -> None:
+        self._log = log
+        header = Header(run_id, study.to_json(), study.digest, __version__, tuple(sorted(study.sites)))
+        stored = log.read()
+        if stored is None:
+            stored = Journal(header)
+            log.write(stored.header_bytes())
+        self._journal = stored
+        self._check(header)
+        self.seq = 0
+        self.counted: dict[str, int] = {}
+
+    @property
+    def n_recorded(self) -> int:
+        """How many sums the journal holds."""
+        return len(self._journal.entries)
+
+    def recall(self, digest: str) -> Sum | None:
+        """Return the recorded answer to the next task, None where the journal ends."""
+        if self.seq >= self.n_recorded:
+            return None
+        entry = self._journal.entries[self.seq]
+        if entry.digest != digest:
+            raise StateError(
+                f"run {self._journal.header.run_id!r} cannot be resumed: sum {self.seq} in its journal answers another "
+                "task than the program asked now; use the version, machine type and study it began with."
+            )
+        return self._count(entry.answer)
+
+    def record(self, digest: str, answer: Sum) -> Sum:
+        """Write the answer to the next task down and return it."""
+        self._log.write(self._journal.add(digest, answer))
+        return self._count(answer)
+
+    def _count(self, answer: Sum) -> Sum:
+        self.counted.update(dict.fromkeys(answer.contributors, self.seq))
+        self.seq += 1
+        return answer
+
+    def _check(self, now: Header) -> None:
+        then = self._journal.header
+        if (then.run_id, then.study_digest) != (now.run_id, now.study_digest):
+            raise StateError(f"the journal found for run {now.run_id!r} belongs to another run or study.")
+        if then.version != now.version:
+            raise StateError(
+                f"run {now.run_id!r} was begun with feddbn {then.version} "
+                f"and cannot be resumed with {now.version}."
+            )
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One task on its way: its digest and number, whom it asks, and which answers were counted before."""
+
+    task: Task
+    digest: str
+    seq: int
+    participants: tuple[str, ...]
+    counted: Mapping[str, int]
+
+    def after(self, site: str) -> int:
+        """Return the number of the last task whose answer by `site` was counted."""
+        return self.counted.get(site, NEVER)
+
+
+Sums = Callable[[Turn], Sum]
+"""Makes the sum for a task; whether the sites in it are enough is for the caller to say."""
+
+
+def sums_for(study: Study, line: Line, roll: Roll) -> Sums:
+    """Return how a study wants its sums made: in the clear or under masks."""
+    if not study.privacy.secure_aggregation:
+        return PlainSums(line, roll, study.privacy.max_norm)
+    # Masks need a package that plain studies do without.
+    from feddbn.runtime.deployed.masked_sums import MaskedSums
+
+    return MaskedSums(study, line)
+
+
+class PlainSums:
+    """Asks for the sites' vectors and adds them in sorted site order."""
+
+    def __init__(self, line: Line, roll: Roll, max_norm: float | None = None) -> None:
+        self._line = line
+        self._roll = roll
+        self._max_norm = max_norm
+
+    def __call__(self, turn: Turn) -> Sum:
+        """Return the sum over the sites that answered before the study's patience ended."""
+        line, vectors = self._line, dict[str, FloatArray]()
+        pending = self._roll.awake(turn.participants, turn.seq)
+        for attempt in line.attempts(self._roll.patience_s):
+            messages = {
+                site: encode_request(
+                    task_request(turn.task, line.run_id, turn.seq, turn.after(site), attempt)
+                )
+                for site in pending
+            }
+            vectors.update(self._vectors(line.ask(messages, turn.task.name, turn.seq), turn))
+            pending = [site for site in pending if site not in vectors]
+            self._roll.note(vectors, pending, turn.seq)
+            if not pending or any(site in line.refused for site in pending):
+                break
+        vectors = self._same_shape(vectors, turn)
+        names = tuple(sorted(vectors))
+        total = np.zeros_like(vectors[names[0]]) if names else np.zeros(0)
+        for name in names:
+            total += vectors[name]
+        return Sum(total, names)
+
+    def _vectors(self, replies: Mapping[str, Reply], turn: Turn) -> dict[str, FloatArray]:
+        out: dict[str, FloatArray] = {}
+        for site, reply in replies.items():
+            vector = reply.arrays.get("vector")
+            if reply.meta.get("digest") != turn.digest or vector is None or not np.all(np.isfinite(vector)):
+                self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn)
+                continue
+            if self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
+                said = f"site {site!r} sent a vector longer than the study's max_norm = {self._max_norm:g}."
+                self._refuse(site, said, turn)
+                continue
+            out[site] = np.asarray(vector, dtype=np.float64)
+        return out
+
+    def _same_shape(self, vectors: dict[str, FloatArray], turn: Turn) -> dict[str, FloatArray]:
+        """Keep the vectors of the shape that most have; a site whose shape differs is not counted."""
+        odd = odd_ones({site: vector.shape for site, vector in vectors.items()}, "shape")
+        for site, shape, usual in odd:
+            self._refuse(site, f"site {site!r} answered with shape {shape}, most with {usual}.", turn)
+        return {site: vector for site, vector in vectors.items() if site not in {one for one, _, _ in odd}}
+
+    def _refuse(self, site: str, sentence: str, turn: Turn) -> None:
+        self._line.note_odd(site, sentence, turn.task.name, turn.seq)
+
+
+def share_heads(line: Line, replies: Mapping[str, Reply]) -> None:
+    """Carry the heads in these replies to the other sites; whoever does not answer goes without.
+
+    Only what a site says of itself is carried on, and only if it is well formed: a site cannot stop a run with it.
+    """
+    found = {site: _head_of(reply) for site, reply in replies.items()}
+    heads = {site: head for site, head in found.items() if head is not None}
+    if len(heads) < 2:
+        return
+    others = {site: [head.fields() for name, head in heads.items() if name != site] for site in heads}
+    held = _carry(line, "heads", others)
+    given = [receipt for reply in held.values() for receipt in _receipts_of(reply)]
+    receipts = {site: [word.fields() for word in given if word.head.site == site] for site in held}
+    _carry(line, "receipts", {site: words for site, words in receipts.items() if words})
+
+
+def _head_of(reply: Reply) -> Head | None:
+    try:
+        head = read_head(reply.meta.get("head"))
+    except FileError:
+        return None
+    return head if head.site == reply.site else None
+
+
+def _receipts_of(reply: Reply) -> list[Receipt]:
+    found = []
+    words = reply.meta.get("receipts")
+    for word in words if isinstance(words, list) else ():
+        try:
+            receipt = read_receipt(word)
+        except FileError:
+            continue
+        if receipt.holder == reply.site:
+            found.append(receipt)
+    return found
+
+
+def _carry(line: Line, what: str, words: Mapping[str, list[Any]]) -> dict[str, Reply]:
+    messages = {
+        site: encode_request(Request("heads", line.run_id, meta={what: said})) for site, said in words.items()
+    }
+    return line.ask(messages, "heads", NEVER) if messages else {}
 
 
 class Coordinator:
@@ -170,20 +542,3 @@ class Coordinator:
         received = line.ask(messages, "finish", NEVER)
         share_heads(line, received)
         return tuple(sorted(received))
-
-
-def run_study(
-    coordinator: Coordinator, study: Study, kept: Mapping[str, Any] | None = None
-) -> tuple[StudyResult, tuple[str, ...]]:
-    """Return the result of a study and who received it: handshake, program, personal results.
-
-    `kept` is what the run that it updates has kept.
-    """
-    method = study_method(study.method)
-    rehearse(study)
-    federation: Federation = coordinator
-    if study.privacy.epsilon is not None:
-        federation = noise_aware(coordinator, study)
-    coordinator.hello()
-    result = method.run_study(study, federation, kept)
-    return result, coordinator.finish(result)

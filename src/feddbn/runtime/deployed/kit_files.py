@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from feddbn.errors import FileError
 from feddbn.privacy.keys import KEY_BYTES, Identity
+from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["kits_below", "open_to_others", "owner_only", "write_secret", "write_site_files"]
+__all__ = [
+    "default_policy_text",
+    "kits_below",
+    "open_to_others",
+    "owner_only",
+    "read_identity",
+    "read_peers",
+    "write_secret",
+    "write_site_files",
+]
 
 
 _MORE = (
@@ -59,7 +71,6 @@ def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
     bytes and the line in everybody's ``peers.toml``.
     """
     # Imported here: a lead's session needs nothing of it, and it takes two seconds.
-    from feddbn.runtime.deployed.protection import default_policy_text
 
     peers = []
     for site, place in sorted(places.items()):
@@ -73,3 +84,53 @@ def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
         (place / "feddbn_site.toml").write_text(settings, encoding="utf-8")
         (place / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
         (place / "peers.toml").write_text("".join(peers), encoding="utf-8")
+
+
+def default_policy_text() -> str:
+    """Return the default policy as a file to edit."""
+    policy = SitePolicy()
+
+    def listed(names: Sequence[str]) -> str:
+        return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+    return (
+        "# What this site allows; everything else is refused.\n"
+        f"methods = {listed(policy.methods)}\n"
+        f"tasks = {listed(policy.tasks)}\n"
+        f"features = {listed(policy.features)}\n"
+        f"transformations = {listed(policy.transformations)}\n"
+        f"schedules = {listed(policy.schedules)}\n"
+        '# variables = ["ward", "temperature"]   # without it, all that the site offers\n'
+        f"min_sites = {policy.min_sites}\n"
+        f"min_rows = {policy.min_rows}\n"
+        f"min_rows_per_parameter = {policy.min_rows_per_parameter}\n"
+        f"min_sites_per_entry = {policy.min_sites_per_entry}\n"
+        f"max_share = {policy.max_share}\n"
+        f"require_masking = {str(policy.require_masking).lower()}\n"
+        f"max_rounds = {policy.max_rounds}\n"
+        "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
+        "# approve_by_rule = true # any study within these rules is answered, without `feddbn site approve`\n"
+    )
+
+
+def read_identity(path: Path) -> Identity:
+    """Return the identity in a file of 32 secret bytes."""
+    try:
+        seed = Path(path).read_bytes()
+    except OSError as error:
+        raise FileError(f"the identity {path} cannot be read: {error.strerror}.") from None
+    if len(seed) != KEY_BYTES:
+        raise FileError(f"the identity {path} must have {KEY_BYTES} bytes, it has {len(seed)}.")
+    return Identity.from_seed(seed)
+
+
+def read_peers(path: Path) -> dict[str, bytes]:
+    """Return site -> public key from a TOML file of hexadecimal lines."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileError(f"the list of peers {path} cannot be read: {error}.") from None
+    for site, key in values.items():
+        if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{64}", key):
+            raise FileError(f"the list of peers {path} has no key of 64 hexadecimal digits for {site!r}.")
+    return {site: bytes.fromhex(key) for site, key in values.items()}

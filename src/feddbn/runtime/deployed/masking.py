@@ -1,49 +1,153 @@
-"""A deployed site's part in secure aggregation: its identity on disk and its end of the line."""
+"""A deployed site's part in secure aggregation, and how it survives the site's process.
+
+Theory of operation
+-------------------
+A study that collects leaves every message open until all sites have come (`runtime.deployed.collecting`), so a site's
+secrets of an epoch must outlive its process. After each message they are on the site's own disk, sealed under a key
+made from its identity, with the message and the answer to it, and only then does the answer leave. Therefore
+
+- the same message again gets the same bytes again, and nothing is computed: no second input, no second list of
+  survivors;
+- another message for the same step is refused by the rules of the protocol, as it is in memory;
+- a message that is refused leaves everything as it was, and can be asked again when its reason is gone;
+- of two processes of one site only the one that saved last goes on, so that they cannot reveal two halves of a secret;
+- keys were agreed on for one version of the data: with other data the site takes no further part in the run.
+
+The file is replaced by each message. Secrets that were erased are gone from it, but not from backups of the disk.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from feddbn.errors import FileError, SiteRefused
+import numpy as np
+
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import FeddbnError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.messages import refused_in
 from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.federation.protocol.study import Study
-from feddbn.privacy.keys import KEY_BYTES, Identity
+from feddbn.privacy.keys import Identity, open_sealed, seal
 from feddbn.privacy.register import MemoryShelf, Register
-from feddbn.privacy.secagg_site import SecAggSite
-from feddbn.runtime.deployed.kept_masks import KeptMasks, SealedFile
+from feddbn.privacy.secagg_site import SecAggSite, epoch_from, kept_epoch
 from feddbn.runtime.deployed.registers import FileShelf, data_version
 from feddbn.runtime.deployed.store import OwnFile
 
-__all__ = ["read_identity", "read_peers", "site_masking"]
+__all__ = ["KeptMasks", "SealedFile", "site_masking"]
 
 
-def read_identity(path: Path) -> Identity:
-    """Return the identity in a file of 32 secret bytes."""
-    try:
-        seed = Path(path).read_bytes()
-    except OSError as error:
-        raise FileError(f"the identity {path} cannot be read: {error.strerror}.") from None
-    if len(seed) != KEY_BYTES:
-        raise FileError(f"the identity {path} must have {KEY_BYTES} bytes, it has {len(seed)}.")
-    return Identity.from_seed(seed)
+SALT_BYTES = 16
 
 
-def read_peers(path: Path) -> dict[str, bytes]:
-    """Return site -> public key from a TOML file of hexadecimal lines."""
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileError(f"the list of peers {path} cannot be read: {error}.") from None
-    for site, key in values.items():
-        if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{64}", key):
-            raise FileError(f"the list of peers {path} has no key of 64 hexadecimal digits for {site!r}.")
-    return {site: bytes.fromhex(key) for site, key in values.items()}
+class SealedFile:
+    """A file of a run that only this site reads: sealed under a key made from its identity, a new one for each content."""
+
+    def __init__(self, file: OwnFile, identity: Identity, run_id: str) -> None:
+        self._file = file
+        self._identity = identity
+        self._context = f"kept masks {run_id}".encode()
+
+    def load(self) -> bytes | None:
+        """Return what was saved last, or None."""
+        stored = self._file.load()
+        if stored is None:
+            return None
+        salt, sealed = stored[:SALT_BYTES], stored[SALT_BYTES:]
+        return open_sealed(self._key(salt), sealed, self._context)
+
+    def save(self, content: bytes) -> None:
+        """Replace it; it is on disk when this returns."""
+        salt = os.urandom(SALT_BYTES)
+        self._file.save(salt + seal(self._key(salt), content, self._context))
+
+    def _key(self, salt: bytes) -> bytes:
+        return hashlib.sha256(self._identity.sign(b"key of " + self._context + b" " + salt)).digest()
+
+
+class KeptMasks:
+    """Answers messages of secure aggregation, each once.
+
+    Parameters
+    ----------
+    secure
+        What answers them.
+    register
+        The register that it asks; what it was told at the beginning of an epoch is kept, too.
+    file
+        Where everything is kept.
+    """
+
+    def __init__(self, secure: SecureSite, register: Register, file: SealedFile) -> None:
+        self._secure = secure
+        self._register = register
+        self._file = file
+        self._stored = file.load()
+        self._digest = b""
+        self._reply = b""
+        self._restore()
+
+    def handle(self, message: bytes) -> bytes:
+        """Return the reply to one message, the one it had before if it was answered before."""
+        digest = hashlib.sha256(message).digest()
+        if digest == self._digest:
+            return self._reply
+        try:
+            reply = self._secure.handle(message)
+            if not refused_in(reply):
+                self._keep(digest, reply)
+        except BaseException:
+            self._restore()
+            raise
+        if digest != self._digest:
+            # Refused: nothing has left that depends on what was done meanwhile.
+            self._restore()
+        return reply
+
+    def _keep(self, digest: bytes, reply: bytes) -> None:
+        epoch = self._secure.secagg.held
+        if epoch is None:
+            return
+        meta, arrays = kept_epoch(epoch)
+        about: dict[str, Any] = {
+            "epoch": meta,
+            "register": self._register.kept(),
+            "data": self._register.data,
+        }
+        answered = {"digest": np.frombuffer(digest, np.uint8), "reply": np.frombuffer(reply, np.uint8)}
+        content = encode(
+            {"type": "kept-masks", **about}, {**{f"epoch/{k}": v for k, v in arrays.items()}, **answered}
+        )
+        self._file.save(content)
+        self._stored, self._digest, self._reply = content, digest, reply
+
+    def _restore(self) -> None:
+        """Be what is on disk."""
+        secagg = self._secure.secagg
+        if self._stored is None:
+            secagg.hold(None)
+            return
+        try:
+            meta, arrays = decode(self._stored)
+            epoch = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith("epoch/")}
+            if meta["data"] != self._register.data:
+                raise StateError(
+                    f"the data of this site are not those with which it joined the collection of run {secagg.run!r}; put "
+                    "them back until it has ended, or begin a new run."
+                )
+            self._register.resume(meta["register"])
+            secagg.hold(epoch_from((meta["epoch"], epoch), secagg.run, secagg.stream))
+            self._digest, self._reply = arrays["digest"].tobytes(), arrays["reply"].tobytes()
+        except (KeyError, TypeError) as error:
+            raise StateError(f"the masks kept of run {secagg.run!r} cannot be read: {error!r}.") from None
+        except FeddbnError:
+            secagg.hold(None)
+            raise
 
 
 def site_masking(

@@ -23,10 +23,10 @@ from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.books import books_of
+from feddbn.runtime.deployed.audit import books_of
 from feddbn.runtime.deployed.owner import Owner
-from feddbn.runtime.deployed.protection import Protection, read_policy
-from feddbn.runtime.deployed.settings import SiteSettings, load_programs
+from feddbn.runtime.deployed.protection import Protection
+from feddbn.runtime.deployed.settings import SiteSettings, load_programs, read_policy
 from feddbn.runtime.deployed.store import (
     REGISTER,
     EventLog,

@@ -1,26 +1,325 @@
-"""What the owner of a site's data signs and reads: approvals, studies on offer, the site's log, heads of others' logs."""
+"""What the owner of a site's data signs and reads: approvals, studies on offer, the site's log, heads of others' logs.
+
+``<state>/_approvals/<digest of the study>.json`` is an approval, signed and replaced whole. A run is written into its study's
+approval before the site answers anything of it; a file that was not signed by the site's key approves nothing.
+
+``<state>/_studies/<digest>.json`` is the text of a study that came here: when its greeting was refused, when its owner put it
+here, or when it was approved. It stays, so that the next one can be compared with it. Being here allows nothing. A file is
+believed to be the study of its name only if the digest of its text says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import fcntl
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddbn._version import __version__
-from feddbn.errors import ParameterError, SiteRefused
+from feddbn.errors import FeddbnError, FileError, ParameterError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEvent
-from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.approvals import Approvals
-from feddbn.runtime.deployed.audit_files import SiteAudit
-from feddbn.runtime.deployed.offered import Offered, OfferedStudies
+from feddbn.federation.protocol.study import Study, study_from_json
+from feddbn.privacy.approval import Approval, read_approval, seal_approval
+from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.peer_heads import PeerHeads
 from feddbn.runtime.deployed.settings import SiteSettings
+from feddbn.runtime.deployed.store import iso_time, private_directory, write_atomically
 
 if TYPE_CHECKING:
     from feddbn.privacy.approval import Approval
     from feddbn.privacy.keys import Identity
 
-__all__ = ["Owner"]
+__all__ = ["APPROVALS", "DEFAULT_DAYS", "STUDIES", "Approvals", "Offered", "OfferedStudies", "Owner"]
+
+
+APPROVALS = "_approvals"
+
+DEFAULT_DAYS = 30.0
+
+MOST_DAYS = 3650.0
+
+_HOW = "its owner approves it with `feddbn site approve study.toml --kit KIT`"
+
+
+class Approvals:
+    """The approvals of one site.
+
+    Parameters
+    ----------
+    state
+        The site's state directory.
+    site, identity
+        Whose approvals they are, and the key that signs them.
+    clock
+        Seconds since 1970.
+    begun
+        Digest of a study -> runs that were begun since it was last approved, as another record says: an older file put
+        back in its place does not win runs back.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        site: str,
+        identity: Identity,
+        clock: Callable[[], float] = time.time,
+        begun: Callable[[str], Collection[str]] = lambda digest: (),
+    ) -> None:
+        self._directory = Path(state) / APPROVALS
+        self._site = site
+        self._identity = identity
+        self._clock = clock
+        self._begun = begun
+        self._seen: dict[str, tuple[tuple[int, int, int], Approval]] = {}
+        self._digest: tuple[Study, str] | None = None
+
+    def give(
+        self, study: Study, days: float = DEFAULT_DAYS, runs: int = 1, epsilon: float | None = None
+    ) -> Approval:
+        """Approve a study; an earlier approval of the same study is replaced and its runs are forgotten.
+
+        `epsilon` is what all runs together may cost; by default what the study promises, for each run.
+        """
+        if not 0 < days <= MOST_DAYS:
+            raise ParameterError(f"--days must lie above 0 and be at most {MOST_DAYS:g}, got {days:g}.")
+        if runs < 1:
+            raise ParameterError(f"--runs must be at least 1, got {runs}.")
+        promised = study.privacy.epsilon
+        if epsilon is not None and promised is None:
+            raise ParameterError(
+                f"--epsilon {epsilon:g}: the study promises no noise, so no epsilon bounds what it tells; leave "
+                "--epsilon out, or ask the lead for privacy.epsilon."
+            )
+        if epsilon is None and promised is not None:
+            epsilon = runs * promised
+        if epsilon is not None and promised is not None and not (promised <= epsilon < math.inf):
+            raise ParameterError(
+                f"--epsilon {epsilon:g} does not allow one run: the study promises {promised:g} for each run."
+            )
+        now = self._clock()
+        approval = Approval(
+            self._site,
+            study.name,
+            study.digest,
+            study.lead,
+            __version__,
+            iso_time(now),
+            iso_time(now + 86400 * days),
+            runs,
+            epsilon,
+        )
+        with self._locked():
+            return self._write(seal_approval(self._identity, approval))
+
+    def all(self) -> list[tuple[Approval, str]]:
+        """Return every approval with how it stands, the newest first; a damaged file is left out."""
+        now, found = iso_time(self._clock()), []
+        for path in sorted(self._directory.glob("*.json")):
+            with contextlib.suppress(FileError):
+                approval = self._read(path.stem)
+                found.append((approval, approval.state(now)))
+        return sorted(found, key=lambda one: one[0].given, reverse=True)
+
+    def damaged(self) -> list[Path]:
+        """Return the files that are no approvals of this site; they approve nothing."""
+        out = []
+        for path in sorted(self._directory.glob("*.json")):
+            try:
+                self._read(path.stem)
+            except FileError:
+                out.append(path)
+        return out
+
+    def revoke(self, which: str) -> Approval:
+        """Take back the approval of the study of this name, or whose digest begins so; the file stays as a record."""
+        open_ones = [approval for approval, state in self.all() if state != "revoked"]
+        found = [one for one in open_ones if one.study == which or (which and one.digest.startswith(which))]
+        if len(found) != 1:
+            known = ", ".join(f"{one.study} ({one.digest[:12]})" for one in open_ones) or "none"
+            what = "no approval" if not found else "more than one approval"
+            raise ParameterError(
+                f"{which!r} names {what} that can be revoked; name the study or the beginning of its digest: {known}."
+            )
+        with self._locked():
+            approval = self._read(found[0].digest)
+            return self._write(seal_approval(self._identity, approval, revoked=iso_time(self._clock())))
+
+    def find(self, study: Study) -> tuple[Approval, str] | None:
+        """Return the study's approval and how it stands, or None."""
+        return next((one for one in self.all() if one[0].digest == study.digest), None)
+
+    def check(self, run_id: str, study: Study, begins: bool = True) -> None:
+        """Refuse a run that is not approved; a new one that begins is counted, on disk, before this returns."""
+        approval = self._known(study)
+        self._allow(approval, run_id, study)
+        if run_id in approval.used or not begins:
+            return
+        with self._locked():
+            approval = self._known(study)
+            self._allow(approval, run_id, study)
+            if run_id not in approval.used:
+                self._write(seal_approval(self._identity, approval, used=(*approval.used, run_id)))
+
+    def _known(self, study: Study) -> Approval:
+        # Every message of a run brings the same object.
+        if self._digest is None or self._digest[0] is not study:
+            self._digest = (study, study.digest)
+        try:
+            return self._read(self._digest[1])
+        except FileNotFoundError:
+            raise SiteRefused(
+                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; {_HOW}."
+            ) from None
+        except FileError as error:
+            raise SiteRefused(
+                f"the study {study.name!r} is not approved at this site: {error} {_again()}"
+            ) from None
+
+    def _allow(self, approval: Approval, run_id: str, study: Study) -> None:
+        now = iso_time(self._clock())
+        if run_id not in approval.used:
+            used = dict.fromkeys((*approval.used, *self._begun(approval.digest)))
+            approval = replace(approval, used=tuple(used))
+        reason = approval.why_not(run_id, study.privacy.epsilon, __version__, now)
+        if reason is not None:
+            raise SiteRefused(f"the study {study.name!r} {reason}. {_again()}")
+
+    def _read(self, digest: str) -> Approval:
+        """Return a signed approval; what was read before is read again only if the file has changed."""
+        path = self._directory / f"{digest}.json"
+        try:
+            found = path.stat()
+            version = (found.st_ino, found.st_mtime_ns, found.st_size)
+            known = self._seen.get(digest)
+            if known is not None and known[0] == version:
+                return known[1]
+            approval = read_approval(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise
+        except (OSError, UnicodeDecodeError):
+            raise FileError(f"the approval {path.name} cannot be read.") from None
+        if approval.digest != digest or approval.site != self._site:
+            raise FileError(f"the approval {path.name} is one of another study or another site.")
+        if not approval.is_signed(self._identity.public):
+            raise FileError(f"the approval {path.name} was not signed by this site's key.")
+        self._seen[digest] = (version, approval)
+        return approval
+
+    def _write(self, approval: Approval) -> Approval:
+        try:
+            write_atomically(self._directory / f"{approval.digest}.json", approval.to_text().encode())
+        except OSError as error:
+            raise StateError(f"the approval cannot be stored: {error.strerror}.") from None
+        return approval
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Two processes that count runs at the same time could count one of two."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self._directory / "lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _again() -> str:
+    return f"{_HOW[0].upper()}{_HOW[1:]}."
+
+
+STUDIES = "_studies"
+
+MOST_STUDIES = 50
+
+MOST_BYTES = 256 * 1024
+
+_WORDS = ("sender", "came", "approved", "refused")
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A study as it came: its text, who sent it as the engine says, when it first came, and when its owner decided how."""
+
+    study: Study
+    sender: str
+    came: str
+    approved: str = ""
+    refused: str = ""
+
+
+class OfferedStudies:
+    """The studies that one site was offered; of more than `MOST_STUDIES` the oldest that was never approved is forgotten."""
+
+    def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
+        self._directory = Path(state) / STUDIES
+        self._clock = clock
+
+    def keep(self, study: Study, sender: str = "") -> None:
+        """Keep a study; one that is here stays as it came, but that it came again after its approval is noted once."""
+        known = self.find(study.digest)
+        if known is None:
+            self._write(Offered(study, sender[:200], self._now()))
+        elif known.came <= known.approved < self._now():
+            self._write(replace(known, came=self._now()))
+
+    def decide(self, study: Study, approved: bool) -> None:
+        """Keep a study and how its owner decided."""
+        known = self.find(study.digest) or Offered(study, "", self._now())
+        now = self._now()
+        self._write(replace(known, approved=now, refused="") if approved else replace(known, refused=now))
+
+    def _write(self, one: Offered) -> None:
+        values = {name: getattr(one, name) for name in _WORDS} | {"study": one.study.to_json()}
+        content = json.dumps(values).encode()
+        if len(content) > MOST_BYTES:
+            return
+        private_directory(self._directory)
+        write_atomically(self._directory / f"{one.study.digest}.json", content)
+        # Somebody who sends one study after the other does not fill the disk, nor push out what was approved.
+        ranked = sorted(
+            self.all(), key=lambda other: (other.study == one.study, bool(other.approved)), reverse=True
+        )
+        for old in ranked[MOST_STUDIES:]:
+            (self._directory / f"{old.study.digest}.json").unlink(missing_ok=True)
+
+    def _now(self) -> str:
+        return iso_time(self._clock())
+
+    def all(self) -> list[Offered]:
+        """Return them, the newest first; files that hold no study are left out."""
+        digests = [path.stem for path in self._directory.glob("*.json") if not path.name.startswith(".")]
+        found = [one for one in map(self.find, digests) if one is not None]
+        return sorted(found, key=lambda one: (one.came, one.study.digest), reverse=True)
+
+    def find(self, digest: str) -> Offered | None:
+        """Return the study of this digest, or None."""
+        if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+            return None
+        with contextlib.suppress(OSError, UnicodeDecodeError, ValueError, TypeError, KeyError, FeddbnError):
+            values = json.loads((self._directory / f"{digest}.json").read_text(encoding="utf-8"))
+            study = study_from_json(values["study"])
+            if study.digest == digest:
+                return Offered(study, **{name: str(values[name]) for name in _WORDS})
+        return None
+
+    def named(self, which: str) -> Offered:
+        """Return the one study of this name, or whose digest begins so; refuse what names none or several."""
+        found = [
+            one
+            for one in self.all()
+            if one.study.name == which or (which and one.study.digest.startswith(which))
+        ]
+        if len(found) != 1:
+            known = ", ".join(f"{one.study.name} ({one.study.digest[:12]})" for one in self.all()) or "none"
+            what = "no study" if not found else "more than one study"
+            raise ParameterError(
+                f"{which!r} names {what} that was offered; name the study or the beginning of its digest: {known}."
+            )
+        return found[0]
 
 
 class Owner:
@@ -43,7 +342,7 @@ class Owner:
         """The site's key, None if its settings name none."""
         if self._settings.identity is None:
             return None
-        from feddbn.runtime.deployed.masking import read_identity
+        from feddbn.runtime.deployed.kit_files import read_identity
 
         return read_identity(self._settings.identity)
 
@@ -52,7 +351,7 @@ class Owner:
         """Public keys of all sites, as pinned; empty if the settings name no list."""
         if self._settings.peers is None:
             return {}
-        from feddbn.runtime.deployed.masking import read_peers
+        from feddbn.runtime.deployed.kit_files import read_peers
 
         return read_peers(self._settings.peers)
 

@@ -26,7 +26,7 @@ from feddbn.privacy.audit import (
     read_receipt,
     signed_receipt,
 )
-from feddbn.runtime.deployed.audit_files import SiteAudit
+from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.store import file_version, write_atomically
 
 __all__ = ["Export", "Peer", "PeerHeads", "compare", "export_heads", "own_heads", "read_export"]

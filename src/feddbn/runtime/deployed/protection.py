@@ -12,7 +12,7 @@ import json
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -28,61 +28,12 @@ from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
-from feddbn.privacy.policy import SitePolicy, policy_from_toml
-from feddbn.runtime.deployed.audit_files import SiteAudit
-from feddbn.runtime.deployed.books import Books
-from feddbn.runtime.deployed.lines import append_lines, whole_part
-from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileStepBook
-from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
-from feddbn.runtime.deployed.updates import RecordingBook
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.audit import Books, SiteAudit
+from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileStepBook, RecordingBook
+from feddbn.runtime.deployed.store import AUDIT, REGISTER, append_lines, iso_time, run_directory, whole_part
 
-__all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
-
-
-def read_policy(path: Path | None) -> SitePolicy:
-    """Return the policy in a file; without one, the strict default."""
-    if path is None:
-        return SitePolicy()
-    try:
-        return policy_from_toml(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"the policy {path} cannot be read: {error}.") from None
-
-
-def default_policy_text() -> str:
-    """Return the default policy as a file to edit."""
-    policy = SitePolicy()
-
-    def listed(names: Sequence[str]) -> str:
-        return "[" + ", ".join(f'"{name}"' for name in names) + "]"
-
-    return (
-        "# What this site allows; everything else is refused.\n"
-        f"methods = {listed(policy.methods)}\n"
-        f"tasks = {listed(policy.tasks)}\n"
-        f"features = {listed(policy.features)}\n"
-        f"transformations = {listed(policy.transformations)}\n"
-        f"schedules = {listed(policy.schedules)}\n"
-        '# variables = ["ward", "temperature"]   # without it, all that the site offers\n'
-        f"min_sites = {policy.min_sites}\n"
-        f"min_rows = {policy.min_rows}\n"
-        f"min_rows_per_parameter = {policy.min_rows_per_parameter}\n"
-        f"min_sites_per_entry = {policy.min_sites_per_entry}\n"
-        f"max_share = {policy.max_share}\n"
-        f"require_masking = {str(policy.require_masking).lower()}\n"
-        f"max_rounds = {policy.max_rounds}\n"
-        "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
-        "# approve_by_rule = true # any study within these rules is answered, without `feddbn site approve`\n"
-    )
-
-
-def describe_policy(policy: SitePolicy) -> str:
-    """Return one line about what this site allows."""
-    masked = "only under secure aggregation" if policy.require_masking else "also in the clear"
-    budget = "no noise demanded" if policy.max_epsilon is None else f"epsilon up to {policy.max_epsilon:g}"
-    methods = ", ".join(policy.methods)
-    whom = "any study within these rules" if policy.approve_by_rule else "approved studies only"
-    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds; {whom}"
+__all__ = ["Protection"]
 
 
 class Protection:

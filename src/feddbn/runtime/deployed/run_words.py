@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from feddbn.runtime.deployed.presence import span_in_words
+from feddbn.runtime.engines.interface import span_in_words
 
 __all__ = ["LATE_S", "run_in_words"]
 

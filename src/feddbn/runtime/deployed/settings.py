@@ -17,8 +17,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from feddbn.data.layout import declared_kinds
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import wrong_entry
+from feddbn.privacy.policy import SitePolicy, policy_from_toml
 
-__all__ = ["ServerSettings", "SiteSettings", "load_programs", "read_server_settings", "read_site_settings"]
+__all__ = [
+    "ServerSettings",
+    "SiteSettings",
+    "describe_policy",
+    "load_programs",
+    "read_policy",
+    "read_server_settings",
+    "read_site_settings",
+]
+
 
 S = TypeVar("S", bound="_Settings")
 
@@ -140,3 +150,22 @@ def load_programs(modules: tuple[str, ...]) -> None:
             raise ParameterError(
                 f"programs names the module {module!r}, which cannot be imported: {error}."
             ) from None
+
+
+def read_policy(path: Path | None) -> SitePolicy:
+    """Return the policy in a file; without one, the strict default."""
+    if path is None:
+        return SitePolicy()
+    try:
+        return policy_from_toml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"the policy {path} cannot be read: {error}.") from None
+
+
+def describe_policy(policy: SitePolicy) -> str:
+    """Return one line about what this site allows."""
+    masked = "only under secure aggregation" if policy.require_masking else "also in the clear"
+    budget = "no noise demanded" if policy.max_epsilon is None else f"epsilon up to {policy.max_epsilon:g}"
+    methods = ", ".join(policy.methods)
+    whom = "any study within these rules" if policy.approve_by_rule else "approved studies only"
+    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds; {whom}"

@@ -3,29 +3,190 @@
 `Engine` makes kits, checks them and runs server and sites. `Session` is the lead's side: send, watch, stop, resume and
 fetch. A run outlives the engine's jobs: resuming is sending the same study again under the same name, and the server's
 journal does the rest. What an engine cannot do it refuses with one sentence.
+
+`FederationPlan` says who takes part; `Presence` which sites are there, as the lead sees it; `engine` and `engine_of` give
+an engine by its name or by a kit, imported when it is first used.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from feddbn.errors import FederationError, StateError
+from feddbn.errors import FederationError, FileError, ParameterError, StateError, missing_extra
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
-from feddbn.runtime.deployed.presence import Presence, SeenSites
-from feddbn.runtime.engines.plan import FederationPlan
+from feddbn.runtime.deployed.store import write_atomically
 
 if TYPE_CHECKING:
     from feddbn.runtime.deployed.check import Finding
 
-__all__ = ["Engine", "Job", "Process", "Session", "Watch", "sites_needed"]
+__all__ = [
+    "DEFAULT_ENGINE",
+    "SILENT_S",
+    "Engine",
+    "FederationPlan",
+    "Job",
+    "Presence",
+    "Process",
+    "SeenSites",
+    "Session",
+    "Watch",
+    "engine",
+    "engine_names",
+    "engine_of",
+    "sites_needed",
+    "span_in_words",
+]
+
+
+SILENT_S = 25.0
+"""Sites report every 10 s. One that missed two reports is silent."""
+
+_NEAR_ENOUGH_S = 60.0
+
+
+@dataclass(frozen=True)
+class Presence:
+    """One site.
+
+    Attributes
+    ----------
+    site
+        Its name.
+    is_here
+        Whether it can be asked now.
+    heard
+        When it was last heard of, in seconds since 1970 by the server's clock; None if it never was.
+    """
+
+    site: str
+    is_here: bool
+    heard: float | None = None
+
+    @property
+    def since(self) -> str:
+        """When it was last heard of, as text; empty if it never was."""
+        return (
+            ""
+            if self.heard is None
+            else datetime.fromtimestamp(self.heard, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        )
+
+    def words(self, now: float | None = None) -> str:
+        """Return "west is connected", "west is silent since 2026-01-31 09:15:00 UTC (3 min)" or "... not connected"."""
+        if self.is_here:
+            return f"{self.site} is connected"
+        if self.heard is None:
+            return f"{self.site} is not connected"
+        gone = (time.time() if now is None else now) - self.heard
+        return f"{self.site} is silent since {self.since} ({span_in_words(gone)})"
+
+
+def span_in_words(seconds: float) -> str:
+    """Return a length of time in the two units that matter: "12 s", "3 min 10 s", "5 h 20 min" or "2 days"."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole < 600 and whole % 60 else "")
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 // 60 else "")
+    return f"{whole // 86400} days"
+
+
+class SeenSites:
+    """What a lead remembers of sites: servers forget those that are gone for long.
+
+    Parameters
+    ----------
+    path
+        The file; one that cannot be read is begun anew.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = Path(path)
+
+    def completed(self, there: Iterable[Presence], named: Iterable[str] = ()) -> list[Presence]:
+        """Return what the server says, and those that it no longer knows or that somebody names; remember them all.
+
+        A site that is there reports all the time, and a page looks every two seconds: of it a minute is near enough.
+        """
+        before = self._read()
+        found = {one.site: one for one in there}
+        for site in (*before, *named):
+            found.setdefault(site, Presence(site, False, before.get(site)))
+        heard = {one.site: one.heard for one in found.values() if one.heard is not None}
+        if any(_is_news(one, before.get(one.site)) for one in found.values()):
+            self._path.parent.mkdir(exist_ok=True, mode=0o700)
+            write_atomically(self._path, json.dumps(heard).encode())
+        return sorted(found.values(), key=lambda one: one.site)
+
+    def _read(self) -> dict[str, float]:
+        try:
+            return {str(k): float(v) for k, v in json.loads(self._path.read_text(encoding="utf-8")).items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+
+def _is_news(one: Presence, remembered: float | None) -> bool:
+    """Whether what is remembered of a site would mislead: it was never heard, went silent since, or a minute has passed."""
+    if one.heard is None or one.heard == remembered:
+        return False
+    return remembered is None or not one.is_here or abs(one.heard - remembered) >= _NEAR_ENOUGH_S
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class FederationPlan:
+    """Who takes part and where the server listens."""
+
+    name: str
+    server: str
+    sites: tuple[str, ...]
+    port: int = 8002
+    admin_port: int = 8003
+    admin: str = "lead@example.org"
+    organisation: str = "feddbn"
+    valid_days: int = 360
+
+    def __post_init__(self) -> None:
+        for what, value in (("name", self.name), *(("sites", site) for site in self.sites)):
+            if not _NAME.fullmatch(value):
+                raise ParameterError(
+                    f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
+                )
+        if not _HOST.fullmatch(self.server):
+            raise ParameterError(f"server has {self.server!r}; give the host name that the sites can reach.")
+        twice = sorted({site for site in self.sites if self.sites.count(site) > 1})
+        if twice or not self.sites:
+            said = f"sites has {twice[0]!r} twice" if twice else "sites is empty"
+            raise ParameterError(f"{said}; give at least one name and no name twice.")
+        if self.server in self.sites or "server" in self.sites:
+            raise ParameterError("a site cannot have the server's name.")
+        if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
+            raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
+        for what, port in (("port", self.port), ("admin_port", self.admin_port)):
+            if not 0 < port < 65536:
+                raise ParameterError(f"{what} must be between 1 and 65535, got {port}.")
+
 
 Watch = Callable[[dict[str, Any]], None]
+
+
 Tell = Callable[[str], None]
 
 
@@ -211,3 +372,70 @@ class Engine(ABC):
 
     def _cannot(self, what: str) -> FederationError:
         return FederationError(f"feddbn does not {what} on the engine {self.name!r}; {self.instead}.")
+
+
+class _Entry(NamedTuple):
+    """The module whose `ENGINE` it is, and what only its kits hold."""
+
+    module: str
+    mark: str
+
+
+DEFAULT_ENGINE = "nvflare"
+
+_ENGINES = {
+    "nvflare": _Entry("feddbn.runtime.engines.nvflare.engine", "startup"),
+}
+
+
+class _Gone(NamedTuple):
+    """An engine of earlier versions: what only its kits hold, and why it is not offered."""
+
+    mark: str
+    why: str
+
+
+_GONE = {
+    "flower": _Gone(
+        "ca.pem", "whoever reaches a Flower server's port can run code at the sites and read their keys"
+    ),
+}
+
+
+def engine_names() -> tuple[str, ...]:
+    """Return the names of all engines."""
+    return tuple(_ENGINES)
+
+
+def engine(name: str = DEFAULT_ENGINE) -> Engine:
+    """Return the engine of this name."""
+    if name in _GONE:
+        raise ParameterError(
+            f"engine {name!r} is no longer offered, because {_GONE[name].why}; choose {' or '.join(_ENGINES)}."
+        )
+    if name not in _ENGINES:
+        raise ParameterError(f"engine {name!r} is not known; choose {' or '.join(_ENGINES)}.")
+    try:
+        found: Engine = import_module(_ENGINES[name].module).ENGINE
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
+    return found
+
+
+def engine_of(kit: Path) -> Engine:
+    """Return the engine a kit was made for; of what is no kit, the default, which will say what is missing.
+
+    Raises
+    ------
+    FileError
+        If the kit is one of an engine that is not offered any more.
+    """
+    marks = {name: entry.mark for name, entry in _ENGINES.items()}
+    marks |= {name: gone.mark for name, gone in _GONE.items()}
+    found = next((name for name, mark in marks.items() if (Path(kit) / mark).exists()), DEFAULT_ENGINE)
+    if found in _GONE:
+        raise FileError(
+            f"{kit} is a kit of the engine {found!r}, which is no longer offered, because {_GONE[found].why}; destroy it "
+            f"and make new kits with `feddbn federation init`, which uses {DEFAULT_ENGINE}."
+        )
+    return engine(found)

@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from feddbn.errors import FederationError, MissingExtra, NotEnoughSites
-from feddbn.runtime.engines.interface import Engine, Process, Session
-from feddbn.runtime.engines.plan import FederationPlan
+from feddbn.runtime.engines.interface import Engine, FederationPlan, Process, Session
 
 if TYPE_CHECKING:
     import psutil

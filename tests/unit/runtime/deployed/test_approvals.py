@@ -4,8 +4,8 @@ pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.study import study_from_json
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed import approvals as module
-from feddbn.runtime.deployed.approvals import Approvals
+from feddbn.runtime.deployed import owner as module
+from feddbn.runtime.deployed.owner import Approvals
 from feddbn.runtime.deployed.store import prune_runs
 from support.faults import MemoryJournal
 from support.owned_sites import OwnedSites, killed, make_study

@@ -4,7 +4,7 @@ import pytest
 
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.protocol.study import Attendance
-from feddbn.runtime.deployed.attendance import MAX_BACKOFF, Roll
+from feddbn.runtime.deployed.coordinator import MAX_BACKOFF, Roll
 
 SITES = ("a", "b", "c")
 

@@ -1,7 +1,7 @@
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.runtime.deployed.audit_check import check_logs
+from feddbn.runtime.deployed.audit import check_logs
 from support.owned_sites import OwnedSites, make_study
 
 

@@ -4,9 +4,9 @@ pytest.importorskip("cryptography")
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed import audit_files
-from feddbn.runtime.deployed.audit_files import MOST_REFUSED, SiteAudit, whole_lines
-from feddbn.runtime.deployed.lines import append_lines
+from feddbn.runtime.deployed import audit as module
+from feddbn.runtime.deployed.audit import MOST_REFUSED, SiteAudit, whole_lines
+from feddbn.runtime.deployed.store import append_lines
 from support.owned_sites import OwnedSites, killed, make_study
 
 SITE = Identity.from_seed(bytes([1]) * 32)
@@ -99,7 +99,7 @@ def test_a_log_is_read_again_only_where_another_process_has_written(tmp_path, mo
     audit, other = (SiteAudit(tmp_path, "north", SITE) for _ in range(2))
     audit.note("warning", note="one")
     read = []
-    monkeypatch.setattr(audit_files, "whole_lines", lambda path: (read.append(path), whole_lines(path))[1])
+    monkeypatch.setattr(module, "whole_lines", lambda path: (read.append(path), whole_lines(path))[1])
     audit.note("warning", note="two")
     audit.head()
     assert read == []

@@ -10,7 +10,7 @@ from feddbn.errors import FileError
 from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.gaussian import gaussian_epsilon
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.books import Books
+from feddbn.runtime.deployed.audit import Books
 
 pytest.importorskip("dp_accounting")
 POLICY = SitePolicy(max_epsilon=10.0)
@@ -204,7 +204,7 @@ def test_a_log_that_was_touched_is_not_gone_on_with(writer, tamper):
 
 @pytest.mark.parametrize("step", ["head", "index"])
 def test_a_run_that_was_killed_before_its_first_entry_begins_again(writer, monkeypatch, step):
-    from feddbn.runtime.deployed import books
+    from feddbn.runtime.deployed import audit as books
 
     def killed(path, content):
         if path.suffix == (".head" if step == "head" else ".json"):
@@ -249,7 +249,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from feddbn.privacy.audit import AuditChain
-from feddbn.runtime.deployed.books import Books
+from feddbn.runtime.deployed.audit import Books
 books = Books(Path(sys.argv[1]), b"key")
 books.begin()
 chain = AuditChain.resume(books.lines("one"))

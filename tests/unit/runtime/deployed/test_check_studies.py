@@ -5,10 +5,9 @@ import json
 import pytest
 
 from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.runtime.deployed.protection import read_policy
+from feddbn.runtime.deployed.check import study_in_words, why_refused
 from feddbn.runtime.deployed.results import export_result
-from feddbn.runtime.deployed.study_check import why_refused
-from feddbn.runtime.deployed.study_words import study_in_words
+from feddbn.runtime.deployed.settings import read_policy
 from support.owned_sites import NAMES, OwnedSites, make_study
 
 CHECK = make_study(goal="check", parameters={"n_lags": 1})

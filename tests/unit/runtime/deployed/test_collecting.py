@@ -10,17 +10,17 @@ pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError, StateError, StillCollecting
 from feddbn.federation.protocol.messages import read_journal, read_request
 from feddbn.federation.protocol.study import Study, check_sites, study_from_json
-from feddbn.runtime.deployed.collecting import Collecting
-from feddbn.runtime.deployed.conduct import Progress, conduct
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.collecting import Collecting, VisitBook, visit_name
+from feddbn.runtime.deployed.conduct import Progress, conduct, run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory
-from feddbn.runtime.deployed.visit_book import VisitBook, visit_name
-from feddbn.runtime.simulated.visiting import VisitingSites
 from support.faults import MemoryJournal
+from support.outside import outside
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.rig import Rig
 
+VisitingSites = outside("examples/collection_week.py").VisitingSites
 POLICY = "approve_by_rule = true\n"
 # Each comes once a day, and never two at the same hour.
 WEEK = {

@@ -11,7 +11,8 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import study_method
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.store import FileStore, JournalFile
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore

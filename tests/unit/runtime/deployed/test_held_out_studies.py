@@ -27,7 +27,8 @@ from feddbn.methods import studies  # noqa: F401
 from feddbn.methods.comparison import compare
 from feddbn.methods.result import Result
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.results import export_result

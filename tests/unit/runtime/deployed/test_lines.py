@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from feddbn.runtime.deployed import lines
-from feddbn.runtime.deployed.lines import append_lines, whole_length, whole_part
+from feddbn.runtime.deployed import store as lines
+from feddbn.runtime.deployed.store import append_lines, whole_length, whole_part
 
 
 @pytest.mark.parametrize("torn", [b"", b"h", b"half a line"])

@@ -14,9 +14,10 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
+from feddbn.runtime.deployed.kit_files import read_identity, read_peers, write_site_files
+from feddbn.runtime.deployed.masking import site_masking
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.study_programs import WalkQuestion

@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError
-from feddbn.runtime.deployed.offered import OfferedStudies
+from feddbn.runtime.deployed.owner import OfferedStudies
 from support.owned_sites import OwnedSites, make_study
 
 
@@ -102,9 +102,7 @@ def test_a_study_that_comes_again_after_its_approval_has_ended_waits_again(sites
     sites.run(study, "first")
     # Used up; nobody has asked again.
     assert sites.owner().waiting() == []
-    monkeypatch.setattr(
-        "feddbn.runtime.deployed.offered.iso_time", lambda seconds=None: "2999-01-01T00:00:00Z"
-    )
+    monkeypatch.setattr(OfferedStudies, "_now", lambda self: "2999-01-01T00:00:00Z")
     with pytest.raises(NotEnoughSites, match="was approved for 1 run"):
         sites.run(study, "second")
     (one,) = sites.owner().waiting()

@@ -6,7 +6,7 @@ pytest.importorskip("cryptography")
 from feddbn.errors import FileError
 from feddbn.privacy.audit import read_head, signed_head, signed_receipt
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed.audit_files import SiteAudit
+from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.peer_heads import PeerHeads, compare, export_heads, read_export
 from support.owned_sites import NAMES, OwnedSites, make_study
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from feddbn.runtime.deployed.absences import absences_in
 from feddbn.runtime.deployed.conduct import Progress
-from feddbn.runtime.deployed.presence import Presence, SeenSites, span_in_words
+from feddbn.runtime.deployed.results import absences_in
 from feddbn.runtime.deployed.run_words import run_in_words
+from feddbn.runtime.engines.interface import Presence, SeenSites, span_in_words
 
 HEARD = 1_000_000_000.0
 

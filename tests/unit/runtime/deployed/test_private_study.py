@@ -27,7 +27,8 @@ from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.masking import site_masking
 from feddbn.runtime.noisy import PrivateFederation, noise_aware
 from feddbn.runtime.simulated.secure import secure_federation

@@ -14,11 +14,12 @@ from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
-from feddbn.runtime.deployed.kit_files import write_site_files
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
+from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.protection import Protection, default_policy_text, describe_policy, read_policy
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.deployed.protection import Protection
+from feddbn.runtime.deployed.settings import describe_policy, read_policy, read_site_settings
 from support.faults import LocalExchange, MemoryJournal
 
 pytest.importorskip("dp_accounting")

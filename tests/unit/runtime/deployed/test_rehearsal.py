@@ -5,8 +5,8 @@ import pytest
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
-from feddbn.runtime.deployed.rehearsal import rehearse
+from feddbn.runtime.deployed.conduct import rehearse, run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from support.faults import MemoryJournal
 
 MASKED = {"secure_aggregation": True}

@@ -22,7 +22,8 @@ from feddbn.federation.protocol.study_methods import check_goal
 from feddbn.methods.confidence import edge_confidence
 from feddbn.methods.result import Result
 from feddbn.methods.truth import read_network
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.store import FileStore
 from support.faults import LocalExchange, MemoryJournal

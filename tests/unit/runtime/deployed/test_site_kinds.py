@@ -16,7 +16,8 @@ from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.check import check_settings
-from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.open_site import open_site, read_data, study_checks
 from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
 from support.faults import LocalExchange, MemoryJournal

@@ -1,7 +1,7 @@
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.runtime.deployed.site_log import logs_of
+from feddbn.runtime.deployed.audit import logs_of
 from support.owned_sites import OwnedSites, make_study
 
 

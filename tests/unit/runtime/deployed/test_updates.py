@@ -12,9 +12,9 @@ from feddbn import OneShotDBN
 from feddbn.errors import FederationError, ParameterError, StateError
 from feddbn.federation.guards.study_scope import scope_of, tasks_of
 from feddbn.federation.protocol.study_methods import StudyResult, check_goal
+from feddbn.runtime.deployed.check import study_in_words
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.study_words import study_in_words
 from support.faults import LocalExchange
 from support.owned_sites import NAMES, ONE_SUM, OwnedSites, make_study
 

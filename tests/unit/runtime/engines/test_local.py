@@ -10,8 +10,7 @@ import time
 import pytest
 
 from feddbn.errors import FederationError, NotEnoughSites
-from feddbn.runtime.deployed.presence import Presence
-from feddbn.runtime.engines.interface import Engine, Process, Session
+from feddbn.runtime.engines.interface import Engine, Presence, Process, Session
 from feddbn.runtime.engines.local import LocalFederation, end_with_all_it_started, free_ports
 
 psutil = pytest.importorskip("psutil")

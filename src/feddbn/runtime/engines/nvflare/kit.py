@@ -1,9 +1,12 @@
-"""Start-up kits for an NVFlare federation with safe settings, made by `nvflare provision`.
+"""Start-up kits for an NVFlare federation with safe settings, made by `nvflare provision`, and what can be checked of one.
 
 What a kit gets beyond NVFlare's defaults, and why: no job may bring code (``byoc`` none for every role), only
 the four classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and
 snapshot stores in a named directory instead of a temporary one, certificates with which only the server can be taken
 for the server, no rights for other users of the machine, and the settings file of this package.
+
+*Certificates.* NVFlare's sites accept every certificate of the federation's authority from whom they take for the server;
+the name in it is not compared. A certificate that says it is for clients is refused there by the TLS library itself.
 """
 
 from __future__ import annotations
@@ -11,24 +14,76 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FileError, MissingExtra
-from feddbn.runtime.deployed.kit_files import kits_below, owner_only, write_site_files
-from feddbn.runtime.engines.plan import FederationPlan
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from feddbn.errors import FeddbnError, FileError, MissingExtra
+from feddbn.federation.protocol.study import Study
+from feddbn.runtime.deployed.check import Finding, check_settings
+from feddbn.runtime.deployed.kit_files import kits_below, open_to_others, owner_only, write_site_files
+from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.engines.interface import FederationPlan
 
 __all__ = [
     "ALLOWED_CLASSES",
+    "check_site",
     "engine_command",
+    "for_clients_only",
     "make_kits",
+    "name_in",
     "place_stores",
     "start_command",
     "start_environment",
 ]
+
+
+def for_clients_only(state: Path, certificates: Mapping[str, Path]) -> None:
+    """Have the authority whose `state` this is sign the certificates of these participants anew, for clients only."""
+    stored = json.loads(state.read_text(encoding="utf-8"))
+    key = serialization.load_pem_private_key(stored["root_pri_key"].encode(), None)
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise FileError(
+            f"{state} holds no RSA key of an authority; make the kits with the version of nvflare that is named."
+        )
+    for name, path in certificates.items():
+        pem = _signed_for_clients(x509.load_pem_x509_certificate(path.read_bytes()), key)
+        path.write_bytes(pem)
+        stored[name]["cert"] = pem.decode()
+    state.write_text(json.dumps(stored), encoding="utf-8")
+
+
+def _signed_for_clients(old: x509.Certificate, key: rsa.RSAPrivateKey) -> bytes:
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(old.subject)
+        .issuer_name(old.issuer)
+        .public_key(old.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(old.not_valid_before_utc)
+        .not_valid_after(old.not_valid_after_utc)
+    )
+    for extension in old.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def name_in(certificate: x509.Certificate) -> str:
+    """Return whose certificate it is."""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
 
 ALLOWED_CLASSES = (
     "feddbn.runtime.nvflare_server.FeddbnServer",
@@ -36,8 +91,11 @@ ALLOWED_CLASSES = (
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
 )
+
 _BUILDERS = "nvflare.lighter.impl"
+
 _TERMINAL = "ext://sys.stderr"
+
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
 # it is started again. A participant that ends by itself without an error stays down.
 _KEEP_RUNNING = r"""
@@ -51,10 +109,12 @@ while true; do
   wait "$!"
 done
 """
+
 _KEY = """
 This directory holds a private key: nobody but its owner may have it. Scripts in startup are the engine's own and are
 not run by hand; they would leave a process that nobody stops.
 """
+
 # NVFlare's own text tells people to run start.sh, which leaves a loop behind.
 _README = {
     "server": """The server of a federation.
@@ -124,7 +184,6 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     """
     # This needs a package that comes with NVFlare.
     command = engine_command("provision")
-    from feddbn.runtime.engines.nvflare.certificates import for_clients_only
 
     root = kits_below(directory)
     authority = root.with_name("authority")
@@ -292,3 +351,117 @@ def start_command(kit: Path) -> Sequence[str]:
     # What the kit's scripts print on the way is the engine's business, if the log has a stream of its own.
     is_quiet = settings.exists() and _TERMINAL in settings.read_text(encoding="utf-8")
     return ["bash", "-c", _KEEP_RUNNING, "feddbn", str(script), "quiet" if is_quiet else ""]
+
+
+EXPIRY_WARNING_DAYS = 30
+
+
+def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -> list[Finding]:
+    """Return the findings for a site kit, and whether it could join `study` if one is given."""
+    kit = Path(kit)
+    findings = check_settings(kit / "local" / "feddbn_site.toml", study)
+    return [
+        *findings,
+        *_check_rights(kit),
+        _check_files(kit),
+        *_check_certificate(kit),
+        _check_server(kit, timeout_s),
+    ]
+
+
+def _check_rights(kit: Path) -> list[Finding]:
+    """A kit whose local files were loosened by hand must not go unnoticed."""
+    try:
+        rights = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
+        resources = json.loads((kit / "local" / "resources.json").read_text())
+    except (OSError, ValueError, KeyError):
+        said = "local/authorization.json or local/resources.json is missing or unreadable"
+        return [Finding("rights", False, said)]
+    loose = [role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"]
+    jobs = f"allowed for {', '.join(loose)}" if loose else "refused for every role"
+    more = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
+    classes = f"also allows {', '.join(more)}" if more else "only those of feddbn"
+    streaming = bool(resources.get("allow_log_streaming", True))
+    logs = "are sent to the server" if streaming else "stay at this site"
+    return [
+        Finding("code in jobs", not loose, jobs),
+        Finding("classes", not more, classes),
+        Finding("logs", not streaming, logs),
+    ]
+
+
+def _check_files(kit: Path) -> Finding:
+    """Private keys that other users of the machine can read are theirs, too."""
+    readable = open_to_others(kit)
+    if readable:
+        said = f"others can read {', '.join(readable)}; run `chmod -R go= {kit}`, and ask for a new kit if it may be too late"
+        return Finding("private keys", False, said)
+    return Finding("private keys", True, "only their owner can read them")
+
+
+def _check_certificate(kit: Path) -> list[Finding]:
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
+    except (OSError, ValueError):
+        return [Finding("certificate", False, "startup/client.crt is missing or unreadable")]
+    now = datetime.now(UTC)
+    days = (certificate.not_valid_after_utc - now).days
+    clock = certificate.not_valid_before_utc <= now
+    late = "" if clock else ", before the certificate begins"
+    said = Finding("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days")
+    own, named = _site_name(kit), name_in(certificate)
+    if own is not None and named != own:
+        text = f"startup/client.crt is that of {named!r}, but this site is {own!r}; use the kit that was made for it"
+        said = Finding("certificate", False, text)
+    return [Finding("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + late), said]
+
+
+def _site_name(kit: Path) -> str | None:
+    try:
+        return read_site_settings(kit / "local" / "feddbn_site.toml").name
+    except FeddbnError:
+        # What is wrong with the settings is a finding of its own.
+        return None
+
+
+def _check_server(kit: Path, timeout_s: float) -> Finding:
+    """Open a mutually authenticated connection to the server, as the site itself will."""
+    startup = kit / "startup"
+    try:
+        server = json.loads((startup / "fed_client.json").read_text())["servers"][0]
+        target = server["service"]["target"]
+        host, port = target.rsplit(":", 1)
+        wanted = str(server.get("identity") or host)
+    except (OSError, ValueError, KeyError, IndexError, AttributeError):
+        return Finding("server", False, "startup/fed_client.json is missing or unreadable")
+    try:
+        context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+        context.check_hostname = False
+        context.load_cert_chain(str(startup / "client.crt"), str(startup / "client.key"))
+        with (
+            socket.create_connection((host, int(port)), timeout=timeout_s) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            names = _peer_names(secure)
+            if wanted not in names:
+                shown = ", ".join(map(repr, sorted(names))) or "nobody"
+                said = f"{target} answers with the certificate of {shown}, not of {wanted!r}: somebody poses as the server"
+                return Finding("server", False, said)
+            said = f"{target} answers with {secure.version()} and the certificate of {wanted!r} in this federation"
+            return Finding("server", True, said)
+    except ssl.SSLError as error:
+        said = f"{target} answers, but not with this federation's certificate ({error.reason})"
+    except OSError as error:
+        said = f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed"
+    return Finding("server", False, said)
+
+
+def _peer_names(secure: ssl.SSLSocket) -> set[str]:
+    """Return the names in the certificate of the other end."""
+    said = secure.getpeercert() or {}
+    subject: Any = said.get("subject", ())
+    names = {str(value) for part in subject for key, value in part if key == "commonName"}
+    alternatives: Any = said.get("subjectAltName", ())
+    return names | {str(value) for _, value in alternatives}

@@ -17,9 +17,7 @@ from feddbn.federation.protocol.study import study_from_json
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.settings import load_programs, read_server_settings
 from feddbn.runtime.deployed.store import prune_runs
-from feddbn.runtime.engines.nvflare.lean import leave_out_tensors
-from feddbn.runtime.engines.nvflare.prune import prune_job_results
-from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
+from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, leave_out_tensors, prune_job_results
 
 __all__ = ["FeddbnServer", "NVFlareExchange"]
 

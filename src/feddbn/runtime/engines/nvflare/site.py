@@ -14,8 +14,7 @@ from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.engines.nvflare.lean import leave_out_tensors
-from feddbn.runtime.engines.nvflare.prune import prune_site_jobs
+from feddbn.runtime.engines.nvflare.housekeeping import leave_out_tensors, prune_site_jobs
 
 __all__ = ["FeddbnSite"]
 

@@ -3,7 +3,7 @@
 import sys
 from threading import Event, Thread
 
-from feddbn.runtime.engines.nvflare.client import _silence
+from feddbn.runtime.engines.nvflare.engine import _silence
 
 
 def test_only_the_session_is_silent(capsys):

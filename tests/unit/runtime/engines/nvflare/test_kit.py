@@ -10,10 +10,10 @@ import pytest
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.engines.nvflare.client import write_job
+from feddbn.runtime.engines.interface import FederationPlan
+from feddbn.runtime.engines.nvflare.engine import write_job
+from feddbn.runtime.engines.nvflare.housekeeping import JOBS
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, place_stores, start_command
-from feddbn.runtime.engines.nvflare.prune import JOBS
-from feddbn.runtime.engines.plan import FederationPlan
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from nvflare.apis.workspace import Workspace
 from nvflare.app_common.job_launcher.process_launcher import ProcessJobLauncher
 
 from feddbn.errors import StateError
-from feddbn.runtime.engines.nvflare.kit import start_environment
-from feddbn.runtime.engines.nvflare.launcher import (
+from feddbn.runtime.engines.nvflare.components import (
     SERVER_MODULES,
     SITE_MODULES,
     WarmServerLauncher,
     WarmSiteLauncher,
     process_name,
 )
+from feddbn.runtime.engines.nvflare.kit import start_environment
 
 JOB = "0a1b2c3d-0000-0000-0000-000000000000"
 
@@ -127,7 +127,7 @@ def test_every_module_to_import_ahead_exists():
 def test_importing_ahead_starts_no_thread_and_leaves_tensors_out(modules):
     """Else no job could be forked, and every one would take seconds of imports: NVFlare asks for tensors in each of them."""
     program = (
-        "import importlib, os; from feddbn.runtime.engines.nvflare import launcher\n"
+        "import importlib, os; from feddbn.runtime.engines.nvflare import components as launcher\n"
         f"for name in launcher.{modules}: importlib.import_module(name)\n"
         "from nvflare.fuel.utils.import_utils import optional_import\n"
         "_, has_tensors = optional_import('nvflare.app_opt.pt.decomposers', name='TensorDecomposer')\n"

@@ -1,6 +1,6 @@
 import os
 
-from feddbn.runtime.engines.nvflare.prune import (
+from feddbn.runtime.engines.nvflare.housekeeping import (
     JOBS,
     TRANSFER,
     forget_jobs,

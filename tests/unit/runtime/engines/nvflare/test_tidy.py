@@ -13,7 +13,7 @@ from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 from nvflare.fuel.f3.stats_pool import StatsPoolManager
 
-from feddbn.runtime.engines.nvflare.tidy import MemoryTidy, forget_ended, release_memory
+from feddbn.runtime.engines.nvflare.components import MemoryTidy, forget_ended, release_memory
 
 
 class Cycle:
@@ -53,7 +53,7 @@ def test_memory_freed_between_blocks_in_use_goes_back_to_the_system():
 def test_a_large_block_goes_back_to_the_system_whatever_lives_beside_it():
     # In a process of its own, since the limit stays.
     code = """
-from feddbn.runtime.engines.nvflare.tidy import LARGE_BYTES, keep_large_blocks_apart
+from feddbn.runtime.engines.nvflare.components import LARGE_BYTES, keep_large_blocks_apart
 
 def resident_mb():
     with open("/proc/self/statm") as file:
