@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from feddbn.datasets import dream4, netsim
-from feddbn.datasets.netsim import PAPER_SUBJECTS
+from feddbn.datasets import PAPER_SUBJECTS, dream4, netsim
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.methods.oneshot import OneShotDBN
 

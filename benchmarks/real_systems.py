@@ -30,7 +30,7 @@ from feddbn.core.statistics.diagnostics import slow_levels
 from feddbn.core.statistics.moments import Moments
 from feddbn.datasets import IT_SYSTEMS, Dataset, load_it_monitoring, load_tennessee_eastman
 from feddbn.metrics import ranking_scores
-from feddbn.sim.rivers import river_levels
+from feddbn.sim.differential import river_levels
 
 PLANT = "plant"
 SYSTEMS = (*IT_SYSTEMS, PLANT)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import feddbn
 from feddbn.cli.main import app
-from feddbn.experiments.registry import METHODS as EXPERIMENTS
+from feddbn.experiments.cells import METHODS as EXPERIMENTS
 from feddbn.method_table import METHODS, STUDY_METHODS, find_method
 from feddbn.privacy.policy import SitePolicy
 

@@ -4,8 +4,7 @@ import pytest
 
 from feddbn.experiments.cells import expand
 from feddbn.experiments.config import load_experiment
-from feddbn.experiments.runner import run_cells
-from feddbn.experiments.store import RowStore, read_rows
+from feddbn.experiments.runner import RowStore, read_rows, run_cells
 
 distributed = pytest.importorskip("distributed")
 

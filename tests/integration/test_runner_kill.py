@@ -9,8 +9,7 @@ import pytest
 
 from feddbn.experiments.cells import Cell, expand
 from feddbn.experiments.config import parse_experiment
-from feddbn.experiments.runner import run_cells
-from feddbn.experiments.store import ROWS_FILE, RowStore, read_rows
+from feddbn.experiments.runner import ROWS_FILE, RowStore, read_rows, run_cells
 
 N_KILLS = 20
 EXPERIMENT = """
@@ -64,7 +63,7 @@ def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: P
     # Children come from a clean, single-threaded server process that has everything imported: a kill then
     # falls into the work, not into the imports.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["feddbn.experiments.runner", "feddbn.experiments.simulated"])
+    context.set_forkserver_preload(["feddbn.experiments.runner", "feddbn.experiments.fits"])
     rng = random.Random(20)
     kept: dict = {}
     n_killed = n_progress = 0

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from feddbn.datasets import dream4, netsim
-from feddbn.datasets.netsim import PAPER_SUBJECTS
-from feddbn.datasets.source import CHECKSUMS
+from feddbn.datasets import CHECKSUMS, PAPER_SUBJECTS, dream4, netsim
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.methods.oneshot import OneShotDBN
 

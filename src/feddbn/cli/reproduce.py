@@ -65,8 +65,7 @@ def _run(
 ) -> None:
     from feddbn.experiments.cells import Cell, expand
     from feddbn.experiments.config import load_experiments
-    from feddbn.experiments.runner import plan, run_cells
-    from feddbn.experiments.store import RowStore
+    from feddbn.experiments.runner import RowStore, plan, run_cells
 
     cells = [
         cell for experiment in load_experiments(name) for cell in expand(experiment, seeds=seeds, quick=quick)
@@ -137,7 +136,7 @@ def _connect(scheduler: str) -> str:
 def _write(name: str, seeds: int | None, quick: bool, out: Path, pages: Path, as_json: bool) -> None:
     from feddbn.experiments.config import load_experiments
     from feddbn.experiments.pages import write_pages
-    from feddbn.experiments.store import ROWS_FILE, read_rows
+    from feddbn.experiments.runner import ROWS_FILE, read_rows
     from feddbn.experiments.tables import ResultTable
     from feddbn.report.reproduction import draw_reproduction_figures
 

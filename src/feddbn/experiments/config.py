@@ -14,22 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from feddbn.errors import FileError, ParameterError
 
-__all__ = [
-    "PROTOCOLS",
-    "STANDARD_COLUMNS",
-    "Claim",
-    "Column",
-    "Experiment",
-    "Point",
-    "Protocol",
-    "Quick",
-    "Quoted",
-    "experiment_names",
-    "load_experiment",
-    "load_experiments",
-    "parse_experiment",
-]
-
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

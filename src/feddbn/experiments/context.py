@@ -14,8 +14,6 @@ from sklearn.linear_model import RidgeCV
 
 from feddbn.errors import MissingExtra
 
-__all__ = ["forest_var", "pcmci", "ridge_var", "var_lingam"]
-
 FloatArray = NDArray[np.float64]
 _PENALTIES = tuple(10.0 ** (k / 2) for k in range(9))
 

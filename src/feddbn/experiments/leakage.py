@@ -37,8 +37,6 @@ from feddbn.privacy.attack import (
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 
-__all__ = ["LeakReport", "LeakRound", "attack_fdbnl", "attack_pfdbnl"]
-
 
 @dataclass(frozen=True)
 class LeakRound:

@@ -35,8 +35,8 @@ from feddbn.sim import (
     simulate_arrays,
     split_evenly,
 )
-from feddbn.sim.hidden import HiddenVariables
 from feddbn.sim.settings import check_whole
+from feddbn.sim.systems import HiddenVariables
 
 __all__ = [
     "SYSTEMS",

@@ -1,13 +1,10 @@
 """Simulators with known truth."""
 
-from feddbn.sim.curves import EFFECTS, Curve
-from feddbn.sim.differential import Trajectories, lorenz96, lotka_volterra
+from feddbn.sim.differential import Trajectories, lorenz96, lotka_volterra, river_levels
 from feddbn.sim.federated import SimulatedArrays, draw_systems, simulate_arrays
-from feddbn.sim.kinds import AskedKinds, kinds_asked
 from feddbn.sim.mess import MESSES, Mess, MessNames
-from feddbn.sim.rivers import river_levels
-from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
-from feddbn.sim.shapes import EdgeEffect, Product, Shapes
+from feddbn.sim.settings import AskedKinds, SimulationSettings, connectivity_degree, kinds_asked, split_evenly
+from feddbn.sim.shapes import EFFECTS, Curve, EdgeEffect, Product, Shapes
 from feddbn.sim.systems import System
 
 __all__ = [

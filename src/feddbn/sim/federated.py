@@ -7,15 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.sim.bending import bend_systems, in_units_of_causes
-from feddbn.sim.hidden import HiddenVariables
-from feddbn.sim.mess.apply import MessyWorld
-from feddbn.sim.mess.noise import Shocks
-from feddbn.sim.series import advance, draw_shocks
+from feddbn.sim.messy import MessyWorld, Shocks
+from feddbn.sim.series import advance, bend_systems, draw_shocks, in_units_of_causes
 from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
-from feddbn.sim.systems import System, draw_system, thin_system, vary_system
-
-__all__ = ["SimulatedArrays", "draw_systems", "simulate_arrays"]
+from feddbn.sim.systems import HiddenVariables, System, draw_system, thin_system, vary_system
 
 _NUMBERS_TOGETHER = 1 << 24
 """Of the noise of recordings that are made at once: 128 megabytes."""

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from feddbn.datasets import dream4, netsim
-from feddbn.datasets import source as source_module
-from feddbn.datasets.netsim import PAPER_SUBJECTS
+from feddbn import datasets as source_module
+from feddbn.datasets import PAPER_SUBJECTS, dream4, netsim
 from feddbn.errors import FileError, MissingExtra, ParameterError
 
 GENES = ("G1", "G2", "G3")

@@ -2,7 +2,7 @@ import numpy as np
 
 from feddbn.experiments.cells import expand, hashed_seed, in_order
 from feddbn.experiments.config import load_experiment
-from feddbn.experiments.simulated import draw
+from feddbn.experiments.fits import draw
 
 
 def test_a_grid_is_the_product_of_its_axes(tiny):

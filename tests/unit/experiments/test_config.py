@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from feddbn.errors import FileError, ParameterError
-from feddbn.experiments.cells import expand
+from feddbn.experiments.cells import METHODS, expand
 from feddbn.experiments.config import (
     STANDARD_COLUMNS,
     experiment_names,
@@ -12,7 +12,6 @@ from feddbn.experiments.config import (
     load_experiments,
     parse_experiment,
 )
-from feddbn.experiments.registry import METHODS
 from feddbn.experiments.tables import position
 
 

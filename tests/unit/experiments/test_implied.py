@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from feddbn.experiments.cells import expand
 from feddbn.experiments.config import Point, Quoted
-from feddbn.experiments.implied import implied_edges, implied_of, stated_edges
-from feddbn.experiments.simulated import draw
-from feddbn.metrics.edges import edge_scores
+from feddbn.experiments.fits import draw
+from feddbn.experiments.tables import implied_edges, implied_of, stated_edges
+from feddbn.metrics import edge_scores
 
 
 @given(seed=st.integers(0, 10_000), share=st.floats(0.1, 0.9))

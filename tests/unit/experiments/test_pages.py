@@ -4,10 +4,8 @@ import pytest
 
 from feddbn.experiments.cells import expand
 from feddbn.experiments.config import load_experiments
-from feddbn.experiments.pages import experiment_page, write_pages
-from feddbn.experiments.runner import run_cells
-from feddbn.experiments.store import RowStore, read_rows
-from feddbn.experiments.summary import markdown_table, measure_name
+from feddbn.experiments.pages import experiment_page, markdown_table, measure_name, write_pages
+from feddbn.experiments.runner import RowStore, read_rows, run_cells
 from feddbn.experiments.tables import Outcome, ResultTable
 from feddbn.report.reproduction import draw_reproduction_figures
 

@@ -4,7 +4,7 @@ import pytest
 
 from feddbn.errors import MissingExtra
 from feddbn.experiments.context import forest_var, pcmci, ridge_var, var_lingam
-from feddbn.experiments.real_data import PERSONAL_SUBJECTS, fmri_scores, split_subject
+from feddbn.experiments.fits import PERSONAL_SUBJECTS, fmri_scores, split_subject
 
 TRUTH = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])
 

@@ -5,10 +5,8 @@ import pytest
 
 from feddbn.errors import DataError, ParameterError
 from feddbn.experiments import runner
-from feddbn.experiments.cells import expand
-from feddbn.experiments.registry import METHODS
-from feddbn.experiments.runner import plan, run_cell, run_cells
-from feddbn.experiments.store import RowStore, read_rows
+from feddbn.experiments.cells import METHODS, expand
+from feddbn.experiments.runner import RowStore, plan, read_rows, run_cell, run_cells
 
 
 def without_time(rows):

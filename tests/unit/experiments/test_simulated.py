@@ -3,7 +3,7 @@ import pytest
 
 from feddbn.experiments.cells import Cell
 from feddbn.experiments.config import Point
-from feddbn.experiments.simulated import LocalNetworks, baselines_of_local_fits, run_simulated, select_lambda
+from feddbn.experiments.fits import LocalNetworks, baselines_of_local_fits, run_simulated, select_lambda
 from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
@@ -28,7 +28,7 @@ def test_ave_and_vote_from_shared_local_fits_equal_the_estimators(fed):
 
 
 def test_the_group_of_baselines_gives_what_best_and_local_give_alone():
-    from feddbn.experiments.simulated import draw
+    from feddbn.experiments.fits import draw
 
     cell = Cell("federation", "paper-text", POINT, "local", 0)
     results = {one["variant"]: one for one in run_simulated(cell)}

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from feddbn.errors import StateError
-from feddbn.experiments.store import ROWS_FILE, RowStore, read_rows
+from feddbn.experiments.runner import ROWS_FILE, RowStore, read_rows
 
 ROWS = [{"cell": "a", "x": 1.5}, {"cell": "b", "x": [1, 2]}, {"cell": "c", "x": "naïve"}]
 

@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 
 from feddbn.sim import EFFECTS, SimulationSettings, simulate_arrays
-from feddbn.sim.bending import MAX_SPREAD_RADIUS, bend_systems
-from feddbn.sim.curved_series import Stepper
-from feddbn.sim.curves import REACH, flat_curve
-from feddbn.sim.series import Effects, advance, draw_shocks
-from feddbn.sim.shapes import Shapes
+from feddbn.sim.series import MAX_SPREAD_RADIUS, Effects, Stepper, advance, bend_systems, draw_shocks
+from feddbn.sim.shapes import REACH, Shapes, flat_curve
 from feddbn.sim.systems import MAX_RADIUS, System
 
 CURVED = EFFECTS[1:]

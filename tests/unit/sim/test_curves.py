@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from feddbn.sim.curves import (
+from feddbn.sim.shapes import (
     CURVES,
     EFFECTS,
     GRID,

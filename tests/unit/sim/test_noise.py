@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feddbn.sim.noise import NOISE_FAMILIES, draw_noise
+from feddbn.sim.graphs import NOISE_FAMILIES, draw_noise
 
 ORACLES = {
     "gaussian": stats.norm(),

@@ -1,4 +1,4 @@
-"""`sim.rivers`: what its levels are like, and that slow levels are ranked at least as well as by signed VAR weights."""
+"""`sim.differential`: what its levels are like, and that slow levels are ranked at least as well as by signed VAR weights."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.sim.mess.effects import slow_levels, stop_edges
+from feddbn.sim.messy import slow_levels, stop_edges
 from feddbn.sim.series import Effects, advance
 from feddbn.sim.systems import System
 from support.messy import residuals, values, with_mess

@@ -3,8 +3,7 @@ import pytest
 from feddbn.errors import ParameterError
 from feddbn.sim import MESSES
 from feddbn.sim.mess import resolve_mess
-from feddbn.sim.mess.noise import NOISE_MESSES
-from feddbn.sim.mess.rows import ROW_MESSES
+from feddbn.sim.messy import NOISE_MESSES, ROW_MESSES
 from support.messy import with_mess
 
 ELSEWHERE = {

@@ -1,0 +1,561 @@
+"""Counts of right and wrong edges, and the rates made of them.
+
+Degenerate cases, stated once: with nothing estimated, ``fdr = 0`` and ``precision = 1`` (nothing claimed is
+wrong); with nothing to find, ``tpr = recall = 1``; with neither, ``f1 = 1``. So ``precision = 1 - fdr`` and
+``recall = tpr`` hold always.
+
+Recovery of edges by the kind of variable that they point to.
+
+Distances between weights.
+
+How far a learned function of a cause is from the true one.
+
+Scores of a ranking of all possible edges, before any threshold.
+
+How well edges with marks are recovered: which pairs have one, and what is said at their ends.
+
+Scores are made of counts as in `feddbn.metrics`: with nothing claimed precision is 1, with nothing to find recall is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import DataError, ParameterError
+
+__all__ = [
+    "EdgeScores",
+    "MarkScores",
+    "RankingScores",
+    "WeightError",
+    "curve_error",
+    "edge_scores",
+    "kind_scores",
+    "mark_scores",
+    "mean_scores",
+    "ranking_scores",
+    "skeleton_scores",
+    "weight_error",
+]
+
+
+@dataclass(frozen=True)
+class EdgeScores(Mapping[str, float]):
+    """How well the edges of one part (W, or all A_l together) are recovered; also a mapping,
+    ``scores["shd"]``.
+
+    Attributes
+    ----------
+    shd
+        Structural Hamming distance: in W the number of pairs {i, j} whose edges differ, so that a reversed
+        edge counts 1; in A the number of differing entries.
+    shd_paper
+        FP + FN, which counts a reversed edge twice, as in the paper's tables.
+    tpr, fdr
+        ``TP / (TP + FN)`` and ``FP / (TP + FP)``, where a reversed edge is one FP and one FN.
+    precision, recall, f1
+        ``1 - fdr``, ``tpr`` and their harmonic mean ``2 TP / (2 TP + FP + FN)``.
+    n_true, n_estimated
+        Numbers of edges.
+    n_true_positives, n_false_positives, n_false_negatives
+        Counts of entries.
+    n_reversed
+        Pairs with i -> j only in the truth and j -> i only in the estimate.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import edge_scores
+    >>> scores = edge_scores([[0, 1], [0, 0]], [[0, 1], [0, 0]])
+    >>> scores.shd, scores["f1"]
+    (0, 1.0)
+    """
+
+    shd: int
+    shd_paper: int
+    tpr: float
+    fdr: float
+    precision: float
+    recall: float
+    f1: float
+    n_true: int
+    n_estimated: int
+    n_true_positives: int
+    n_false_positives: int
+    n_false_negatives: int
+    n_reversed: int
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._names():
+            raise KeyError(name)
+        value: float = getattr(self, name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [entry.name for entry in fields(cls)]
+
+
+def edge_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0) -> EdgeScores:
+    """Scores of the edges of an estimate against the truth, both ``[from, to]``.
+
+    Parameters
+    ----------
+    truth, estimate
+        W, shape (d, d), or the lagged part A, shape (p, d, d). Two dimensions mean one moment in time, where
+        an edge can be reversed; with three, time directs every edge.
+    threshold
+        An entry of the estimate is an edge if its absolute value is larger; in the truth, if it is not 0.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import edge_scores
+    >>> scores = edge_scores([[0, 1], [0, 0]], [[0, 0], [1, 0]])
+    >>> scores.shd, scores.shd_paper, scores.n_reversed
+    (1, 2, 1)
+    """
+    return _scores(*_masks(truth, estimate, threshold))
+
+
+def skeleton_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0) -> EdgeScores:
+    """Scores of the undirected pairs of W, shape (d, d): is there an edge between i and j, either way?
+
+    Examples
+    --------
+    >>> from feddbn.metrics import skeleton_scores
+    >>> skeleton_scores([[0, 1], [0, 0]], [[0, 0], [1, 0]]).shd
+    0
+    """
+    masks = _masks(truth, estimate, threshold)
+    if masks[0].ndim != 2:
+        raise ParameterError(
+            f"skeleton_scores compares matrices of shape (d, d), got shape {masks[0].shape}."
+        )
+    present, claimed = (np.triu(mask | mask.T, k=1) for mask in masks)
+    return _scores(present, claimed)
+
+
+def mean_scores(scores: Sequence[EdgeScores]) -> dict[str, float]:
+    """Means over sites, each against its own truth: ``mshd, mshd_paper, mtpr, mfdr, mprecision, mf1``.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import edge_scores, mean_scores
+    >>> one = edge_scores([[0, 1], [0, 0]], [[0, 1], [0, 0]])
+    >>> other = edge_scores([[0, 1], [0, 0]], [[0, 0], [0, 0]])
+    >>> mean_scores([one, other])["mshd"]
+    0.5
+    """
+    if not scores:
+        raise ParameterError("mean_scores needs the scores of at least one site, got none.")
+    names = ("shd", "shd_paper", "tpr", "fdr", "precision", "f1")
+    return {f"m{name}": float(np.mean([site[name] for site in scores])) for name in names}
+
+
+def _masks(
+    truth: ArrayLike, estimate: ArrayLike, threshold: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    if not threshold >= 0:
+        raise ParameterError(f"threshold must be at least 0, got {threshold!r}.")
+    first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ParameterError(
+            f"truth and estimate must have the same shape, got {first.shape} and {second.shape}."
+        )
+    if first.ndim not in (2, 3) or first.shape[-1] != first.shape[-2]:
+        raise ParameterError(f"truth and estimate must have shape (d, d) or (p, d, d), got {first.shape}.")
+    for name, array in (("truth", first), ("estimate", second)):
+        if not np.all(np.isfinite(array)):
+            raise DataError(f"{name} contains NaN or infinity; a score needs finite weights.")
+    return first != 0, np.abs(second) > threshold
+
+
+def _scores(truth: NDArray[np.bool_], estimate: NDArray[np.bool_]) -> EdgeScores:
+    differs = truth != estimate
+    n_true, n_estimated = int(truth.sum()), int(estimate.sum())
+    hits = int((truth & estimate).sum())
+    false_positives, false_negatives = n_estimated - hits, n_true - hits
+    shd, n_reversed = int(differs.sum()), 0
+    if truth.ndim == 2:
+        shd = int(np.triu(differs | differs.T).sum())
+        n_reversed = int((truth & ~truth.T & estimate.T & ~estimate).sum())
+    tpr = hits / n_true if n_true else 1.0
+    fdr = false_positives / n_estimated if n_estimated else 0.0
+    n_claims = n_true + n_estimated
+    return EdgeScores(
+        shd=shd,
+        shd_paper=false_positives + false_negatives,
+        tpr=tpr,
+        fdr=fdr,
+        precision=1.0 - fdr,
+        recall=tpr,
+        f1=2 * hits / n_claims if n_claims else 1.0,
+        n_true=n_true,
+        n_estimated=n_estimated,
+        n_true_positives=hits,
+        n_false_positives=false_positives,
+        n_false_negatives=false_negatives,
+        n_reversed=n_reversed,
+    )
+
+
+def kind_scores(
+    truth: ArrayLike, estimate: ArrayLike, kinds: Sequence[str], *, threshold: float = 0.0
+) -> dict[str, EdgeScores]:
+    """Scores of the edges into variables of each kind, in the order in which kinds appear.
+
+    Parameters
+    ----------
+    truth, estimate, threshold
+        As in `edge_scores`.
+    kinds
+        Of the d variables. An edge belongs to the kind of its target, so a reversed edge is a missing one of the one kind and
+        a false one of the other; true, false and missing edges add up to those of `edge_scores`.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import kind_scores
+    >>> found = kind_scores([[0, 1], [0, 0]], [[0, 1], [0, 0]], ["continuous", "count"])
+    >>> {kind: scores.shd for kind, scores in found.items()}
+    {'continuous': 0, 'count': 0}
+    """
+    first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
+    names = np.asarray(kinds, dtype=object)
+    if first.ndim not in (2, 3) or names.shape != first.shape[-1:]:
+        raise ParameterError(
+            f"kinds must be one name for each of the variables, got {len(kinds)} for shape {first.shape}."
+        )
+    return {
+        kind: edge_scores(
+            np.where(names == kind, first, 0.0), np.where(names == kind, second, 0.0), threshold=threshold
+        )
+        for kind in dict.fromkeys(names.tolist())
+    }
+
+
+@dataclass(frozen=True)
+class WeightError:
+    """Distances between two arrays of weights.
+
+    Attributes
+    ----------
+    max_abs
+        ``max |estimate - truth|``.
+    rmse
+        ``sqrt(mean (estimate - truth)^2)`` over all entries, zeros included.
+    frobenius
+        ``sqrt(sum (estimate - truth)^2)``.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import weight_error
+    >>> weight_error([[0, 0.5], [0, 0]], [[0, 0.25], [0, 0]]).max_abs
+    0.25
+    """
+
+    max_abs: float
+    rmse: float
+    frobenius: float
+
+
+def weight_error(truth: ArrayLike, estimate: ArrayLike) -> WeightError:
+    """Distances between weights of any one shape; all 0 for arrays without entries (no lags).
+
+    Examples
+    --------
+    >>> from feddbn.metrics import weight_error
+    >>> round(weight_error([[0, 0.5], [0, 0]], [[0, 0.25], [0, 0]]).rmse, 3)
+    0.125
+    """
+    first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ParameterError(
+            f"truth and estimate must have the same shape, got {first.shape} and {second.shape}."
+        )
+    if first.size == 0:
+        return WeightError(0.0, 0.0, 0.0)
+    difference = second - first
+    return WeightError(
+        max_abs=float(np.abs(difference).max()),
+        rmse=float(np.sqrt(np.mean(difference**2))),
+        frobenius=float(np.linalg.norm(difference)),
+    )
+
+
+_RANGE = (0.05, 0.95)
+
+
+def curve_error(
+    truth: Callable[[FloatArray], ArrayLike], estimate: Callable[[FloatArray], ArrayLike], values: ArrayLike
+) -> float:
+    """Root mean square of ``estimate - truth`` over the cause's `values` between their 5 % and 95 % quantiles.
+
+    Both curves are centred first, because constants of single effects cannot be told apart. In units of the target.
+
+    Parameters
+    ----------
+    truth, estimate
+        Functions of values of the cause, such as ``fed.truth.effect("x0", "x1", lag=1)``.
+    values
+        What was seen of the cause; empty cells (NaN) are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.metrics import curve_error
+    >>> values = np.linspace(-1, 1, 50)
+    >>> round(curve_error(np.sin, lambda x: x, values), 3)
+    0.044
+    """
+    x = np.asarray(values, dtype=np.float64).ravel()
+    x = x[np.isfinite(x)]
+    if not len(x):
+        raise ParameterError("values must hold at least one finite number, and has none.")
+    low, high = np.quantile(x, _RANGE)
+    x = x[(x >= low) & (x <= high)]
+    difference = np.asarray(estimate(x), dtype=np.float64) - np.asarray(truth(x), dtype=np.float64)
+    if difference.shape != x.shape:
+        raise ParameterError(
+            f"truth and estimate must give one number for each of {len(x)} values, got shape {difference.shape}."
+        )
+    return float(difference.std())
+
+
+@dataclass(frozen=True)
+class RankingScores:
+    """How well true edges are ranked above the other pairs.
+
+    Attributes
+    ----------
+    auroc
+        The probability that a random true edge scores above a random other pair (a tie counts one half).
+    average_precision
+        ``sum_k (R_k - R_{k-1}) P_k`` over the thresholds; no interpolation.
+    aupr
+        Area under the precision-recall curve by trapezoids, the looser convention of older tables.
+    n_pairs, n_true
+        Ordered pairs ranked, and how many of them are edges; ``n_true / n_pairs`` is the average precision of
+        chance.
+    includes_diagonal
+        Whether pairs (i, i) were ranked.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import ranking_scores
+    >>> ranking_scores([[0, 1], [0, 0]], [[0, 0.9], [0.1, 0]]).auroc
+    1.0
+    """
+
+    auroc: float
+    average_precision: float
+    aupr: float
+    n_pairs: int
+    n_true: int
+    includes_diagonal: bool
+
+
+def ranking_scores(truth: ArrayLike, scores: ArrayLike, *, include_diagonal: bool = False) -> RankingScores:
+    """Ranking scores of a matrix of edge scores.
+
+    Parameters
+    ----------
+    truth
+        (d, d), ``[from, to]``; not 0 where there is an edge.
+    scores
+        (d, d), larger means likelier. Signs are not dropped: pass absolute values to rank weights by size.
+    include_diagonal
+        Whether to rank the pairs (i, i) too; without them, they are left out of both classes.
+
+    Raises
+    ------
+    DataError
+        If all ranked pairs are edges or none is: no ranking can then be scored.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import ranking_scores
+    >>> ranking_scores([[0, 1], [0, 0]], [[0, 0.2], [0.8, 0]]).auroc
+    0.0
+    """
+    edges, values = np.asarray(truth, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or edges.shape != values.shape:
+        raise ParameterError(
+            f"truth and scores must be square matrices of one shape, got {edges.shape} and {values.shape}."
+        )
+    is_ranked = np.ones(edges.shape, dtype=bool)
+    if not include_diagonal:
+        np.fill_diagonal(is_ranked, False)
+    labels, ranked = edges[is_ranked] != 0, values[is_ranked]
+    if not np.all(np.isfinite(ranked)) or not np.all(np.isfinite(edges[is_ranked])):
+        raise DataError("truth or scores contain NaN or infinity; a ranking needs finite scores.")
+    n_true = int(labels.sum())
+    if n_true in (0, labels.size):
+        raise DataError(
+            f"a ranking needs edges and non-edges, but truth has {n_true} edges among {labels.size} pairs."
+        )
+    precision, recall, _ = precision_recall_curve(labels, ranked)
+    return RankingScores(
+        auroc=float(roc_auc_score(labels, ranked)),
+        average_precision=float(average_precision_score(labels, ranked)),
+        aupr=float(auc(recall, precision)),
+        n_pairs=int(labels.size),
+        n_true=n_true,
+        includes_diagonal=include_diagonal,
+    )
+
+
+_ENDS = {"": 0, "o": 1, "x": 1, "<": 2, ">": 2, "-": 3}
+_HEAD, _TAIL = 2, 3
+
+
+@dataclass(frozen=True)
+class MarkScores(Mapping[str, float]):
+    """How well an ancestral graph is recovered; also a mapping, ``scores["adjacency_f1"]``.
+
+    An *edge* is a pair of variables and a lag; within a moment a pair counts once. The *ends* that count are those whose mark
+    does not follow from the order of time: both within a moment, the earlier one across moments. A *claim* is an arrowhead
+    or a tail at such an end of an estimated edge.
+
+    Attributes
+    ----------
+    adjacency_precision, adjacency_recall, adjacency_f1
+        Of the estimated edges, how many are true; of the true ones, how many are estimated; their harmonic mean.
+    orientation_precision
+        Share of claims that are true: there is such an edge, and it has that mark there.
+    orientation_recall
+        Of the ends of true edges, the share at which the true mark is claimed.
+    orientation_f1
+        Harmonic mean of the two.
+    tail_precision, tail_recall, head_precision, head_recall
+        The same for tails (causes) and for arrowheads (no causes) alone.
+    n_true, n_estimated, n_hits
+        Numbers of edges: true, estimated, both.
+    n_ends, n_claims, n_right
+        Ends of true edges with a known mark; claims; claims that are true.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.metrics import mark_scores
+    >>> graph = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).ancestral_truth()
+    >>> mark_scores(graph.marks, graph.marks)["adjacency_f1"]
+    1.0
+    """
+
+    adjacency_precision: float
+    adjacency_recall: float
+    adjacency_f1: float
+    orientation_precision: float
+    orientation_recall: float
+    orientation_f1: float
+    tail_precision: float
+    tail_recall: float
+    head_precision: float
+    head_recall: float
+    n_true: int
+    n_estimated: int
+    n_hits: int
+    n_ends: int
+    n_claims: int
+    n_right: int
+
+    def __getitem__(self, name: str) -> float:
+        if name not in list(self):
+            raise KeyError(name)
+        value: float = getattr(self, name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(entry.name for entry in fields(self))
+
+    def __len__(self) -> int:
+        return len(fields(self))
+
+
+def mark_scores(truth: Any, estimate: Any) -> MarkScores:
+    """Scores of the edges and marks of an estimate against the truth.
+
+    Parameters
+    ----------
+    truth, estimate
+        (d, d, p+1) strings as in `AncestralGraph.marks`: ``[i, j, l]`` is the edge from i, l moments ago, to j now. Where the
+        truth has a circle, nothing is counted at that end. The conflicts ``x`` of other software count as circles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.metrics import mark_scores
+    >>> truth = np.array([[["", "-->"], ["", "-->"]], [["", ""], ["", ""]]])
+    >>> mark_scores(truth, truth).orientation_f1
+    1.0
+    """
+    first, second = _ends("truth", truth), _ends("estimate", estimate)
+    if first.shape != second.shape:
+        raise ParameterError(
+            f"truth and estimate must have the same shape, got {first.shape[:3]} and {second.shape[:3]}."
+        )
+    d, _, n_moments = first.shape[:3]
+    once = np.ones((d, d, n_moments), dtype=bool)
+    once[:, :, 0] = np.triu(once[:, :, 0], 1)
+    is_true, is_claimed = ((marks[..., 0] > 0) & once for marks in (first, second))
+    counts = np.stack([once, once & (np.arange(n_moments) == 0)], axis=-1)
+    # Where the truth leaves an end open, no claim about it is right or wrong.
+    judged = counts & ~((first == 1) & is_true[..., None])
+    claims = {mark: judged & is_claimed[..., None] & (second == mark) for mark in (_HEAD, _TAIL)}
+    ends = {mark: judged & is_true[..., None] & (first == mark) for mark in (_HEAD, _TAIL)}
+    right = {mark: int((claims[mark] & ends[mark]).sum()) for mark in (_HEAD, _TAIL)}
+    n_claims = {mark: int(claims[mark].sum()) for mark in claims}
+    n_ends = {mark: int(ends[mark].sum()) for mark in ends}
+    all_right, all_claims, all_ends = (sum(found.values()) for found in (right, n_claims, n_ends))
+    n_hits, n_true, n_estimated = (int(found.sum()) for found in (is_true & is_claimed, is_true, is_claimed))
+    return MarkScores(
+        *_rates(n_hits, n_estimated, n_true),
+        *_rates(all_right, all_claims, all_ends),
+        *_rates(right[_TAIL], n_claims[_TAIL], n_ends[_TAIL])[:2],
+        *_rates(right[_HEAD], n_claims[_HEAD], n_ends[_HEAD])[:2],
+        n_true=n_true,
+        n_estimated=n_estimated,
+        n_hits=n_hits,
+        n_ends=all_ends,
+        n_claims=all_claims,
+        n_right=all_right,
+    )
+
+
+def _rates(hits: int, claimed: int, there: int) -> tuple[float, float, float]:
+    both = claimed + there
+    return (
+        hits / claimed if claimed else 1.0,
+        hits / there if there else 1.0,
+        2 * hits / both if both else 1.0,
+    )
+
+
+def _ends(name: str, marks: Any) -> NDArray[np.int8]:
+    """(d, d, p+1, 2) numbers of the marks at the earlier and at the later end."""
+    words = np.asarray(marks)
+    if words.ndim != 3 or words.shape[0] != words.shape[1] or words.dtype.kind not in "UO":
+        raise ParameterError(
+            f"{name} must be strings of shape (d, d, n_lags + 1), got {words.dtype} of shape {words.shape}."
+        )
+    found = np.zeros((*words.shape, 2), dtype=np.int8)
+    for place in np.argwhere(words != ""):
+        word = str(words[tuple(place)])
+        if len(word) != 3 or word[1] != "-" or word[0] not in "ox<-" or word[2] not in "ox>-":
+            raise ParameterError(
+                f"{name} contains {word!r}; an edge is '-->', '<->', 'o->', 'o-o' or the like, and '' is none."
+            )
+        found[tuple(place)] = _ENDS[word[0]], _ENDS[word[2]]
+    return found
