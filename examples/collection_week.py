@@ -24,9 +24,10 @@ from feddbn import AS_THEY_ARE
 from feddbn.federation.protocol.messages import Exchange, read_journal
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
+from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting, VisitBook
 from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator, ServerEvent
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.owner import Owner

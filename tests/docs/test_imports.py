@@ -11,7 +11,6 @@ SRC = Path(__file__).parents[2] / "src"
 KNOWN: set[frozenset[str]] = {
     frozenset({"feddbn.methods.comparison", "feddbn.methods.registry", "feddbn.methods.studies"}),
     frozenset({"feddbn.core.backend.device", "feddbn.core.backend.torch_device"}),
-    frozenset({"feddbn.runtime.deployed.masked_sums", "feddbn.runtime.deployed.sums"}),
 }
 
 

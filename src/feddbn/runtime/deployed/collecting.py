@@ -36,7 +36,7 @@ from feddbn.errors import FeddbnError, NotEnoughSites, ProtocolError, StateError
 from feddbn.federation.protocol.messages import Exchange, framed, frames, read_reply, read_request
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Attendance
-from feddbn.runtime.deployed.coordinator import ServerEvent, Tell
+from feddbn.runtime.deployed.asking import ServerEvent, Tell
 from feddbn.runtime.deployed.store import for_owner, iso_time
 
 __all__ = ["Collecting", "Visit", "VisitBook", "visit_name"]

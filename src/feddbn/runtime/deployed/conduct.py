@@ -24,8 +24,9 @@ from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting, VisitBook
-from feddbn.runtime.deployed.coordinator import Coordinator, ServerEvent
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.results import absences_in
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
 from feddbn.runtime.noisy import noise_aware

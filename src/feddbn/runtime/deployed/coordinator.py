@@ -18,11 +18,9 @@ Heads of audit logs go from site to site at the greeting and at the end (`share_
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,12 +28,9 @@ import numpy as np
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import (
-    FederationError,
     FileError,
     NotEnoughSites,
-    PrivacyError,
     ProtocolError,
-    SiteRefused,
     StateError,
 )
 from feddbn.federation.protocol.messages import (
@@ -47,7 +42,6 @@ from feddbn.federation.protocol.messages import (
     Request,
     digest_of,
     encode_request,
-    read_reply,
     task_request,
 )
 from feddbn.federation.protocol.study import Attendance, Study
@@ -55,6 +49,7 @@ from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.federation.protocol.task import Sum, Task
 from feddbn.privacy.audit import Head, Receipt, read_head, read_receipt
 from feddbn.privacy.secagg import odd_ones
+from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell, Turn
 from feddbn.runtime.deployed.store import JournalFile
 
 __all__ = [
@@ -70,100 +65,6 @@ __all__ = [
     "share_heads",
     "sums_for",
 ]
-
-
-SAME_ANSWER = 5
-
-
-@dataclass(frozen=True)
-class ServerEvent:
-    """What happened at the server, for its log and for progress."""
-
-    what: str
-    seq: int = -1
-    task: str = ""
-    site: str = ""
-    sentence: str = ""
-    sites: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    note: Mapping[str, float] | None = None
-    seconds: float = 0.0
-
-
-Tell = Callable[[ServerEvent], None]
-
-
-class Line:
-    """The server's line to the sites of one run.
-
-    Attributes
-    ----------
-    refused
-        Site -> why its last word was a refusal by policy, state or privacy.
-    said
-        Site -> what it said no with in the attempt under way.
-    """
-
-    def __init__(self, exchange: Exchange, run_id: str, tell: Tell, pause_s: float) -> None:
-        self._exchange = exchange
-        self.run_id = run_id
-        self.tell = tell
-        self._pause_s = pause_s
-        self.refused: dict[str, str] = {}
-        self.said: dict[str, str] = {}
-        self._odd: set[str] = set()
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Site -> why it is missing, as far as it told."""
-        return {**self.refused, **self.said}
-
-    def attempts(self, patience_s: float) -> Iterator[int]:
-        """Yield 0, 1, 2, ... with pauses, until `patience_s` have passed or asking is in vain.
-
-        It is in vain when a site refuses with the same sentence, or sends the same nonsense, again and again: no accident
-        of the network.
-        """
-        end = time.monotonic() + patience_s
-        heard: Counter[tuple[str, str]] = Counter()
-        for attempt in itertools.count():
-            self.said, self._odd = {}, set()
-            yield attempt
-            heard.update(
-                (site, said) for site, said in self.said.items() if "refused:" in said or site in self._odd
-            )
-            if max(heard.values(), default=0) >= SAME_ANSWER or time.monotonic() >= end:
-                return
-            time.sleep(self._pause_s)
-
-    def ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply]:
-        """Send and return the replies; a damaged, stale or foreign reply counts as none, like a refusal."""
-        answers: dict[str, Reply] = {}
-        raw = self._exchange(messages)
-        for site in sorted(raw):
-            try:
-                reply = read_reply(raw[site])
-                if site not in messages or (reply.site, reply.run_id, reply.seq) != (site, self.run_id, seq):
-                    raise ProtocolError(f"the reply that arrived for site {site!r} answers another question.")
-                answers[site] = reply
-                self.refused.pop(site, None)
-            except (FederationError, PrivacyError) as error:
-                self.note_refusal(site, error, what, seq)
-                if isinstance(error, SiteRefused | StateError | PrivacyError):
-                    self.refused[site] = str(error)
-        for site in sorted(set(messages) - set(raw)):
-            self.tell(ServerEvent("silent", seq, what, site, f"site {site!r} did not answer in time."))
-        return answers
-
-    def note_refusal(self, site: str, error: Exception | str, what: str, seq: int) -> None:
-        """Take down why a site's reply is not counted."""
-        self.said[site] = str(error)
-        self.tell(ServerEvent("refused", seq, what, site, str(error)))
-
-    def note_odd(self, site: str, sentence: str, what: str, seq: int) -> None:
-        """Take down that a site's reply arrived and cannot be used."""
-        self._odd.add(site)
-        self.note_refusal(site, sentence, what, seq)
 
 
 MAX_BACKOFF = 16
@@ -278,21 +179,6 @@ class Replay:
                 f"run {now.run_id!r} was begun with feddbn {then.version} "
                 f"and cannot be resumed with {now.version}."
             )
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One task on its way: its digest and number, whom it asks, and which answers were counted before."""
-
-    task: Task
-    digest: str
-    seq: int
-    participants: tuple[str, ...]
-    counted: Mapping[str, int]
-
-    def after(self, site: str) -> int:
-        """Return the number of the last task whose answer by `site` was counted."""
-        return self.counted.get(site, NEVER)
 
 
 Sums = Callable[[Turn], Sum]

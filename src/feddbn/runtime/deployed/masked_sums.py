@@ -14,7 +14,7 @@ from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum
 from feddbn.privacy.secagg import Message
-from feddbn.runtime.deployed.coordinator import Line, Turn
+from feddbn.runtime.deployed.asking import Line, Turn
 from feddbn.runtime.masked import SecureFederation
 
 __all__ = ["MaskedSums"]

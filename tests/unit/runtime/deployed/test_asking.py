@@ -1,6 +1,7 @@
 from feddbn.errors import SiteRefused, StateError
 from feddbn.federation.protocol.messages import Reply, Request, encode_reply, refusal
-from feddbn.runtime.deployed.coordinator import SAME_ANSWER, Line
+from feddbn.runtime.deployed.asking import Line
+from feddbn.runtime.deployed.coordinator import SAME_ANSWER
 
 ASKED = Request("task", "run-1", 4)
 

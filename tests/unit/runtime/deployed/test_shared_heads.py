@@ -4,7 +4,8 @@ pytest.importorskip("cryptography")
 from feddbn.federation.protocol.messages import Reply, encode_reply, read_request
 from feddbn.privacy.audit import AuditChain, read_head, signed_head, signed_receipt
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed.coordinator import Line, share_heads
+from feddbn.runtime.deployed.asking import Line
+from feddbn.runtime.deployed.coordinator import share_heads
 
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate("abc")}
 
