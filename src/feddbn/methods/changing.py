@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -21,15 +21,16 @@ from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome
+from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
 from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.edge_table import edge_table
 from feddbn.methods.link_table import open_edges, with_links
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
-from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.dbn import DBN
-from feddbn.settings import Rule, a_federation, edges, flag, nothing, number, whole, word
+from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
 
 __all__ = [
     "CHANGES",
@@ -39,8 +40,8 @@ __all__ = [
     "SITE_CHANGES",
     "VARIANCE_CHANGES",
     "ChangingDBN",
+    "ChangingSettings",
     "first_block",
-    "report_changes",
 ]
 
 
@@ -88,45 +89,6 @@ SITE_CHANGES = ("site", "row", "before", "after")
 COURSES = ("what", "source", "target", "lag", "start", "weight")
 DRIFT = ("what", "source", "target", "lag", "start", "middle", "end", "probability")
 _LONG_LAST = 2.0
-
-
-def report_changes(
-    estimator: Any, outcome: ChangingOutcome, constraints: EdgeConstraints, criterion: Criterion
-) -> None:
-    """Set the attributes of a fitted estimator, and say what has to be said."""
-    names, d, found = estimator._variables, len(estimator._variables), outcome.changing
-    # Where recordings lost their own means, those of all rows are put back.
-    mean = outcome.moments.mean[:d] if outcome.asked.center == "recording" else np.zeros(d)
-    if outcome.constant is not None:
-        networks = [_constant(outcome.constant, names)]
-        order = outcome.constant.learned.order
-        estimator.noise_variance_ = outcome.constant.learned.noise.kind
-    else:
-        networks = [_network(found.network(s), mean, names) for s in range(len(found.cuts) + 1)]
-        order = found.order
-        estimator.noise_variance_ = "free"
-    estimator.dbns_by_segment_ = networks
-    last = networks[-1]
-    if found.functions is not None:
-        last = _network(found.network_at(outcome.blocks.n - 1), mean, names)
-    estimator._set_network(last, last)
-    blocks = outcome.site_blocks or outcome.blocks
-    estimator.block_rows_, estimator.n_blocks_ = blocks.rows, blocks.n
-    estimator.segments_ = _segments(outcome)
-    estimator.site_changes_ = _site_changes(outcome)
-    estimator.changes_ = _changes(outcome, names, constraints, criterion)
-    estimator.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
-    estimator.drift_courses_ = _courses(outcome, mean, names)
-    estimator.drift_ = _drift(outcome, estimator.drift_courses_, names, constraints, criterion)
-    estimator.segment_edges_ = _segment_edges(outcome, networks, names, constraints, criterion)
-    estimator.edge_probabilities_ = _edge_probabilities(outcome, last, estimator.segment_edges_)
-    estimator.change_scores_ = [score - found.scores[0] for score in found.scores]
-    estimator.order_ = [names[j] for j in order]
-    estimator.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
-    estimator.status_, estimator.n_rounds_ = Status.EXACT, outcome.n_sums
-    estimator.n_samples_ = int(outcome.moments.n)
-    estimator._say_moments(outcome.asked)
-    estimator._tell(*_sentences(outcome, estimator.changes_, estimator.drift_))
 
 
 def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:
@@ -310,53 +272,96 @@ def _one_variance(found: Changing, j: int, s: int) -> float:
     return float(n[here] @ np.log(one / node.variances[here]))
 
 
-def _sentences(outcome: ChangingOutcome, changes: pd.DataFrame, drift: pd.DataFrame) -> list[str]:
-    found, blocks, told = outcome.changing, outcome.blocks, []
-    if found.cuts:
-        what = (
-            f"{len(changes)} edges differ between neighbouring segments"
-            if len(changes)
-            else "no edge differs, only levels or noise variances"
-        )
-        told.append(
-            f"the network changes at {_places(outcome)}; {what} (`changes_`, `variance_changes_`). `dbn_`, and so every "
-            "forecast and effect, is that of the last segment; `dbns_by_segment_` has the others."
-        )
+def _findings(outcome: ChangingOutcome, changes: pd.DataFrame, drift: pd.DataFrame) -> Iterator[Finding]:
+    """What has to be said about a fit."""
+    blocks, cuts = outcome.blocks, outcome.changing.cuts
+    if cuts:
+        wish = blocks.wish
+        kind = "rows" if blocks.rows else "sites" if outcome.site_cuts is not None else wish.kind
+        places = {"places": [str(blocks.start(cut)) for cut in cuts], "by": kind, "rows": blocks.rows}
+        unit = {"period": wish.period, "column": wish.column}
+        yield Finding("changes", "note", {**places, **unit, "n_edges": len(changes)})
     if len(drift):
         n_edges = int((drift["what"] == "edge").sum())
-        told.append(
-            f"the weights of {n_edges} edges and {len(drift) - n_edges} levels drift slowly (`drift_`). `dbn_`, and so every "
-            "forecast and effect, has their last values, and networks of segments those in the middle of their segment."
-        )
+        yield Finding("drift", "note", {"n_edges": n_edges, "n_levels": len(drift) - n_edges})
     if not outcome.could_change:
-        told.append(
-            "there are too few rows for two segments, so one network was learned for all of them; use longer recordings or "
-            "more sites."
-        )
+        yield Finding("few-rows-for-changes", "warning")
     counts = np.array([block.n for block in outcome.moments_by_block])
-    if blocks.rows and len(counts) > 1 and counts[-1] > _LONG_LAST * np.median(counts[:-1]):
-        told.append(
-            f"the last block has {counts[-1]:.0f} rows, the others about {np.median(counts[:-1]):.0f}, since recordings have "
-            "different lengths or gaps; changes late in the longest recordings cannot be seen."
-        )
-    return told
+    if blocks.rows and len(counts) > 1:
+        usual = float(np.median(counts[:-1]))
+        if counts[-1] > _LONG_LAST * usual:
+            yield Finding("long-last-block", "warning", {"n": float(counts[-1]), "usual": usual})
 
 
-def _places(outcome: ChangingOutcome) -> str:
-    """Where the changes are, in words."""
-    blocks, cuts = outcome.blocks, outcome.changing.cuts
-    names = ", ".join(str(blocks.start(cut)) for cut in cuts)
-    many = "s" if len(cuts) > 1 else ""
-    if blocks.rows:
-        return f"row{many} {names} of the recordings, give or take {blocks.rows} rows"
-    if outcome.site_cuts is not None:
-        return "rows of each site's own (`site_changes_`)"
-    if blocks.wish.kind == "calendar":
-        return f"{names}, give or take a {blocks.wish.period}"
-    return f"block{many} {names} of column {blocks.wish.column!r}"
+@dataclass(frozen=True, repr=False)
+class ChangingSettings(PreparedSettings):
+    """What a person may choose of `ChangingDBN`."""
+
+    n_lags: int = setting(1, whole(0), "Number of lags.", kw_only=False)
+    blocks: int | str | Mapping[str, str] = setting(
+        "auto",
+        # Reading it is the check.
+        Rule(lambda value: True, ("a way to cut time into blocks",)),
+        "How time is cut into blocks; changes are found to within one. A number of rows of a recording, a power of two (so "
+        'that no two studies differ by a few rows); "auto": about 24 blocks of rows, fewer where sites of a given '
+        '`federation` would have too few rows in a block to tell them; "year", "month", "week", "day", "hour" or "minute" of '
+        "the rows' times (UTC where these have a time zone), with a `federation` with the first one, such as "
+        '"month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.',
+    )
+    clock: str = setting(
+        "common",
+        word("common", "site"),
+        '"common": all sites change at the same time. "site": every site goes through the same networks, and changes at '
+        "times of its own (`site_changes_`); only with all sites in this process, without drift and checks of residuals.",
+    )
+    max_changes: int = setting(5, whole(0), "Most changes that are looked for.")
+    drift: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        '"auto": weights and levels may drift slowly instead, where that explains the blocks better than changes do (BIC); '
+        "True: they may drift, and nothing changes at once; False: slow drift is cut into steps.",
+    )
+    noise_variance: str = setting(
+        "auto",
+        word("auto", "equal", "free"),
+        'By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).',
+    )
+    penalty: float = setting(
+        2.0,
+        number(above=0),
+        "Price in log(n) of an edge, and of each weight, level or variance that differs between segments; weights and levels "
+        "that differ cost ``2 log(d runs)`` more, since there are many that could.",
+    )
+    change_penalty: float = setting(2.0, number(0), "Price in log(n) of a change besides what differs there.")
+    forbidden_edges: Sequence[Edge] | None = setting(
+        None, edges(), '``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.'
+    )
+    required_edges: Sequence[Edge] | None = setting(None, edges(), "As `forbidden_edges`.")
+    check_residuals: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `findings_`); the networks "
+        'stay as they are. "auto": yes, unless rows are used as they are or sites do not answer such questions.',
+    )
+    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the search.")
+    # A level that changes at a row would look like a trend.
+    auto: ClassVar[Mapping[str, Any]] = {**PreparedSettings.auto, "detrend": 0, "missing": "drop"}
+    may_be: ClassVar[Mapping[str, Rule]] = {
+        **PreparedSettings.may_be,
+        "missing": word("auto", "drop"),
+        "on_disagreement": word("auto", "exclude", "warn", "ignore"),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        BlockWish.of(self.blocks)
+        if self.clock == "site":
+            for name, value in (("drift", self.drift), ("check_residuals", self.check_residuals)):
+                if value is True:
+                    raise ParameterError(f"{name}=True needs clock='common'; leave one of the two out.")
 
 
-class ChangingDBN(DBNEstimator[Any]):
+class ChangingDBN(DBNEstimator[ChangingSettings]):
     """Dynamic Bayesian networks, one after the other in time, from one sum of the moments of blocks of rows.
 
     minimise over cuts, orders and differences    sum_j sum_r n_r log(RSS_r / n_r) + prices
@@ -364,49 +369,6 @@ class ChangingDBN(DBNEstimator[Any]):
     Every weight is the same in all segments unless the evidence is for a difference; r are runs of segments with one
     noise variance of node j. A row's time is its place in its recording, its date or a label: all sites change at the
     same time. See docs/changing.md.
-
-    Parameters
-    ----------
-    n_lags
-        Number of lags.
-    blocks
-        How time is cut into blocks; changes are found to within one. A number of rows of a recording, a power of two (so
-        that no two studies differ by a few rows); "auto": about 24 blocks of rows, fewer where sites of a given
-        `federation` would have too few rows in a block to tell them; "year", "month", "week", "day", "hour" or "minute" of
-        the rows' times (UTC where these have a time zone), with a `federation` with the first one, such as
-        "month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.
-    clock
-        "common": all sites change at the same time. "site": every site goes through the same networks, and changes at times
-        of its own (`site_changes_`); only where all sites are in this process, without drift and a look at residuals.
-    max_changes
-        Most changes that are looked for.
-    drift
-        "auto": weights and levels may drift slowly instead, where that explains the blocks better than changes do (BIC);
-        True: they may drift, and nothing changes at once; False: slow drift is cut into steps.
-    noise_variance
-        By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).
-    penalty
-        Price in log(n) of an edge, and of each weight, level or variance that differs between segments; weights and levels
-        that differ cost ``2 log(d runs)`` more, since there are many that could.
-    change_penalty
-        Price in log(n) of a change besides what differs there.
-    forbidden_edges, required_edges
-        ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
-    center, detrend, period, gains, spikes
-        What is done to the rows first (docs/preparing-data.md). By default no trend is taken off: a level that changes at a
-        row would look like one. With ``detrend=1`` or more, trends of recordings are no change.
-    missing
-        "drop": rows with an empty cell are left out.
-    on_disagreement
-        "exclude", "warn" or "ignore": what is done about a site that does not fit the others; with ``clock="site"`` sites
-        differ, and none is left out.
-    check_residuals
-        Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `warnings_`); the networks
-        stay as they are. "auto": yes, unless rows are used as they are or sites do not answer such questions.
-    random_state
-        Seed of the search.
-    federation
-        Where the sums are carried out; by default in this process.
 
     Attributes
     ----------
@@ -469,83 +431,8 @@ class ChangingDBN(DBNEstimator[Any]):
     dbns_by_segment_: list[DBN]
     residuals_: ResidualSummary | None
 
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_lags": whole(0),
-        # Reading it is the check.
-        "blocks": Rule(lambda value: True, ("a way to cut time into blocks",)),
-        "clock": word("common", "site"),
-        "max_changes": whole(0),
-        "drift": flag() | word("auto"),
-        "noise_variance": word("auto", "equal", "free"),
-        "penalty": number(above=0),
-        "change_penalty": number(0),
-        "forbidden_edges": edges(),
-        "required_edges": edges(),
-        "center": word("auto", "none", "recording"),
-        "detrend": TREATMENT_RULES["detrend"],
-        "period": TREATMENT_RULES["period"],
-        "gains": TREATMENT_RULES["gains"],
-        "spikes": TREATMENT_RULES["spikes"],
-        "missing": word("drop"),
-        "on_disagreement": word("exclude", "warn", "ignore"),
-        "check_residuals": flag() | word("auto"),
-        "random_state": whole(0) | nothing(),
-        "federation": a_federation(),
-    }
-
-    def __init__(
-        self,
-        n_lags: int = 1,
-        *,
-        blocks: int | str | Mapping[str, str] = "auto",
-        clock: str = "common",
-        max_changes: int = 5,
-        drift: bool | str = "auto",
-        noise_variance: str = "auto",
-        penalty: float = 2.0,
-        change_penalty: float = 2.0,
-        forbidden_edges: Sequence[Edge] | None = None,
-        required_edges: Sequence[Edge] | None = None,
-        center: str = "auto",
-        detrend: int | str = 0,
-        period: float | Sequence[float] | str | None = "auto",
-        gains: str = "auto",
-        spikes: str = "auto",
-        missing: str = "drop",
-        on_disagreement: str = "exclude",
-        check_residuals: bool | str = "auto",
-        random_state: int | None = 0,
-        federation: Federation | None = None,
-    ) -> None:
-        self.n_lags = n_lags
-        self.blocks = blocks
-        self.clock = clock
-        self.max_changes = max_changes
-        self.drift = drift
-        self.noise_variance = noise_variance
-        self.penalty = penalty
-        self.change_penalty = change_penalty
-        self.forbidden_edges = forbidden_edges
-        self.required_edges = required_edges
-        self.center = center
-        self.detrend = detrend
-        self.period = period
-        self.gains = gains
-        self.spikes = spikes
-        self.missing = missing
-        self.on_disagreement = on_disagreement
-        self.check_residuals = check_residuals
-        self.random_state = random_state
-        self.federation = federation
-
-    def check_parameters(self) -> None:
-        """Refuse arguments that cannot be."""
-        super().check_parameters()
-        BlockWish.of(self.blocks)
-        if self.clock == "site":
-            for name, value in (("drift", self.drift), ("check_residuals", self.check_residuals)):
-                if value is True:
-                    raise ParameterError(f"{name}=True needs clock='common'; leave one of the two out.")
+    @takes(ChangingSettings)
+    def __init__(self) -> None: ...
 
     def _label_column(self, label: str | None) -> str | None:
         wish = BlockWish.of(self.blocks)
@@ -565,29 +452,30 @@ class ChangingDBN(DBNEstimator[Any]):
                 "ChangingDBN needs the task 'block-moments', which this federation does not answer (noise is fitted to one "
                 "matrix of products); use OneShotDBN."
             )
-        criterion, constraints = Criterion(float(self.penalty)), self._constraints()
+        settings, constraints = self._settings, self._constraints()
+        criterion = Criterion(float(settings.penalty))
         # The choices have been checked, which the type checker cannot see.
-        kind: Any = self.noise_variance
-        learn = LearnOptions(kind, criterion, average="auto" if self.penalty == Criterion().c else False)
-        options = OneShotOptions(int(self.n_lags), prepare=self._rows_on(federation), learn=learn)
+        kind: Any = settings.noise_variance
+        learn = LearnOptions(kind, criterion, average="auto" if settings.penalty == Criterion().c else False)
+        options = OneShotOptions(int(settings.n_lags), prepare=self._rows_on(federation), learn=learn)
         changes = ChangeOptions(
-            0 if self.drift is True else int(self.max_changes),
+            0 if settings.drift is True else int(settings.max_changes),
             criterion,
             kind,
-            change_price=float(self.change_penalty),
-            drift=bool(self.drift),
+            change_price=float(settings.change_penalty),
+            drift=bool(settings.drift),
         )
-        if self.clock == "site" and sites is None:
+        if settings.clock == "site" and sites is None:
             raise ParameterError(
                 "clock='site' needs data in this process: sums over sites in which sites cut their own rows would show the "
                 "rows of single sites; use clock='common' with a federation."
             )
-        wish = first_block(BlockWish.of(self.blocks), sites)
-        rng = np.random.default_rng(self.random_state)
+        wish = first_block(BlockWish.of(settings.blocks), sites)
+        rng = np.random.default_rng(settings.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
         n_sites = None if sites is not None else len(federation.sites)
         checks = are_looked_at(self, federation, by_default=not self._rows.is_settled)
-        if sites is not None and self.clock == "site":
+        if sites is not None and settings.clock == "site":
             # Sites that change at different times differ.
             options = replace(options, prepare=replace(options.prepare, on_disagreement="ignore"))
             program = site_clocks_program(
@@ -598,5 +486,42 @@ class ChangingDBN(DBNEstimator[Any]):
                 self._variables, constraints, options, changes, wish, n_sites, rng, checks=checks
             )
         outcome, _ = self._run(program, federation, observer)
-        report_changes(self, outcome, constraints, criterion)
+        self._set_outcome(outcome, constraints, criterion)
         say_residuals(self, outcome.report)
+
+    def _set_outcome(
+        self, outcome: ChangingOutcome, constraints: EdgeConstraints, criterion: Criterion
+    ) -> None:
+        names, d, found = self._variables, len(self._variables), outcome.changing
+        # Where recordings lost their own means, those of all rows are put back.
+        mean = outcome.moments.mean[:d] if outcome.asked.center == "recording" else np.zeros(d)
+        if outcome.constant is not None:
+            networks = [_constant(outcome.constant, names)]
+            order = outcome.constant.learned.order
+            self.noise_variance_ = outcome.constant.learned.noise.kind
+        else:
+            networks = [_network(found.network(s), mean, names) for s in range(len(found.cuts) + 1)]
+            order = found.order
+            self.noise_variance_ = "free"
+        self.dbns_by_segment_ = networks
+        last = networks[-1]
+        if found.functions is not None:
+            last = _network(found.network_at(outcome.blocks.n - 1), mean, names)
+        self._set_network(last, last)
+        blocks = outcome.site_blocks or outcome.blocks
+        self.block_rows_, self.n_blocks_ = blocks.rows, blocks.n
+        self.segments_ = _segments(outcome)
+        self.site_changes_ = _site_changes(outcome)
+        self.changes_ = _changes(outcome, names, constraints, criterion)
+        self.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
+        self.drift_courses_ = _courses(outcome, mean, names)
+        self.drift_ = _drift(outcome, self.drift_courses_, names, constraints, criterion)
+        self.segment_edges_ = _segment_edges(outcome, networks, names, constraints, criterion)
+        self.edge_probabilities_ = _edge_probabilities(outcome, last, self.segment_edges_)
+        self.change_scores_ = [score - found.scores[0] for score in found.scores]
+        self.order_ = [names[j] for j in order]
+        self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
+        self.status_, self.n_rounds_ = Status.EXACT, outcome.n_sums
+        self.n_samples_ = int(outcome.moments.n)
+        self._say_moments(outcome.asked)
+        self._tell(*_findings(outcome, self.changes_, self.drift_))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,43 +19,26 @@ from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.edge_table import edge_table
 from feddbn.methods.link_table import open_edges, orientation_table, with_links
 from feddbn.model.conditionals import Conditional, weights_of
 from feddbn.model.dbn import DBN
-from feddbn.settings import Rule, a_federation, edges, flag, names_of_variables, nothing, number, whole
+from feddbn.settings import (
+    MethodSettings,
+    Rule,
+    edges,
+    flag,
+    names_of_variables,
+    nothing,
+    number,
+    setting,
+    takes,
+    whole,
+)
 
-__all__ = ["MixedDBN", "conditional_of", "report_mixed"]
-
-
-def report_mixed(estimator: Any, outcome: MixedOutcome, declared: Sequence[Kind]) -> None:
-    """Set the attributes of a fitted estimator, and say what has to be said."""
-    names, d, learned = estimator._variables, len(estimator._variables), outcome.learned
-    conditionals = tuple(conditional_of(one, outcome.kinds) for one in outcome.refit.estimates)
-    n_lags = outcome.design.n_lags
-    weights = weights_of(conditionals, n_lags)
-    C = np.concatenate([weights.W[None], weights.A]).reshape(-1, d)
-    dbn = DBN(
-        weights.W,
-        weights.A,
-        names,
-        weights.intercept,
-        weights.noise_variances,
-        open_edges(learned.orientation, C, names),
-        conditionals=conditionals,
-    )
-    estimator._set_network(dbn, dbn)
-    estimator.conditionals_ = conditionals
-    estimator.kinds_ = dict(zip(names, outcome.kinds, strict=True))
-    estimator.order_ = [names[j] for j in learned.network.order]
-    estimator.orientation_ = orientation_table(learned.orientation, names)
-    table = edge_table(learned.posterior.probability, C, _shares(learned), names)
-    by_likelihood = outcome.n_reviewed > 0
-    estimator.edge_probabilities_ = with_links(table, names, learned, by_noise=by_likelihood)
-    estimator.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
-    estimator.n_rounds_, estimator.n_samples_ = outcome.n_sums, int(outcome.moments.n)
-    estimator._tell(*_sentences(outcome, names, declared))
+__all__ = ["MixedDBN", "MixedSettings", "conditional_of"]
 
 
 def conditional_of(estimate: NodeEstimate, kinds: Sequence[Kind]) -> Conditional:
@@ -88,49 +72,71 @@ def _shares(learned: GroupLearned) -> FloatArray:
     return found
 
 
-def _sentences(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[Kind]) -> list[str]:
-    told = []
+def _findings(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[Kind]) -> Iterator[Finding]:
+    """What has to be said about a fit."""
     for name, before, after in zip(names, declared, outcome.kinds, strict=True):
         if before.levels != after.levels:
-            kept = "; ".join(repr(level) for level in after.levels)
-            told.append(
-                f"some levels of {name!r} are too rare to stand alone, and count as one with others: its levels are {kept}. "
-                "level_rows decides from how many rows on a level is not rare."
-            )
+            yield Finding("rare-levels", "note", {"levels": list(after.levels)}, (name,))
     for j in np.flatnonzero(outcome.constant).tolist():
-        told.append(f"{names[j]!r} has one value only, so nothing can be said about its causes or effects.")
+        yield Finding("one-value", "warning", about=(names[j],))
     if outcome.level_evidence > 0:
-        told.append(
-            f"recordings differ in their levels (BIC {outcome.level_evidence:.0f} better with levels of their own), so the "
-            "edges are those within recordings; the weights have one level for all, and may be off by that."
-        )
-        still = [names[j] for j in np.flatnonzero(outcome.still).tolist()]
+        yield Finding("own-levels-of-kinds", "note", {"evidence": float(outcome.level_evidence)})
+        still = tuple(names[j] for j in np.flatnonzero(outcome.still).tolist())
         if still:
-            told.append(
-                f"{', '.join(still)} has one value in each recording, so its effects cannot be told from these levels."
-            )
-    held = [names[one.model.node] for one in outcome.refit.estimates if one.has_ridge]
+            yield Finding("one-value-a-recording", "warning", about=still)
+    estimates = outcome.refit.estimates
+    held = tuple(names[one.model.node] for one in estimates if one.has_ridge)
     if held:
-        told.append(
-            f"causes of {', '.join(held)} tell its values apart without an error, so its coefficients have no largest "
-            f"likelihood; they were held by a prior of standard deviation {SEPARATED_SD:g} per standard deviation or level."
-        )
+        yield Finding("separated", "warning", {"sd": SEPARATED_SD}, held)
     if not outcome.refit.is_exact:
-        told.append(
-            f"the weights did not settle within {outcome.refit.n_sums} steps; look for variables with hardly any variation."
-        )
-    wide = [
-        names[one.model.node] for one in outcome.refit.estimates if one.model.family == "negative-binomial"
-    ]
+        yield Finding("weights-not-settled", "warning", {"n": outcome.refit.n_sums})
+    wide = tuple(names[one.model.node] for one in estimates if one.model.family == "negative-binomial")
     if wide:
-        told.append(f"counts of {', '.join(wide)} vary more than Poisson counts; they are negative binomial.")
-    return told
+        yield Finding("overdispersed", "note", about=wide)
 
 
 _TASKS = frozenset(("level-counts", "mixed-moments", "glm-step"))
 
 
-class MixedDBN(DBNEstimator[Any]):
+@dataclass(frozen=True, repr=False)
+class MixedSettings(MethodSettings):
+    """What a person may choose of `MixedDBN`."""
+
+    n_lags: int = setting(1, whole(0), "Number of lags.", kw_only=False)
+    kinds: Mapping[str, Any] | None = setting(
+        None,
+        Rule(lambda value: isinstance(value, Mapping), ("a mapping from variables to kinds",)) | nothing(),
+        'What the values of variables are: ``{"visits": "count", "alarm": "binary", "ward": ["north", "south"], '
+        '"pain": {"ordinal": ["no", "some", "bad"]}}``. Who is not named is continuous.',
+    )
+    penalty: float = setting(1.0, number(above=0), "Price in log(n) of each number that an edge has.")
+    level_rows: int = setting(
+        FEWEST_OF_A_LEVEL,
+        whole(1),
+        "Rows that a level needs to stand alone; rarer ones are put together. Sites tell how many rows have a level in whole "
+        "units of so many.",
+    )
+    review: bool = setting(
+        True,
+        flag(),
+        "Whether contemporaneous directions that Gaussian scores leave open are decided by the likelihoods; sites then tell "
+        "about a few more models of the variables concerned.",
+    )
+    forbidden_edges: Sequence[Edge] | None = setting(
+        None, edges(), '``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.'
+    )
+    required_edges: Sequence[Edge] | None = setting(None, edges(), "As `forbidden_edges`.")
+    exogenous: Sequence[str] | None = setting(
+        None, names_of_variables(), "Names of variables that only act on others."
+    )
+    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the search.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_kinds(self.kinds, tuple(self.kinds or ()))
+
+
+class MixedDBN(DBNEstimator[MixedSettings]):
     """A dynamic Bayesian network of variables of any kind, from a few sums.
 
     structure   sum_j n log det(residual covariance of the columns of j) + price of its edges, over orders
@@ -138,30 +144,6 @@ class MixedDBN(DBNEstimator[Any]):
                 cumulative logit, Poisson or negative binomial
 
     See docs/mixed.md.
-
-    Parameters
-    ----------
-    n_lags
-        Number of lags.
-    kinds
-        What the values of variables are: ``{"visits": "count", "alarm": "binary", "ward": ["north", "south"],
-        "pain": {"ordinal": ["no", "some", "bad"]}}``. Who is not named is continuous.
-    penalty
-        Price in log(n) of each number that an edge has.
-    level_rows
-        Rows that a level needs to stand alone; rarer ones are put together. Sites tell how many rows have a level in whole
-        units of so many.
-    review
-        Whether directions within a moment that Gaussian scores leave open are decided by the likelihoods; sites then tell
-        about a few more models of the variables concerned.
-    forbidden_edges, required_edges
-        ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
-    exogenous
-        Names of variables that only act on others.
-    random_state
-        Seed of the search.
-    federation
-        Where the sums are carried out; by default in this process.
 
     Attributes
     ----------
@@ -172,7 +154,7 @@ class MixedDBN(DBNEstimator[Any]):
     kinds_
         The `Kind` of each variable; levels that were too rare to stand alone are one level "a, b".
     orientation_
-        DataFrame source, target, score_difference, oriented: what is known about directions within a moment.
+        DataFrame source, target, score_difference, oriented: what is known about contemporaneous directions.
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented.
     order_
@@ -198,49 +180,8 @@ class MixedDBN(DBNEstimator[Any]):
     orientation_: pd.DataFrame
     edge_probabilities_: pd.DataFrame
 
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_lags": whole(0),
-        "kinds": Rule(lambda value: isinstance(value, Mapping), ("a mapping from variables to kinds",))
-        | nothing(),
-        "penalty": number(above=0),
-        "level_rows": whole(1),
-        "review": flag(),
-        "forbidden_edges": edges(),
-        "required_edges": edges(),
-        "exogenous": names_of_variables(),
-        "random_state": whole(0) | nothing(),
-        "federation": a_federation(),
-    }
-
-    def __init__(
-        self,
-        n_lags: int = 1,
-        *,
-        kinds: Mapping[str, Any] | None = None,
-        penalty: float = 1.0,
-        level_rows: int = FEWEST_OF_A_LEVEL,
-        review: bool = True,
-        forbidden_edges: Sequence[Edge] | None = None,
-        required_edges: Sequence[Edge] | None = None,
-        exogenous: Sequence[str] | None = None,
-        random_state: int | None = 0,
-        federation: Federation | None = None,
-    ) -> None:
-        self.n_lags = n_lags
-        self.kinds = kinds
-        self.penalty = penalty
-        self.level_rows = level_rows
-        self.review = review
-        self.forbidden_edges = forbidden_edges
-        self.required_edges = required_edges
-        self.exogenous = exogenous
-        self.random_state = random_state
-        self.federation = federation
-
-    def check_parameters(self) -> None:
-        """Refuse arguments that cannot be."""
-        super().check_parameters()
-        read_kinds(self.kinds, tuple(self.kinds or ()))
+    @takes(MixedSettings)
+    def __init__(self) -> None: ...
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -251,10 +192,35 @@ class MixedDBN(DBNEstimator[Any]):
                 "MixedDBN needs the tasks 'mixed-moments' and 'glm-step', which this federation does not answer (noise is "
                 "fitted to one matrix of products of values as they are); use OneShotDBN."
             )
-        names = self._variables
-        kinds = read_kinds(self.kinds, names)
-        options = MixedOptions(int(self.n_lags), float(self.penalty), int(self.level_rows), bool(self.review))
-        rng = np.random.default_rng(self.random_state)
+        settings, names = self._settings, self._variables
+        kinds = read_kinds(settings.kinds, names)
+        options = MixedOptions(settings.n_lags, settings.penalty, settings.level_rows, settings.review)
+        rng = np.random.default_rng(settings.random_state)
         program = mixed_program(names, kinds, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)
-        report_mixed(self, outcome, kinds)
+        self._set_outcome(outcome)
+        self._tell(*_findings(outcome, names, kinds))
+
+    def _set_outcome(self, outcome: MixedOutcome) -> None:
+        names, d, learned = self._variables, len(self._variables), outcome.learned
+        conditionals = tuple(conditional_of(one, outcome.kinds) for one in outcome.refit.estimates)
+        weights = weights_of(conditionals, outcome.design.n_lags)
+        C = np.concatenate([weights.W[None], weights.A]).reshape(-1, d)
+        dbn = DBN(
+            weights.W,
+            weights.A,
+            names,
+            weights.intercept,
+            weights.noise_variances,
+            open_edges(learned.orientation, C, names),
+            conditionals=conditionals,
+        )
+        self._set_network(dbn, dbn)
+        self.conditionals_ = conditionals
+        self.kinds_ = dict(zip(names, outcome.kinds, strict=True))
+        self.order_ = [names[j] for j in learned.network.order]
+        self.orientation_ = orientation_table(learned.orientation, names)
+        table = edge_table(learned.posterior.probability, C, _shares(learned), names)
+        self.edge_probabilities_ = with_links(table, names, learned, by_noise=outcome.n_reviewed > 0)
+        self.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
+        self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)

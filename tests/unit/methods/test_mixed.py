@@ -13,6 +13,7 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.saying import only
 
 NAMES = ("x", "b", "c", "k", "o")
 KINDS = {"b": "binary", "c": "count", "k": ["u", "v", "w"], "o": {"ordinal": ["low", "mid", "high"]}}
@@ -58,7 +59,7 @@ def test_edges_of_all_kinds_are_found_and_directed(fit):
     assert fit.status_ is Status.EXACT
     assert fit.n_rounds_ <= 10
     assert fit.n_samples_ == 4 * 398
-    assert fit.warnings_ == []
+    assert not fit.findings_
     assert fit.dbn_.open_edges == ()
 
 
@@ -94,7 +95,7 @@ def test_a_level_that_some_sites_never_saw_and_one_that_is_rare():
     data["s3"].loc[5, "k"] = 3.0
     fit = MixedDBN(kinds={**as_numbers(), "k": {"categorical": 4}}).fit(data)
     assert fit.kinds_["k"].levels in (("0, 3", "1", "2"), ("0", "1, 3", "2"))
-    assert any("some levels of 'k' are too rare to stand alone" in one for one in fit.warnings_)
+    assert only(fit.findings_, "rare-levels").about == ("k",)
     assert fit.dbn_.kinds[3].levels == fit.kinds_["k"].levels
     assert ("k", "o", 0) in edges_of(fit) or ("o", "k", 0) in edges_of(fit)
 
@@ -119,7 +120,7 @@ def test_continuous_variables_alone_are_least_squares_and_no_step_is_asked():
 def test_a_variable_with_one_value_is_told_and_breaks_nothing():
     data = {name: frame.assign(b=0.0) for name, frame in sites().items()}
     fit = MixedDBN(kinds=as_numbers()).fit(data)
-    assert "'b' has one value only, so nothing can be said about its causes or effects." in fit.warnings_
+    assert only(fit.findings_, "one-value").about == ("b",)
     assert fit.conditionals_[1].parents == ()
     assert 1 / (1 + np.exp(-fit.conditionals_[1].intercept[0])) < 1e-3
 
@@ -135,7 +136,7 @@ def test_wide_counts_are_negative_binomial_and_it_is_said():
         }
     )
     assert fit.conditionals_[1].dispersion == pytest.approx(1 / 1.5, abs=0.15)
-    assert any("vary more than Poisson counts" in one for one in fit.warnings_)
+    assert "overdispersed" in fit.findings_.codes
 
 
 def test_likelihoods_decide_what_gaussian_scores_leave_open():
@@ -155,11 +156,11 @@ def test_likelihoods_decide_what_gaussian_scores_leave_open():
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"kinds": {"b": "boolean"}}, r"kinds\['b'\]: kind 'boolean' is not known"),
-        ({"kinds": "count"}, "kinds='count' must be a mapping from variables to kinds or None"),
-        ({"kinds": {"z": "count"}}, "kinds names 'z', but the variables are x, b, c, k, o"),
-        ({"level_rows": 0}, "level_rows=0 must be a whole number of at least 1"),
-        ({"penalty": -1}, "penalty=-1 must be a positive number"),
+        ({"kinds": {"b": "boolean"}}, "'boolean'"),
+        ({"kinds": "count"}, "kinds='count'"),
+        ({"kinds": {"z": "count"}}, r"kinds.*'z'"),
+        ({"level_rows": 0}, r"level_rows=0.*1"),
+        ({"penalty": -1}, "penalty=-1"),
         ({"review": "yes"}, "review='yes' must be True or False"),
     ],
 )
@@ -174,7 +175,7 @@ def test_values_that_cannot_be_are_refused_at_the_site():
     with pytest.raises(DataError, match=r"has 1\.5 in column 'c'"):
         MixedDBN(kinds=as_numbers()).fit(data)
     held = InProcessFederation({name: Site(name, one) for name, one in read_sites(data).items()})
-    with pytest.raises(DataError, match=r"variable 'c' has the value 1\.5, which is not a count value"):
+    with pytest.raises(DataError, match=r"variable.*'c'.*1\.5"):
         MixedDBN(kinds=as_numbers(), federation=held).fit(None)
 
 
@@ -185,7 +186,7 @@ def test_a_federation_with_noise_is_told_what_to_use():
         sites, variables, state_of, sum = held.sites, held.variables, held.state_of, held.sum
         answered_tasks = frozenset({"moments"})
 
-    with pytest.raises(ParameterError, match="needs the tasks 'mixed-moments' and 'glm-step'"):
+    with pytest.raises(ParameterError, match=r"needs.*'mixed-moments'.*'glm-step'"):
         MixedDBN(federation=Noisy()).fit(None)
 
 
@@ -207,13 +208,13 @@ def test_levels_that_recordings_differ_in_are_no_edges_and_are_told():
         data[f"s{i}"] = pd.DataFrame({"x": x, "y": y, "b": (rng.random(150) < 0.5) * 1.0})
     fit = MixedDBN(kinds={"b": "binary"}).fit(data)
     assert edges_of(fit) == set()
-    assert any("recordings differ in their levels" in one for one in fit.warnings_)
+    assert only(fit.findings_, "own-levels-of-kinds").values["evidence"] > 0
     fixed = {name: frame.assign(b=float(i % 2)) for i, (name, frame) in enumerate(data.items())}
     fit = MixedDBN(kinds={"b": "binary"}).fit(fixed)
-    assert any("b has one value in each recording" in one for one in fit.warnings_)
+    assert only(fit.findings_, "one-value-a-recording").about == ("b",)
     # Without such levels nothing is said.
     same = {name: frame - [frame["x"].mean(), frame["y"].mean(), 0.0] for name, frame in data.items()}
-    assert MixedDBN(kinds={"b": "binary"}).fit(same).warnings_ == []
+    assert MixedDBN(kinds={"b": "binary"}).fit(same).findings_ == []
 
 
 @pytest.mark.slow

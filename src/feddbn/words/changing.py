@@ -1,0 +1,53 @@
+"""What fits of networks that change say."""
+
+from __future__ import annotations
+
+from feddbn.words import Said, says
+
+
+@says("changes")
+def _changes(it: Said) -> str:
+    what = (
+        f"{it['n_edges']} edges differ between neighbouring segments"
+        if it["n_edges"]
+        else "no edge differs, only levels or noise variances"
+    )
+    tables = " (`changes_`, `variance_changes_`)" if it.in_python else ""
+    others = "; `dbns_by_segment_` has the others" if it.in_python else ""
+    return f"the network changes at {_places(it)}; {what}{tables}. Forecasts and effects are of the last segment{others}."
+
+
+def _places(it: Said) -> str:
+    names, many = ", ".join(it["places"]), "s" if len(it["places"]) > 1 else ""
+    if it["by"] == "rows":
+        return f"row{many} {names} of the recordings, give or take {it['rows']} rows"
+    if it["by"] == "sites":
+        return "rows of each site's own" + (" (`site_changes_`)" if it.in_python else "")
+    if it["by"] == "calendar":
+        return f"{names}, give or take a {it['period']}"
+    return f"block{many} {names} of column {it['column']!r}"
+
+
+@says("drift")
+def _drift(it: Said) -> str:
+    table = " (`drift_`)" if it.in_python else ""
+    return (
+        f"the weights of {it['n_edges']} edges and {it['n_levels']} levels drift{table}. Forecasts and effects have "
+        "their last values, and networks of segments those in the middle of their segment."
+    )
+
+
+@says("few-rows-for-changes")
+def _few_rows(it: Said) -> str:
+    return (
+        "there are too few rows for two segments, so one network was learned for all of them; use longer recordings or more "
+        "sites."
+    )
+
+
+@says("long-last-block")
+def _long_last_block(it: Said) -> str:
+    return (
+        f"the last block has {it['n']:.0f} rows, the others about {it['usual']:.0f}, since recordings have different lengths "
+        "or gaps; changes late in the longest recordings cannot be seen."
+    )
