@@ -1,6 +1,11 @@
 """Curves, products and edge effects against formulas that are written out."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,7 +13,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 from feddbn.core.designs.features import CURVE_KNOTS, FeatureMap, curve_features, register_feature_map
-from feddbn.errors import ParameterError
+from feddbn.errors import CurvesWarning, FileError, ParameterError
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 
@@ -252,3 +257,208 @@ def test_a_straight_edge_has_an_effect_too(random_dbn: Callable[..., DBN]) -> No
     assert table["inside"].all()
     assert effect.at(effect.origin) == 0.0
     assert isinstance(table, pd.DataFrame)
+
+
+def test_every_whole_form_reads_back_bit_for_bit(curved_dbn: CurvedDBN, tmp_path: Path) -> None:
+    dbn = curved_dbn()
+    dbn.to_npz(tmp_path / "n.npz")
+    for again in (
+        DBN.from_json(dbn.to_json()),
+        DBN.from_dict(dbn.to_dict()),
+        DBN.from_npz(tmp_path / "n.npz"),
+        DBN.from_networkx(dbn.to_networkx()),
+        DBN.from_graphml(dbn.to_graphml()),
+    ):
+        assert again.curves == dbn.curves
+        assert again.products == dbn.products
+        assert again.equals(dbn)
+    assert dbn.to_dict()["version"] == 3
+
+
+def test_a_linear_network_is_stored_as_before(random_dbn: Callable[..., DBN]) -> None:
+    dbn = random_dbn(0)
+    assert sorted(dbn.to_dict()) == sorted(
+        ["format", "version", "variables", "n_lags", "W", "A", "intercept", "noise_variances"]
+    )
+    assert dbn.to_dict()["version"] == 1
+    assert "curves" not in dbn.to_networkx().graph
+    assert "shape" not in dbn.edges().columns
+
+
+def test_networks_that_differ_in_a_curve_are_not_equal(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    stored = dbn.to_dict()
+    stored["curves"][0]["coefficients"][0] += 1e-3
+    other = DBN.from_dict(stored)
+    assert not dbn.equals(other)
+    assert dbn.equals(other, atol=2e-3)
+    straight = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
+    assert not dbn.equals(straight)
+    assert not straight.equals(dbn)
+
+
+def changed(dbn: DBN, key: str, **changes: Any) -> str:
+    stored = dbn.to_dict()
+    stored[key][0].update(changes)
+    for name, value in changes.items():
+        if value == "drop":
+            del stored[key][0][name]
+    return json.dumps(stored)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "sentence"),
+    [
+        (
+            "curves",
+            {"source": "z"},
+            "'curves'",
+        ),
+        ("curves", {"scale": "drop"}, "'curves'"),
+        ("curves", {"scale": -1.0}, "'curves'.*-1.0"),
+        ("curves", {"lag": 7}, "7.*2"),
+        ("curves", {"coefficients": ["a"]}, "'curves'"),
+        ("curves", {"coefficients": 3}, "'curves'"),
+        ("curves", {"covariance": [[1.0]]}, "'curves'"),
+        ("products", {"sources": ["a"]}, "'products'"),
+        (
+            "products",
+            {"weight": None},
+            "'products'",
+        ),
+    ],
+)
+def test_damaged_parts_are_refused_with_a_sentence(
+    key: str, changes: dict[str, Any], sentence: str, curved_dbn: CurvedDBN
+) -> None:
+    with pytest.raises(FileError, match=sentence):
+        DBN.from_json(changed(curved_dbn(), key, **changes))
+
+
+def test_parts_that_are_no_lists_and_graphs_that_are_damaged_are_refused(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    with pytest.raises(FileError, match="'curves'"):
+        DBN.from_dict({**dbn.to_dict(), "curves": {"a": 1}})
+    graph = dbn.to_networkx()
+    graph.graph["curves"] = "[{"
+    with pytest.raises(FileError, match=r"'curves'.*JSON"):
+        DBN.from_networkx(graph)
+
+
+def test_the_csv_of_curves_reads_back_and_its_names_are_guarded(
+    curved_dbn: CurvedDBN, tmp_path: Path
+) -> None:
+    dbn = curved_dbn()
+    text = dbn.to_curves_csv(tmp_path / "curves.csv", n=11)
+    assert (tmp_path / "curves.csv").read_text() == text
+    lines = [line.split(",") for line in text.splitlines()]
+    table = dbn.curves_table(n=11)
+    assert lines[0] == list(table.columns)
+    for line, row in zip(lines[1:], table.itertuples(index=False), strict=True):
+        assert line[:3] == [row.source, row.target, str(row.lag)]
+        numbers = [float(cell) if cell else np.nan for cell in line[3:7]]
+        np.testing.assert_array_equal(numbers, [row.value, row.effect, row.lower, row.upper])
+        assert line[7] == str(row.inside)
+    formula = DBN(
+        np.zeros((2, 2)), np.zeros((1, 2, 2)), ["=1+1", "b"], curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))]
+    )
+    assert formula.to_curves_csv().splitlines()[1].startswith("'=1+1,b,1,")
+    with pytest.raises(ParameterError, match=r"2.*1"):
+        dbn.to_curves_csv(n=1)
+
+
+def test_edge_lists_keep_their_columns_and_list_curved_edges(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    lines = dbn.to_csv().splitlines()
+    assert lines[0] == "source,target,lag,weight,standardised,oriented"
+    assert len(lines) - 1 == len(dbn.edges()) == int(dbn.is_edge.sum())
+    again = DBN.from_csv(dbn.to_csv(), dbn.variables, dbn.n_lags)
+    np.testing.assert_array_equal(again.W, dbn.W)
+    assert again.is_linear
+    assert dbn.to_dot().count("->") == len(dbn.edges())
+
+
+def chain() -> DBN:
+    """a -> b within the moment with a curve, b -> c a step later, straight."""
+    W, A = np.zeros((3, 3)), np.zeros((1, 3, 3))
+    W[0, 1], A[0, 1, 2], A[0, 2, 2] = 0.5, 0.8, 0.5
+    return DBN(W, A, list("abc"), curves=[Curve(0, 1, 0, 1.0, 2.0, (0.6, 0.3))])
+
+
+def test_along_a_chain_the_effect_is_the_difference_of_the_curve_times_the_weights() -> None:
+    dbn = chain()
+    difference = float(np.diff(dbn.effect("a", "b", 0).at([2.0, 3.5]))[0])
+    table = dbn.effects("a", "c", 4, at=2.0, by=1.5, random_state=0)
+    assert table["at"].tolist() == [2.0] * 5
+    assert table["by"].tolist() == [1.5] * 5
+    expected = difference * 0.8 * np.array([0.0, 1.0, 0.5, 0.25, 0.125])
+    np.testing.assert_allclose(table["total"], expected, atol=1e-12)
+    np.testing.assert_allclose(table["cumulative"], np.cumsum(expected), atol=1e-12)
+    np.testing.assert_allclose(table["error"], 0.0, atol=1e-12)
+    default = dbn.effects("a", "b", 0, random_state=0)
+    assert (default["at"][0], default["by"][0]) == (1.0, 2.0)
+    assert default["total"][0] == pytest.approx(float(dbn.effect("a", "b", 0).at(3.0)))
+
+
+def test_zero_curves_give_the_effects_of_the_linear_network(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn(zero=True)
+    line = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
+    ours = dbn.effects("a", "c", 5, at=0.3, by=0.7, random_state=1)
+    theirs = line.effects("a", "c", 5, at=0.3, by=0.7)
+    np.testing.assert_allclose(ours["total"], theirs["total"], atol=1e-12)
+    np.testing.assert_allclose(theirs["total"], 0.7 * line.effects("a", "c", 5)["total"])
+    assert list(theirs.columns[:3]) == ["horizon", "at", "by"]
+    assert list(line.effects("a", "c", 5).columns) == ["horizon", "total", "direct", "mediated", "cumulative"]
+
+
+def test_the_effect_at_a_value_is_that_of_brute_force_with_other_noise(curved_dbn: CurvedDBN) -> None:
+    dbn, n = curved_dbn(), 4000
+    history = np.random.default_rng(0).normal(size=(2, 4))
+    found = dbn.effects("b", "d", 3, at=-1.0, by=2.0, history=history, n_paths=n, random_state=3)
+    held = {"b": [1.0, np.nan, np.nan, np.nan]}, {"b": [-1.0, np.nan, np.nan, np.nan]}
+    high, low = (
+        dbn.do(one, history, 4, random_state=seed, n_paths=n).mean for seed, one in enumerate(held, 10)
+    )
+    sd = dbn.forecast(history, 4, random_state=0).sd["d"].to_numpy()
+    np.testing.assert_allclose(found["total"], (high - low)["d"], atol=4.5 * np.max(sd) * np.sqrt(2 / n))
+    assert (found["error"] < 0.1).all()
+
+
+def test_usual_starts_and_the_same_seed_give_the_same_bits(curved_dbn: CurvedDBN) -> None:
+    one, two = (curved_dbn().effects("d", "a", 4, random_state=5) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    assert one["total"].abs().max() > 5 * one["error"].max() > 0
+
+
+def test_values_beyond_the_range_seen_are_warned_of() -> None:
+    with pytest.warns(CurvesWarning, match="'a'.*1.*9.*-3.8.*5.8"):
+        chain().effects("a", "b", 0, by=8.0, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m: m.effects("a", "c", 3, at="low"), "'low'"),
+        (lambda m: m.effects("a", "c", 3, ["b"]), "mediators"),
+        (
+            lambda m: m.total_effects(3),
+            "total_effects",
+        ),
+        (lambda m: m.mediated_effects(None, 3), "mediated_effects"),
+        (lambda m: m.impulse_responses(3), "effects"),
+        (lambda m: m.fevd(3), "linear"),
+        (lambda m: m.spectral_radius, "spectral"),
+        (lambda m: m.is_stationary, "spectral"),
+        (lambda m: m.reduced_intercept, "reduced"),
+        (lambda m: m.to_lingam(), r"dbn\.to_json"),
+        (lambda m: m.to_tigramite(), "tigramite"),
+    ],
+)
+def test_what_only_linear_networks_have_is_refused(call: Callable[[DBN], object], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        call(chain())
+
+
+def test_a_linear_network_refuses_values_that_are_no_numbers(random_dbn: Callable[..., DBN]) -> None:
+    with pytest.raises(ParameterError, match="finite"):
+        random_dbn(0).effects("v0", "v1", 3, by=float("nan"))

@@ -1,9 +1,19 @@
+"""Tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from feddbn.core.designs.recordings import Block, lagged_rows
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.model.dbn import DBN
+from support.report_results import random_dbn
 
 W = np.array([[0.0, 0.5], [0.0, 0.0]])
 A = np.zeros((1, 2, 2))
@@ -121,3 +131,183 @@ def test_a_graph_with_a_weight_that_is_no_number_is_refused(tmp_path) -> None:  
 def _npz(folder):  # type: ignore[no-untyped-def]
     DBN(W, A).to_npz(folder / "good.npz")
     return folder / "good.npz"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value", "first"),
+    [
+        ("impulse_responses", (3,), "response", 0),
+        ("impulse_responses", (3, "reduced"), "response", 0),
+        ("fevd", (3,), "share", 1),
+        ("total_effects", (3,), "effect", 0),
+        ("direct_effects", (3,), "effect", 0),
+        ("mediated_effects", (["x1"], 3), "effect", 0),
+    ],
+)
+def test_every_cell_is_that_of_the_array(name, given, value, first):
+    dbn = random_dbn(4, n_lags=2, seed=3)
+    array, frame = getattr(dbn, name)(*given), getattr(dbn.frames, name)(*given)
+    assert frame.columns.tolist() == ["source", "target", "step", value]
+    assert len(frame) == array.size
+    for row in frame.sample(20, random_state=0).to_dict("records"):
+        i, j = dbn.variables.index(row["source"]), dbn.variables.index(row["target"])
+        assert row[value] == array[row["step"] - first, i, j]
+
+
+def test_weights_and_moments_have_names():
+    dbn = random_dbn(4, n_lags=2, seed=3)
+    weights = dbn.frames.standardised_weights().set_index(["source", "target", "lag"])["weight"]
+    assert weights["x1", "x2", 1] == dbn.standardised_weights()[1, 1, 2]
+    mean = dbn.frames.stationary_mean()
+    assert mean.columns.tolist() == ["variable", "mean", "sd"]
+    np.testing.assert_allclose(mean["sd"] ** 2, np.diag(dbn.stationary_covariance()))
+    assert dbn.frames.stationary_covariance().loc["x0", "x3"] == dbn.stationary_covariance()[0, 3]
+
+
+def test_residuals_have_columns():
+    dbn = DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    rows = dbn.simulate(50, random_state=0)
+    found = dbn.frames.residuals(rows)
+    assert found.columns.tolist() == ["x", "y"]
+    np.testing.assert_array_equal(found.to_numpy(), dbn.residuals(rows))
+
+
+def test_an_edge_is_a_frame_by_the_same_word():
+    dbn = random_dbn(4, n_lags=1, seed=3)
+    edge = dbn.edges().iloc[0]
+    effect = dbn.effect(edge.source, edge.target, edge.lag)
+    assert effect.to_frame(5).equals(effect.table(5))
+
+
+RandomDBN = Callable[..., DBN]
+
+
+def path_sum(
+    dbn: DBN, i: int, j: int, horizon: int, through: set[int] | None, avoid: set[int] | None
+) -> float:
+    """Sum over every directed path (i, 0) -> (j, horizon), enumerated one edge at a time."""
+    stack = dbn.adjacency_matrices
+
+    def walk(node: int, time: int, visited: bool) -> float:
+        total = 0.0
+        for lag, k in itertools.product(range(dbn.n_lags + 1), range(dbn.d)):
+            weight, then = stack[lag][node, k], time + lag
+            if weight == 0 or then > horizon:
+                continue
+            if (k, then) == (j, horizon):
+                total += weight * (visited or through is None)
+            if not (avoid and k in avoid):
+                total += weight * walk(k, then, visited or (through is not None and k in through))
+        return total
+
+    return walk(i, 0, False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_effects_equal_enumerated_paths(seed: int, random_dbn: RandomDBN) -> None:
+    dbn = random_dbn(seed, d=3, n_lags=2)
+    total, mediated = dbn.total_effects(3), dbn.mediated_effects(["v1"], 3)
+    for i, j, h in itertools.product(range(3), range(3), range(4)):
+        own = float(i == j and h == 0)
+        assert total[h, i, j] == pytest.approx(own + path_sum(dbn, i, j, h, None, None))
+        assert mediated[h, i, j] == pytest.approx(path_sum(dbn, i, j, h, {1}, None), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_total_is_the_structural_response_and_splits_into_direct_and_mediated(
+    seed: int, random_dbn: RandomDBN
+) -> None:
+    dbn = random_dbn(seed, d=5, n_lags=2)
+    total = dbn.total_effects(6)
+    np.testing.assert_allclose(total, dbn.impulse_responses(6), atol=1e-12)
+    own = np.zeros_like(total)
+    own[0] = np.eye(5)
+    np.testing.assert_allclose(total - own, dbn.direct_effects(6) + dbn.mediated_effects(None, 6), atol=1e-12)
+    np.testing.assert_allclose(dbn.mediated_effects([], 6), 0.0, atol=1e-12)
+
+
+def test_effect_table_has_one_row_per_horizon() -> None:
+    W = np.zeros((3, 3))
+    W[0, 1], W[1, 2], W[0, 2] = 2.0, 3.0, 0.5
+    table = DBN(W, np.zeros((1, 3, 3)), ["a", "b", "c"]).effects("a", "c", 1, mediators=["b"])
+    assert table.loc[0].to_dict() == {
+        "horizon": 0,
+        "total": 6.5,
+        "direct": 0.5,
+        "mediated": 6.0,
+        "cumulative": 6.5,
+    }
+    assert table["total"].tolist() == [6.5, 0.0]
+
+
+def test_variance_shares_sum_to_one_and_a_noiseless_source_has_none(random_dbn: RandomDBN) -> None:
+    dbn = random_dbn(2, d=4, n_lags=1)
+    shares = dbn.fevd(5)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert (shares >= 0).all()
+    silent = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, np.array([0.0, 1.0, 1.0, 1.0]))
+    np.testing.assert_array_equal(silent.fevd(5)[:, 0, :], 0.0)
+    with pytest.raises(ParameterError, match="noise_variances"):
+        DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), noise_variances=np.zeros(2)).impulse_responses(
+            2, "orthogonalised"
+        )
+
+
+def test_network_from_moments_has_the_intercept_and_variances_of_the_residuals(random_dbn: RandomDBN) -> None:
+    dbn = random_dbn(4, d=3, n_lags=2)
+    data = dbn.simulate(300, random_state=0).to_numpy() + 5.0
+    moments = Moments.of_rows(np.concatenate(list(lagged_rows([Block(data)], 2))))
+    fitted = DBN.from_moments(dbn.W, dbn.A, moments, dbn.variables)
+    residuals = fitted.residuals(data)
+    np.testing.assert_allclose(residuals.mean(axis=0), 0.0, atol=1e-10)
+    np.testing.assert_allclose(residuals.var(axis=0), fitted.noise_variances, rtol=1e-10)
+    with pytest.raises(ParameterError, match=r"moments.*9.*4.*n=0"):
+        DBN.from_moments(dbn.W, dbn.A, Moments.empty(4))
+
+
+def test_likelihood_and_residuals_respect_the_borders_of_stretches(random_dbn: RandomDBN) -> None:
+    dbn = random_dbn(5, d=3, n_lags=2)
+    one, two = dbn.simulate(40, random_state=1), dbn.simulate(30, random_state=2)
+    assert dbn.residuals([one, two]).shape == (38 + 28, 3)
+    assert dbn.log_likelihood([one, two]) == pytest.approx(dbn.log_likelihood(one) + dbn.log_likelihood(two))
+    assert dbn.log_likelihood([one, two.iloc[:2]]) == pytest.approx(dbn.log_likelihood(one))
+    with pytest.raises(DataError, match=r"data.*n_lags=2.*2"):
+        dbn.log_likelihood([two.iloc[:2]])
+    with pytest.raises(DataError, match="data contains NaN or infinity"):
+        dbn.residuals(one.mask(one > one.max().min() - 1e-9))
+
+
+def test_diagnostics_accept_the_true_network_and_reject_one_that_misses_a_lag() -> None:
+    A = np.array([[[0.7, 0.0], [0.0, 0.0]]])
+    truth = DBN(np.zeros((2, 2)), A, ["a", "b"])
+    data = truth.simulate(2000, random_state=3)
+    right = truth.residual_diagnostics(data)
+    assert (right[["mean_p", "ljung_box_p", "normality_p"]] > 0.001).all().all()
+    np.testing.assert_allclose(right["variance_ratio"], 1.0, atol=0.1)
+    wrong = DBN(np.zeros((2, 2)), 0 * A, ["a", "b"]).residual_diagnostics(data)
+    assert wrong.loc["a", "ljung_box_p"] < 1e-10
+    assert wrong.loc["a", "autocorrelation"] == pytest.approx(0.7, abs=0.06)
+    assert wrong.loc["b", "ljung_box_p"] > 0.001
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m: m.impulse_responses(-1), "horizon.*0.*-1"),
+        (
+            lambda m: m.impulse_responses(2, "cholesky"),
+            "kind.*'structural'.*'reduced'.*'orthogonalised'",
+        ),
+        (lambda m: m.fevd(2, "reduced"), "kind.*'structural'.*'orthogonalised'.*'reduced'"),
+        (lambda m: m.mediated_effects("v1", 2), "mediators.*'v1'"),
+        (lambda m: m.effects("v9", "v0", 2), "source.*'v9'"),
+        (lambda m: DBN(m.W, m.A, noise_variances=-m.noise_variances), "noise_variances"),
+        (
+            lambda m: DBN(np.ones((1, 1)), np.zeros((0, 1, 1))).impulse_responses(1),
+            "1",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_with_a_sentence(call, sentence, random_dbn) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ParameterError, match=sentence):
+        call(random_dbn(0))
