@@ -155,49 +155,6 @@ def test_forecast_continues_the_times_of_the_history_and_matches_columns_by_name
             DataError,
             "history.*n_lags=2.*1",
         ),
-        (
-            lambda m: m.forecast(np.zeros((5, 2)), 2),
-            DataError,
-            "history.*3.*5.*2",
-        ),
-        (
-            lambda m: m.forecast(np.full((5, 3), np.nan), 2),
-            DataError,
-            "history",
-        ),
-        (lambda m: m.forecast(pd.DataFrame({"v0": [1.0]}), 2), DataError, "history.*'v1'"),
-        (
-            lambda m: m.forecast(np.zeros((5, 3)), 0),
-            ParameterError,
-            "steps.*1.*0",
-        ),
-        (
-            lambda m: m.forecast(np.zeros((5, 3)), 1, interval=90),
-            ParameterError,
-            "interval",
-        ),
-        (
-            lambda m: m.forecast(np.zeros((5, 3)), 1, method="exact"),
-            ParameterError,
-            "method.*'auto'.*'analytic'",
-        ),
-        (
-            lambda m: m.do({"zz": 1.0}, np.zeros((5, 3)), 1),
-            ParameterError,
-            "names.*'zz'",
-        ),
-        (
-            lambda m: m.do({"v0": [1.0]}, np.zeros((5, 3)), 2),
-            ParameterError,
-            "'v0'.*2",
-        ),
-        (
-            lambda m: m.do({"v0": "hi"}, np.zeros((5, 3)), 2),
-            ParameterError,
-            "'v0'.*2",
-        ),
-        (lambda m: m.simulate(5, random_state=-1), ParameterError, "random_state must be None"),
-        (lambda m: m.simulate(5, noise="cauchy"), ParameterError, "noise.*'gaussian'"),
         (lambda m: m.simulate(5, interventions={"v0": 1.0}), ParameterError, "interventions"),
     ],
 )

@@ -113,5 +113,3 @@ def test_where_nothing_can_be_inferred_a_sentence_says_so() -> None:
         walk.forecast(np.array([[1.0, np.nan], [np.nan, 2.0]]), 1)
     with pytest.raises(DataError, match="history"):
         walk.forecast(np.full((3, 2), np.nan), 1)
-    with pytest.raises(DataError, match="history"):
-        walk.forecast(np.array([[1.0, np.inf]]), 1)
