@@ -180,7 +180,7 @@ def fit(G: np.ndarray, device: Device, limit: float) -> dict[str, Any]:
         penalty=penalty_matrix(constraints, 0.05, 0.05),
         metric=np.diag(G).copy(),
         constraints=constraints,
-        schedule=make_schedule("adaptive", 1, 1.0),
+        schedule=make_schedule("rounds", 1, 1.0),
         acyclicity=get_acyclicity("expm", device),
         optimum="path",
     )

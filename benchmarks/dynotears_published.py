@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 import feddbn
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.solvers.lasso import loss_value
+from feddbn.core.statistics.moments import Moments
 
 LAMBDA = 0.05
 FILE = Path("structure") / "dynotears.py"
@@ -113,7 +114,7 @@ def compare(solve, X, Xlags, p, limit=math.inf):
     theirs = time.process_time() - start
     start = time.process_time()
     model = feddbn.Dynotears(n_lags=p, lambda_w=LAMBDA, lambda_a=LAMBDA, refit=False, **AS_IS)
-    model.fit_rows(X, Xlags)
+    model.fit_moments(Moments.of_rows(np.hstack([X, Xlags])), tuple(f"x{i}" for i in range(X.shape[1])))
     ours = time.process_time() - start
     if W is None:
         return math.nan, math.nan, theirs, ours, model.certificate_

@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     if given.what == "fit":
-        for schedule in ("adaptive", "paper"):
+        for schedule in ("gram", "rounds", "paper"):
             fit(10, 20, given.repeats, schedule)
     elif given.what == "curve":
         curve(given.rows, given.sites)

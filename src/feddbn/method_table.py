@@ -150,18 +150,18 @@ _ROWS = (
         cls="FDBNL",
         module="feddbn.methods.fdbnl",
         label="FDBNL",
-        summary="one network by consensus, as in the paper",
+        summary="one network by penalised least squares, as in the paper",
         assumes="linear effects; one network for all sites; " + _UNITS,
-        reveals="its part of a first look, of one sum of second moments, and of one per round, of the size of the network; "
-        "the rounds tell no more than the second moments" + _RESIDUALS,
-        rounds="about 80",
+        reveals="its part of a first look and of one sum of second moments; by rounds also of one sum per round, of the size "
+        "of the network, which tell no more" + _RESIDUALS,
+        rounds="4; by rounds about 80",
         gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
         tasks=(*_LOOK, "moments", "summary", "fdbnl-step", *_CHECKS),
         further_tasks=(*_COMPARE, *_SELECTION),
         in_studies=True,
         reads_scales=True,
-        plain_messages=_ROUNDS,
+        plain_messages=_MOMENTS,
         selects=_PENALTIES,
     ),
     Method(

@@ -130,7 +130,7 @@ def test_unreadable_file(refuses, tmp_path):
         (("--n-lags", "two"), "n_lags='two' must be a whole number of at least 0, or auto."),
         (("-p", "refit=yes"), "refit='yes' must be True or False."),
         (("-p", "max_rounds=0"), "max_rounds=0 must be a whole number of at least 1."),
-        (("-p", "schedule=fast"), "schedule='fast' is not known; choose 'adaptive' or 'paper'."),
+        (("-p", "schedule=fast"), "schedule='fast' is not known; choose 'gram', 'rounds' or 'paper'."),
         (("-p", "lamda_a=0.1"), "method 'fdbnl' has no parameter 'lamda_a'; did you mean 'lambda_a'?"),
         (("-p", "tol"), "--param 'tol' must look like key=value"),
         (("-p", "tol=1", "-p", "tol=2"), "--param gives 'tol' twice; keep one of them."),

@@ -23,7 +23,7 @@ POLICY = "\n".join(
     [
         "require_masking = false",
         "max_rounds = 5000",
-        'schedules = ["adaptive", "paper"]',
+        'schedules = ["gram", "rounds", "paper"]',
         'features = ["linear", "quadratic", "spline"]',
         f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
     ]
@@ -94,6 +94,8 @@ CASES = [
     ("mixed", {"kinds": {"x2": "count", "x3": {"categorical": 4}}}, "kinds and rare levels", {}),
     ("mixed", {}, "plain", {}),
     ("fdbnl", QUICK, "gains", {}),
+    ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
+    ("fdbnl", {**QUICK, "schedule": "rounds"}, "empty", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
     ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),

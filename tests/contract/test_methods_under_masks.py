@@ -19,7 +19,8 @@ from feddbn.runtime.simulated.secure import secure_federation
 
 MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {
-    "FDBNL": FDBNL(max_rounds=60),
+    "FDBNL": FDBNL(),
+    "FDBNL by rounds": FDBNL(schedule="rounds", max_rounds=60),
     "PFDBNL": PFDBNL(mu=0.5, max_rounds=40),
     "OneShotDBN": OneShotDBN(),
     "ChangingDBN": ChangingDBN(),

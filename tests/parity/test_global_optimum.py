@@ -20,6 +20,7 @@ from feddbn.core.optimum.moves import improved, order_value
 from feddbn.core.optimum.scores import LassoScores, members, set_of
 from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
 from feddbn.core.solvers.lasso_column import followed_weights
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -73,7 +74,7 @@ def test_the_certified_optimum_is_the_lowest_of_all_orders(d, n_lags, seed):
     assert found.certificate.is_exact
     assert found.certificate.objective == pytest.approx(lowest, rel=1e-8)
     model = Dynotears(n_lags=n_lags, lambda_w=0.1, lambda_a=0.1, refit=False, **AS_IS)
-    model.fit_rows(Z[:, :d], Z[:, d:])
+    model.fit_moments(Moments.of_rows(Z), tuple(f"x{i}" for i in range(d)))
     assert str(model.certificate_) == "exact"
     assert model.objective_ == pytest.approx(lowest, rel=1e-7)
 
@@ -148,7 +149,7 @@ def test_dynotears_is_never_above_the_published_codes_answer(n_lags):
     penalty = np.full(C.shape, 0.1)
     theirs = loss_value(G, C) + penalty_value(C, penalty)
     model = Dynotears(n_lags=n_lags, lambda_w=0.1, lambda_a=0.1, refit=False, **AS_IS)
-    model.fit_rows(Z[:, :d], Z[:, d:])
+    model.fit_moments(Moments.of_rows(Z), tuple(f"x{i}" for i in range(d)))
     assert model.certificate_.is_exact
     assert model.objective_ <= 1.0005 * theirs
 
@@ -209,7 +210,7 @@ def test_after_a_site_has_left_nothing_is_claimed_that_the_others_have_not_shown
         np.full((2 * d, d), 0.05),
         np.diag(both),
         EdgeConstraints.none(d, 1),
-        make_schedule("adaptive", 1, 1.0),
+        make_schedule("rounds", 1, 1.0),
         optimum="order",
     )
     run = ConsensusRun(options)

@@ -38,7 +38,7 @@ def test_a_study_of_one_method_does_not_answer_another(tmp_path):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("oneshot"))
     refused(server, step(rig), "the study does not ask for the task 'fdbnl-step'")
-    other = Server(rig, rig.study("fdbnl"), "other")
+    other = Server(rig, rig.study("fdbnl", {"n_lags": 1, "schedule": "rounds"}), "other")
     assert other.sum(step(rig)).contributors == rig.names
 
 
@@ -84,7 +84,7 @@ def test_a_parameter_that_nobody_knows_makes_no_second_question(tmp_path):
 
 def test_weights_of_sites_and_who_takes_part_are_the_studys(tmp_path):
     rig = make_rig(tmp_path, 5)
-    server = Server(rig, rig.study("fdbnl"))
+    server = Server(rig, rig.study("fdbnl", {"n_lags": 1, "schedule": "rounds"}))
     refused(server, step(rig, weighting="sites"), "'weighting' is 'sites'")
 
 

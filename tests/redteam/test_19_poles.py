@@ -69,14 +69,15 @@ POLE = np.where(np.arange(Q) == 1, 1.0, 1e13)
     [
         {"ask": "zero"},
         {"ask": "step", "round": 1},
+        {"ask": "gram", "round": 1},
         {"metric": POLE, "round": 1},
         {"scale": np.full(Q, 2.0), "round": 1},
         {"origin": np.ones(Q), "round": 1},
         {"n_total": 1000.0, "round": 1},
     ],
 )
-def test_rounds_of_the_adaptive_schedule_are_gradients_in_one_unit(sites, changed):
-    server = begin(sites, "fdbnl")
+def test_rounds_are_gradients_in_one_unit(sites, changed):
+    server = begin(sites, "fdbnl", 'schedule = "rounds"')
     server.sum(consensus(sites), 0)
     # Another point is what rounds are about.
     server.sum(consensus(sites, round=1, C=np.full((Q, D), 0.1)), 1, 0)
@@ -150,7 +151,7 @@ PAPER = 'schedule = "paper"'
 
 def test_owners_allow_the_schedule_of_the_paper_by_name(sites):
     with pytest.raises(
-        SiteRefused, match="does not allow the schedule 'paper'; its policy lists schedules = adaptive"
+        SiteRefused, match="does not allow the schedule 'paper'; its policy lists schedules = gram, rounds"
     ):
         begin(sites, "fdbnl", PAPER)
 
@@ -171,7 +172,7 @@ def test_owners_allow_the_schedule_of_the_paper_by_name(sites):
 def test_rounds_of_the_paper_have_its_penalties(sites, changed):
     for name, place in sites.places.items():
         policy = place / "policy.toml"
-        policy.write_text(policy.read_text().replace('["adaptive"]', '["adaptive", "paper"]'))
+        policy.write_text(policy.read_text().replace('["gram", "rounds"]', '["paper"]'))
         sites.restart(name)
     server = begin(sites, "fdbnl", PAPER)
     server.sum(consensus(sites, ask="zero"), 0)

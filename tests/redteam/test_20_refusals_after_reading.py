@@ -31,7 +31,7 @@ class OneVictim:
     """A server that asks a single site, and opens nothing."""
 
     def __init__(self, sites, method="fdbnl"):
-        sites.greet(sites.study(method), "run")
+        sites.greet(sites.study(method, parameters='schedule = "rounds"' if method == "fdbnl" else ""), "run")
         self.server = Server(sites, "run", n_slots=40).keys()
         self.seq = self.after = -1
 

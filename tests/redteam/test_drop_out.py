@@ -36,6 +36,6 @@ def test_rounds_without_a_site_that_was_in_earlier_ones_are_not_opened():
             return answer
 
     with pytest.raises(AggregationError, match="together they would show fewer than 3 sites"):
-        FDBNL(n_lags=1, lambda_w=0.05, lambda_a=0.05, federation=Watched()).fit(None)
+        FDBNL(n_lags=1, lambda_w=0.05, lambda_a=0.05, schedule="rounds", federation=Watched()).fit(None)
     assert set(rounds) == {tuple(data)}
     assert len(rounds) == 4

@@ -130,6 +130,9 @@ def test_new_rows_at_one_site_are_not_shown_by_a_second_run(tmp_path):
     assert len(Server(sites, "run-3").keys().sum(moments(sites), 0).contributors) == 4
 
 
+ROUNDS = 'schedule = "rounds"'
+
+
 def step(sites, scale, number, C):
     d, q = len(sites.variables), 2 * len(sites.variables)
     about = {"n_lags": 1, "variables": sites.variables, "weighting": "samples", "n_total": 600.0}
@@ -141,7 +144,7 @@ def step(sites, scale, number, C):
 
 def test_a_state_made_by_a_question_to_one_site_only_is_not_added_up(tmp_path):
     sites = Sites(tmp_path, k=3)
-    sites.greet(sites.study("fdbnl"), "run")
+    sites.greet(sites.study("fdbnl", parameters=ROUNDS), "run")
     server = Server(sites, "run").keys()
     C = np.zeros((6, 3))
     # Round 0 asks the victim something else than the others; it is masked and never opened.
@@ -153,7 +156,7 @@ def test_a_state_made_by_a_question_to_one_site_only_is_not_added_up(tmp_path):
 
 def test_a_state_in_other_units_is_not_gone_on_with(tmp_path):
     sites = Sites(tmp_path, k=3)
-    sites.greet(sites.study("fdbnl"), "run")
+    sites.greet(sites.study("fdbnl", parameters=ROUNDS), "run")
     server = Server(sites, "run").keys()
     C = np.zeros((6, 3))
     # With a huge scale the others would add next to nothing to the victim's numbers.

@@ -75,7 +75,7 @@ CALLS = {
     "personal_speed": lambda m: m.main(1, setting=(3, 2, 60)),
     "personal_variables": lambda m: m.main(range(1), n_samples=300),
     "privacy_membership": lambda m: m.main(n_trials=5),
-    "privacy_overhead": lambda m: m.fit(3, 3, 1, "adaptive"),
+    "privacy_overhead": lambda m: m.fit(3, 3, 1, "rounds"),
 }
 ON_REAL_DATA = {
     "real_systems": lambda m: sys.stdout.writelines(

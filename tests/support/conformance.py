@@ -9,7 +9,7 @@ from feddbn.methods import studies  # noqa: F401 (registers the methods)
 TOLERANCE = 1e-12
 PARAMETERS = {
     "oneshot": {"n_lags": 1, "noise_variance": "free"},
-    "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "max_rounds": 40},
+    "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "schedule": "rounds", "max_rounds": 40},
     "pfdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "mu": 0.5, "max_rounds": 30},
 }
 

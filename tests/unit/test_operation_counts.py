@@ -58,14 +58,21 @@ def fitted(method, monkeypatch, d, n_sites, n_samples, seed):
 def test_fdbnl_takes_no_more_sums_and_evaluations_than_it_did(
     monkeypatch, d, n_sites, n_samples, max_sums, max_evaluations
 ):
-    model, meter, n_evaluations = fitted(FDBNL(), monkeypatch, d, n_sites, n_samples, 0)
+    rounds = FDBNL(schedule="rounds")
+    model, meter, n_evaluations = fitted(rounds, monkeypatch, d, n_sites, n_samples, 0)
     assert model.status_.is_converged
     assert 0 < meter.n_sums <= max_sums
     assert 0 < n_evaluations <= max_evaluations
+    model, meter, n_evaluations = fitted(FDBNL(), monkeypatch, d, n_sites, n_samples, 0)
+    assert model.status_.is_converged
+    assert 0 < n_evaluations <= max_evaluations
+    assert meter.n_sums == model.n_rounds_ <= 5
 
 
 def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypatch):
-    model, meter, _ = fitted(FDBNL(scale="none", **AS_THEY_ARE), monkeypatch, 10, 8, 400, 1)
+    model, meter, _ = fitted(
+        FDBNL(schedule="rounds", scale="none", **AS_THEY_ARE), monkeypatch, 10, 8, 400, 1
+    )
     q, d = 20, 10
     summary = 8 * (1 + 2 * q + d)
     assert meter.n_sent == summary + model.n_rounds_ * 8 * (q * d + 1 + d)
@@ -76,7 +83,12 @@ def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
     per_round = []
     for n_sites, n_samples in ((2, 200), (20, 2000)):
         model, meter, _ = fitted(
-            FDBNL(refit=False, scale="none", **AS_THEY_ARE), monkeypatch, 6, n_sites, n_samples, 2
+            FDBNL(schedule="rounds", refit=False, scale="none", **AS_THEY_ARE),
+            monkeypatch,
+            6,
+            n_sites,
+            n_samples,
+            2,
         )
         per_round.append((meter.n_sent - 8 * (1 + 24 + 6)) / model.n_rounds_)
     assert per_round[0] == per_round[1]
@@ -127,7 +139,7 @@ def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
     assert 0 < counts["ParentSelection"] <= 11260
 
 
-@pytest.mark.parametrize(("schedule", "per_site"), [("adaptive", 0), ("paper", 1)])
+@pytest.mark.parametrize(("schedule", "per_site"), [("rounds", 0), ("paper", 1)])
 def test_only_the_papers_rounds_decompose_a_gram_matrix_and_once(monkeypatch, schedule, per_site):
     calls = []
     decompose = Decomposed.of.__func__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import DEVICES
 from feddbn.core.fdbnl.best_order import OPTIMA
+from feddbn.core.fdbnl.schedules import SCHEDULES
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.optimum.certified import Certificate
 from feddbn.core.statistics.moments import safe_roots
@@ -36,7 +38,7 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
     "n_lags": whole(0) | word("auto"),
     "lambda_w": number(0) | word("auto"),
     "lambda_a": number(0) | word("auto"),
-    "schedule": word("adaptive", "paper"),
+    "schedule": word(*SCHEDULES),
     "weighting": word("samples", "sites"),
     "rho1": number(above=0) | nothing(),
     "rho2": number(above=0) | nothing(),
@@ -66,6 +68,19 @@ _FAR = 1e4
 """Levels beyond so many standard deviations leave fewer than eight digits of the variation in a sum of squares."""
 
 
+def schedule_named(given: Any) -> Any:
+    """Return a schedule by its name of now: up to 0.2 "rounds" was called "adaptive"."""
+    if given != "adaptive":
+        return given
+    warnings.warn(
+        "schedule='adaptive' is schedule='rounds' now; the old name goes in the next version. FDBNL's default, 'gram', gives "
+        "the same network from one sum.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return "rounds"
+
+
 def settings_of(kind: type[S], estimator: Any, chosen: Mapping[str, Any]) -> S:
     """Return the settings of a program: what was chosen for a parameter, else what the estimator was given."""
     # What an estimator has no word for is left to the program.
@@ -75,6 +90,7 @@ def settings_of(kind: type[S], estimator: Any, chosen: Mapping[str, Any]) -> S:
     values = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()
     }
+    values["schedule"] = schedule_named(values["schedule"])
     for name in AUTO_START:
         if values.get(name) == "auto":
             raise ParameterError(f"{name}='auto' is chosen by fit, on held-out rows; give a number here.")
@@ -141,7 +157,7 @@ class ConsensusEstimator(DBNEstimator[Any]):
         lambda_w: float | str = 0.05,
         lambda_a: float | str = 0.05,
         *,
-        schedule: str = "adaptive",
+        schedule: str = "gram",
         weighting: str = "samples",
         rho1: float | None = None,
         rho2: float | None = None,
@@ -206,7 +222,8 @@ class ConsensusEstimator(DBNEstimator[Any]):
 
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be, alone or together."""
-        super().check_parameters()
+        if self.schedule != "adaptive":
+            super().check_parameters()
         settings_of(ConsensusSettings, self, still_open(self))
 
     def _settings(self) -> ConsensusSettings:
@@ -214,7 +231,10 @@ class ConsensusEstimator(DBNEstimator[Any]):
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         """Yield the tasks of one fit."""
-        raise NotImplementedError
+        wishes = self._rows_on(federation)
+        return fdbnl_program(
+            self._settings(), self._variables, self._constraints(), len(federation.sites), wishes
+        )
 
     def _candidate(
         self, federation: Federation, run_number: int
@@ -222,7 +242,7 @@ class ConsensusEstimator(DBNEstimator[Any]):
         fit = yield from self._program(federation)
         return fit.run.graph(), fit.preparation
 
-    def _set_fit(self, fit: ConsensusFit, seconds: list[float] | None = None) -> None:
+    def _set_fit(self, fit: ConsensusFit, seconds: Sequence[float] = ()) -> None:
         run, variables = fit.run, self._variables
         assert run.status is not None
         assert run.C_raw is not None
@@ -234,9 +254,11 @@ class ConsensusEstimator(DBNEstimator[Any]):
         self.residuals_ = None
         self.objective_ = run.raw_objective
         self.certificate_ = run.certificate
-        self.n_rounds_ = run.round
+        # Where the server makes the steps, a fit has as many rounds as it took sums.
+        is_here = self._settings().schedule == "gram"
+        self.n_rounds_ = len(seconds) if is_here else run.round
         self.status_ = run.status
-        self.history_ = history_frame(run.history, seconds)
+        self.history_ = history_frame(run.history, () if is_here else seconds)
         self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
         say_scale(self, fit.scale)
@@ -255,19 +277,21 @@ class ConsensusEstimator(DBNEstimator[Any]):
             say_hidden(self, moments, None)
             return
         network = network_of_fit(self, fit.preparation, fit.asked)
-        report = self._run(network_checks_program(network), federation, observer)[0]
+        report, seconds = self._run(network_checks_program(network), federation, observer)
+        if self._settings().schedule == "gram":
+            self.n_rounds_ += len(seconds)
         say_residuals(self, report)
         say_hidden(self, moments, None if report is None else report.doubts)
 
 
 class FDBNL(ConsensusEstimator):
-    """Federated dynamic Bayesian network learning [fdbnl Algorithm 1].
+    """Federated dynamic Bayesian network learning [fdbnl].
 
         min_{W, A}  sum_k w_k loss_k(W, A) + lambda_w |W|_1 + lambda_a |A|_1   subject to   W acyclic
 
-    Each round, every site answers with its gradient (or, with the paper's schedule, the closed-form solution of its own
-    regularised regression) and the server needs only the *sum* of the answers. With ``weighting="samples"``
-    (w_k = n_k / n) the problem is exactly pooled DYNOTEARS at the same lambdas, for any split of the rows.
+    The losses need the rows through their second moments only, so one sum of these over the sites has all of the problem
+    in it, and the server solves it. With ``weighting="samples"`` (w_k = n_k / n) it is exactly pooled DYNOTEARS at the same
+    lambdas, for any split of the rows.
 
     Parameters
     ----------
@@ -276,13 +300,16 @@ class FDBNL(ConsensusEstimator):
     lambda_w, lambda_a
         L1 penalties of contemporaneous and lagged edges; "auto" chooses by held-out loss (see `feddbn.select`).
     schedule
-        "adaptive" converges to the pooled optimum; "paper" is the published schedule.
+        "gram": the server solves the problem on the summed second moments. "rounds": the same network by some 60 to 130 sums
+        of gradients, for sites that must not send second moments in one piece (give center, scale and the others by name, or
+        the first sums ask for them, too). "paper": Algorithm 1 of the paper, message by message. What a site's plain messages
+        tell is the same in the end: those of a few rounds determine its second moments.
     weighting
         "samples" weighs sites by their rows, "sites" equally as in the paper (there lambda acts as lambda / K).
     rho1, rho2, phi1, phi2
         Replace the schedule's penalties and their growth; rho2 and phi2 belong to the paper's schedule.
     max_rounds, h_tol, tol
-        Limits: number of sums, acyclicity, residuals.
+        Limits: number of rounds (with "gram" of the server's steps), acyclicity, residuals.
     w_threshold, a_threshold
         Smaller weights are not edges.
     refit
@@ -306,7 +333,7 @@ class FDBNL(ConsensusEstimator):
     acyclicity
         "expm" or "logdet".
     optimum
-        The problem has many local optima. "order": after the adaptive path, the best order of the variables that a search on
+        The problem has many local optima. "order": after the path, the best order of the variables that a search on
         the summed gradients finds, proven to be the global optimum for about a dozen variables (`certificate_`); "exact": the
         same with up to 50 times the work, for some twenty; "path": where the path ends. The search needs no sums. Of more
         than 200 variables "order" takes the order that OneShotDBN finds on the same sums, and follows no path. The paper's
@@ -330,7 +357,7 @@ class FDBNL(ConsensusEstimator):
         With ``on_disagreement="personal"``: site name -> the common network, or that of a site that does not fit, learned
         from its rows alone. Only a fit in this process can fill it.
     n_rounds_, status_, history_, objective_
-        How the fit went.
+        How the fit went. With "gram" `n_rounds_` is the number of sums and `history_` has the server's steps.
     certificate_
         How far `objective_` can be above the global minimum: "exact", or a `lower_bound` and a `gap`
         (`core.optimum.certified.Certificate`); None if no order was searched.
@@ -361,6 +388,3 @@ class FDBNL(ConsensusEstimator):
         fit, seconds = self._run(self._program(federation), federation, observer)
         self._set_fit(fit, seconds)
         self._look(fit, federation, observer)
-
-    def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
-        return fdbnl_program(self._settings(), self._variables, self._constraints(), len(federation.sites))

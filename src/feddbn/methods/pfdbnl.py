@@ -74,7 +74,7 @@ class PFDBNL(DBNEstimator[Any]):
         not measured, its parents outside included, is completed by the others' second moments: one more sum, entry by
         entry. Its network in `dbns_` shows the variables it has.
     schedule
-        "adaptive", or "paper": the published penalties and the published alternation.
+        "rounds", or "paper": the published penalties and the published alternation.
     alpha
         "site": each site keeps its own multiplier of acyclicity; "shared": the paper's one for all.
     average
@@ -132,6 +132,7 @@ class PFDBNL(DBNEstimator[Any]):
 
     rules: ClassVar[Mapping[str, Rule]] = {
         **CONSENSUS_RULES,
+        "schedule": word("rounds", "paper"),
         # Every site keeps a network of its own, so none is left out.
         "on_disagreement": word("personal", "warn", "ignore"),
         "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
@@ -157,7 +158,7 @@ class PFDBNL(DBNEstimator[Any]):
         n_clusters: int | str = 1,
         site_lags: Mapping[str, int] | None = None,
         different_variables: bool = False,
-        schedule: str = "adaptive",
+        schedule: str = "rounds",
         alpha: str = "site",
         average: str = "running",
         weighting: str = "samples",
@@ -231,7 +232,8 @@ class PFDBNL(DBNEstimator[Any]):
 
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be, alone or together."""
-        super().check_parameters()
+        if self.schedule != "adaptive":
+            super().check_parameters()
         chosen = still_open(self)
         if self.site_lags and chosen:
             raise ParameterError(

@@ -32,9 +32,10 @@ are far out, bringing sites to one scale, filling in empty cells, and answering 
 """
 
 
-SCHEDULES = ("adaptive", "paper")
-"""How penalties of FDBNL and PFDBNL grow. Sums of the paper's rounds are not linear in a site's moments, and so a server
-that deviates may tell sites apart by them.
+SCHEDULES = ("gram", "rounds", "paper")
+"""How FDBNL and PFDBNL go on: the server alone on summed second moments, or by rounds.
+
+Sums of the paper's rounds are not linear in a site's moments, and so a server that deviates may tell sites apart by them.
 """
 
 
@@ -87,7 +88,7 @@ class SitePolicy(BaseModel):
     features: tuple[str, ...] = ("linear",)
     variables: tuple[str, ...] = ()
     transformations: tuple[str, ...] = TRANSFORMATIONS
-    schedules: tuple[str, ...] = ("adaptive",)
+    schedules: tuple[str, ...] = ("gram", "rounds")
     min_sites: int = Field(default=3, ge=2)
     min_rows: int = Field(default=10, ge=1)
     min_rows_per_parameter: float = Field(default=3.0, ge=0)
@@ -111,6 +112,9 @@ class SitePolicy(BaseModel):
     @field_validator("schedules")
     @classmethod
     def _are_schedules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        # Up to 0.2 all but the paper's was called "adaptive".
+        known = {"adaptive": ("gram", "rounds")}
+        names = tuple(dict.fromkeys(new for name in names for new in known.get(name, (name,))))
         odd = [name for name in names if name not in SCHEDULES]
         if odd:
             raise ValueError(f"{odd[0]!r} is not one of {', '.join(SCHEDULES)}")
@@ -118,7 +122,7 @@ class SitePolicy(BaseModel):
 
     def check_schedule(self, name: str) -> None:
         """Refuse a study with a schedule that its owner does not allow."""
-        _allow(name, self.schedules, "schedule", "schedules")
+        _allow("rounds" if name == "adaptive" else name, self.schedules, "schedule", "schedules")
 
     def check_variables(self, names: Collection[str]) -> None:
         """Refuse a study about variables that its owner keeps to the site."""

@@ -108,8 +108,7 @@ def _converged(record: ReportRecord) -> Verdict:
         "your purpose.",
         "NOT_ACYCLIC": "Raise max_rounds; if that does not help, raise lambda_w or forbid edges that cannot "
         "exist, so that fewer cycles compete.",
-        "STALLED": "Try schedule='adaptive' and a smaller rho2; weights may still change in the "
-        "second digit.",
+        "STALLED": "Try schedule='gram' and a smaller rho2; weights may still change in the second digit.",
     }.get(record.status_name, "Raise max_rounds and look at the convergence curves below.")
     answer = f"No: it stopped{rounds} before it was done."
     return Verdict("converged", question, "bad", answer, " ".join(filter(None, [message, evidence])), advice)

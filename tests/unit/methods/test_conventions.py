@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, BestSite, Dynotears, OneShotDBN
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, UnitsWarning
 from feddbn.federation.protocol.site import Site
@@ -146,7 +147,7 @@ def test_selecting_leaves_the_estimator_unfitted():
 def test_what_is_chosen_by_fit_cannot_be_had_from_moments():
     rows = np.random.default_rng(0).normal(size=(30, 4))
     with pytest.raises(ParameterError, match="lambda_w='auto' is chosen by fit, on held-out rows"):
-        Dynotears(lambda_w="auto").fit_rows(rows[:, :2], rows[:, 2:])
+        Dynotears(lambda_w="auto").fit_moments(Moments.of_rows(rows), ("a", "b"))
 
 
 @pytest.mark.parametrize("name", KINDS)

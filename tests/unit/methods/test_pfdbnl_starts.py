@@ -74,7 +74,7 @@ def test_server_goes_back_where_the_second_start_is_worse(
         penalty=penalty_matrix(constraints, 0.1, 0.1),
         metric=np.ones(6),
         constraints=constraints,
-        schedule=make_schedule("adaptive", 1, 1.0),
+        schedule=make_schedule("rounds", 1, 1.0),
     )
     run = PersonalRun(options, n_sites=4)
     seen = []

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, simulate
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
 from feddbn.federation.protocol.site import Site
@@ -164,9 +165,11 @@ def test_sites_with_other_variables_are_not_asked():
             PFDBNL(check_residuals=True, **given).fit(sites)
 
 
-def test_learning_from_moments_or_rows_has_no_residuals():
-    x = pd.DataFrame(made()["site-0"][0]).to_numpy()
-    assert Dynotears().fit_rows(x[1:], x[:-1]).residuals_ is None
+def test_learning_from_moments_has_no_residuals():
+    x = pd.DataFrame(made()["site-0"][0])
+    model = Dynotears()
+    model.fit_moments(Moments.of_rows(np.hstack([x[1:], x[:-1]])), tuple(x.columns))
+    assert model.residuals_ is None
 
 
 def test_without_a_look_at_residuals_nobody_knows_of_hidden_causes():

@@ -2,8 +2,8 @@
 
     min_{W, A}  1/2 tr((E - C)' G (E - C)) + sum(L o |C|)   subject to   h(W) = 0          [fdbnl] Eq. (V1)
 
-Solved by the state machine that serves many sites, so that federated and pooled fits follow the same path to the same
-local optimum.
+Solved by the state machine that serves many sites, so that a fit on the summed matrix and one by rounds follow the same
+path to the same optimum.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import gradient_answers
@@ -27,7 +28,9 @@ def penalty_matrix(constraints: EdgeConstraints, lambda_w: float, lambda_a: floa
     return L
 
 
-def solve_dynotears(G: FloatArray, options: RunOptions, start: FloatArray | None = None) -> ConsensusRun:
+def solve_dynotears(
+    G: FloatArray, options: RunOptions, start: FloatArray | None = None, device: Device = HOST
+) -> ConsensusRun:
     """Return the finished run for the Gram matrix G = Z'Z/n (``C_raw`` penalised, ``C`` pruned and refitted).
 
     `start` (q, d) are weights to begin from, for example those at the next larger penalty.
@@ -36,5 +39,5 @@ def solve_dynotears(G: FloatArray, options: RunOptions, start: FloatArray | None
     if start is not None:
         run.start_at(start)
     while not run.is_done:
-        run.advance(gradient_answers(G[None], run.C)[0], 1)
+        run.advance(gradient_answers(G[None], run.C, device)[0], 1)
     return run

@@ -1,8 +1,12 @@
-"""Penalty schedules of the consensus method.
+"""Schedules: who makes the steps of FDBNL, and how fast its penalties grow.
 
-`adaptive` (default) raises the weight of acyclicity only as fast as the weights follow: a homotopy whose path, and so
-whose local optimum, does not depend on how the rows are split among sites; then it solves the convex rest, so that the
-answer is the pooled optimum within the order found. FDBNL needs no rho2 for it; PFDBNL does.
+`gram` (the default of FDBNL): the server makes the steps itself, on the summed Gram matrix.
+
+`rounds` (the default of PFDBNL): every step is a sum over sites; FDBNL's is one of gradients.
+
+Both raise the weight of acyclicity only as fast as the weights follow: a homotopy whose path, and so whose local optimum,
+does not depend on how the rows are split among sites; then they solve the convex rest, so that the answer is the pooled
+optimum within the order found. FDBNL needs no rho2 for it; PFDBNL does.
 
 `paper` is [fdbnl] Eq. (para): both penalties grow every round from 1 by phi1 = 1.6 and phi2 = 1.1.
 """
@@ -14,7 +18,9 @@ from dataclasses import dataclass, replace
 
 from feddbn.errors import ParameterError
 
-__all__ = ["Schedule", "make_schedule"]
+__all__ = ["SCHEDULES", "Schedule", "make_schedule"]
+
+SCHEDULES = ("gram", "rounds", "paper")
 
 # Relative error of a product of many growths.
 _ROUNDING = 1e-8
@@ -67,13 +73,13 @@ def make_schedule(
 
     Arguments that are not None replace the schedule's own value.
     """
-    if name == "adaptive":
+    if name in ("gram", "rounds"):
         # Chosen on the golden DYNOTEARS answers and simulated federations; a slower growth changes little.
         base = Schedule(True, 1.0, 2.0 * total_weight / n_sites, 1.3, 1.0, total_weight)
     elif name == "paper":
         base = Schedule(False, 1.0, 1.0, 1.6, 1.1, total_weight)
     else:
-        raise ParameterError(f"schedule={name!r} is not known; choose 'adaptive' or 'paper'.")
+        raise ParameterError(f"schedule={name!r} is not known; choose one of {', '.join(SCHEDULES)}.")
     given = {
         k: float(v)
         for k, v in (("rho1", rho1), ("rho2", rho2), ("phi1", phi1), ("phi2", phi2))

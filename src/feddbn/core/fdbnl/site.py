@@ -1,6 +1,6 @@
 """The site's half of FDBNL's rounds: functions of its Gram matrix, its state and the broadcast C; many sites at once.
 
-    gradient     w_k G_k (C - E)                                                          the adaptive schedule
+    gradient     w_k G_k (C - E)                                                          rounds
     C_k = argmin  w_k loss_k(C) + tr(U_k'(C - Cbar)) + rho2/2 |C - Cbar|_D^2              the paper's
         = (w_k G_k + rho2 D)^-1 (w_k G_k E - U_k + rho2 D Cbar)                            [fdbnl] Eq. (Local)
 
@@ -31,14 +31,16 @@ _TIMES = 80.0
 class Ask(Enum):
     """What the server asks of a site in one round, always about the broadcast point C.
 
-    GRADIENT  the gradient of the site's loss (the adaptive schedule, throughout)
+    GRADIENT  the gradient of the site's loss (schedule "rounds", throughout)
     ZERO      the first round of a consensus whose duals start at zero (the paper's schedule)
     STEP      a consensus round: update the dual with C, then solve
+    GRAM      nothing about C: the site's weighted Gram matrix (schedule "gram" with sites of equal weight)
     """
 
     GRADIENT = "gradient"
     ZERO = "zero"
     STEP = "step"
+    GRAM = "gram"
 
 
 def loss_and_grad(wG: FloatArray, C: FloatArray, device: Device = HOST) -> tuple[FloatArray, FloatArray]:

@@ -61,7 +61,7 @@ def learn_by_path(
         penalty=penalty_matrix(constraints, 0.0, 0.0),
         metric=np.maximum(variance, 1e-9 * float(variance.mean())),
         constraints=constraints,
-        schedule=make_schedule("adaptive", 1, 1.0),
+        schedule=make_schedule("gram", 1, 1.0),
         tol=_TOL,
     )
     regressions = ParentRegressions(moments.scatter, moments.n, d)

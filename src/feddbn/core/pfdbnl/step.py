@@ -32,7 +32,7 @@ depend on each other, the split would take a thousand rounds.
 
 The paper minimises C_k and T_k in turns. That is slow if mu is large. Minimised together they give FDBNL as mu grows to
 infinity. `schedule="paper"` keeps the paper's turns (`solve_personal`).
-# DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_adaptive_solve_the_same_problem.
+# DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_rounds_solve_the_same_problem.
 
 Every array has a leading axis for the sites, (K, ...); one site is K = 1.
 """

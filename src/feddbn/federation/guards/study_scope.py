@@ -97,6 +97,9 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if not _checks_residuals(method.name, given):
         left_out.add("residual-checks")
         blocks = [task for task in blocks if task != "block-checks"]
+    if given.get("schedule", "gram") == "gram" and method.name == "fdbnl":
+        # The server makes the steps; it asks for one sum more where sites weigh the same.
+        left_out |= {"summary", "fdbnl-step"} if given.get("weighting", "samples") == "samples" else set()
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares and "agreement" in further else []
     if given.get("features", "linear") != "linear":
@@ -136,7 +139,9 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
             "[select.grid].",
             code="too-many-pulls",
         )
-    policy.check_schedule(str(study.parameters.get("schedule", "adaptive")))
+    policy.check_schedule(
+        str(study.parameters.get("schedule", "rounds" if study.method == "pfdbnl" else "gram"))
+    )
     feature = study.parameters.get("features", "linear")
     if isinstance(feature, str) and feature not in ("auto", *policy.features):
         raise SiteRefused(
@@ -188,7 +193,7 @@ def _checks_residuals(method: str, parameters: Mapping[str, Any]) -> bool:
     if wanted != "auto" or method in _ACT_ON_RESIDUALS:
         return bool(wanted)
     is_partial = parameters.get("different_variables") or parameters.get("site_lags")
-    is_paper = parameters.get("schedule", "adaptive") == "paper"
+    is_paper = parameters.get("schedule") == "paper"
     is_plain = parameters.get("detrend", "auto") == 0 and not parameters.get("period", "auto")
     is_settled = is_plain and parameters.get("center", "auto") != "auto" and not _looks(parameters)
     return not (is_partial or is_paper or is_settled)

@@ -1,7 +1,12 @@
-"""FDBNL over sums: [fdbnl] Algorithm 1 as a site task and a server program.
+"""FDBNL over sums, by three schedules.
 
-One sum per round, of gradients (adaptive schedule) or of ``C_k + U_k / (rho2 D)`` (the paper's): `core.fdbnl.server`
-needs no more. A site keeps its Gram matrix, and for the paper's schedule its eigendecomposition, C_k and U_k.
+    gram     the summed Gram matrix, which the first sums ask for anyway; the rest is the server's (`core.fdbnl.dynotears`)
+    rounds   one sum of gradients per round, for sites that must not send their second moments in one piece
+    paper    [fdbnl] Algorithm 1: one sum of ``C_k + U_k / (rho2 D)`` per round
+
+`core.fdbnl.server` makes the steps in all of them. In rounds a site keeps its Gram matrix, and for the paper's schedule its
+eigendecomposition, C_k and U_k. Where sites weigh the same whatever their rows, the matrix that the first sums give is the
+wrong one, and "gram" asks for one sum more.
 """
 
 from __future__ import annotations
@@ -14,13 +19,14 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import open_device
 from feddbn.core.fdbnl.best_order import OPTIMA
-from feddbn.core.fdbnl.dynotears import penalty_matrix
+from feddbn.core.fdbnl.dynotears import penalty_matrix, solve_dynotears
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.schedules import Schedule, make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import Ask, Consensus, Decomposed, gradient_answers
 from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, flat_prepare
@@ -48,6 +54,7 @@ __all__ = [
     "check_summary",
     "consensus_options",
     "fdbnl_program",
+    "fit_of_moments",
     "prepared_program",
     "run_options",
 ]
@@ -65,7 +72,7 @@ class ConsensusSettings:
     n_lags: int
     lambda_w: float
     lambda_a: float
-    schedule: str = "adaptive"
+    schedule: str = "gram"
     weighting: str = "samples"
     rho1: float | None = None
     rho2: float | None = None
@@ -104,9 +111,9 @@ class ConsensusSettings:
         if isinstance(self.n_lags, bool) or not isinstance(self.n_lags, (int, np.integer)) or self.n_lags < 0:
             raise ParameterError(f"n_lags={self.n_lags!r} must be a whole number of at least 0.")
         for name in ("rho2", "phi2"):
-            if self.schedule == "adaptive" and getattr(self, name) is not None:
+            if self.schedule != "paper" and getattr(self, name) is not None:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)!r} has no use with schedule='adaptive'; leave it out or choose "
+                    f"{name}={getattr(self, name)!r} has no use with schedule={self.schedule!r}; leave it out or choose "
                     "schedule='paper'."
                 )
         for name, words in (("weighting", WEIGHTINGS), ("optimum", OPTIMA), ("scale", SCALES)):
@@ -115,7 +122,7 @@ class ConsensusSettings:
                 raise ParameterError(f"{name}={value!r} is not known; choose one of {', '.join(words)}.")
         if self.optimum == "exact" and self.schedule == "paper":
             raise ParameterError(
-                "optimum='exact' needs schedule='adaptive'; the paper's schedule has its own path."
+                "optimum='exact' needs schedule='gram' or 'rounds'; the paper's schedule has its own path."
             )
 
     @property
@@ -205,10 +212,10 @@ class Prepared:
 def prepared_program(
     settings: ConsensusSettings, variables: tuple[str, ...], n_sites: int, *, one_network: bool = True
 ) -> ServerProgram[Prepared]:
-    """Ask for means and variances; with ``center="auto"`` whether recordings have levels of their own, with
-    ``scale="auto"`` whether noise differs.
+    """Ask for what rounds need first: means and variances.
 
-    These take a sum of moments instead of a summary; the rounds' sums tell the server as much.
+    With ``center="auto"`` also whether recordings have levels of their own, with ``scale="auto"`` whether noise differs.
+    These take a sum of moments instead of a summary.
     """
     d, wishes = len(variables), settings.wishes.among(n_sites)
     inputs = wishes.input_places(variables)
@@ -238,12 +245,39 @@ def prepared_program(
 
 
 def fdbnl_program(
-    settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, n_sites: int
+    settings: ConsensusSettings,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    n_sites: int,
+    wishes: Prepare | None = None,
 ) -> ServerProgram[ConsensusFit]:
-    """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`."""
+    """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`.
+
+    `wishes` is what is to be done to the rows, where the sites do not answer all that the settings wish for.
+    """
+    if settings.schedule == "gram" and settings.weighting == "samples":
+        wishes = settings.wishes.among(n_sites) if wishes is None else wishes
+        asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
+        return fit_of_moments(settings, variables, constraints, asked)
     prepared = yield from prepared_program(settings, variables, n_sites)
     rounds = _rounds_program(settings, variables, constraints, n_sites, prepared)
     return (yield from treated(rounds, prepared.preparation.treatment))
+
+
+def fit_of_moments(
+    settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, asked: AskedMoments
+) -> ConsensusFit:
+    """Return the fit to the moments of all rows; no sum is needed."""
+    d, moments = len(variables), asked.moments
+    scale = choose_scale(settings.scale, d, moments, inputs=settings.wishes.input_places(variables))
+    summary = replace(summary_of_moments(moments, d), n=asked.n_rows)
+    rule = settings.center if asked.center == "none" else "recording"
+    preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
+    check_summary(variables, preparation)
+    options, _ = consensus_options(settings, preparation, constraints, 1)
+    G = moments.standardised(preparation.center, preparation.scale)
+    run = solve_dynotears(G, options, device=open_device(settings.device))
+    return ConsensusFit(run, preparation, 1.0, asked, scale)
 
 
 def _rounds_program(
@@ -256,15 +290,16 @@ def _rounds_program(
     preparation = prepared.preparation
     options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
     run = ConsensusRun(options)
-    while not run.is_done:
-        question = StepQuestion(
+
+    def question(ask: Ask) -> StepQuestion:
+        return StepQuestion(
             n_lags=settings.n_lags,
             variables=variables,
             center=prepared.center,
             weighting=settings.weighting,
             n_total=preparation.summary.n,
             round=run.round,
-            ask=run.ask.value,
+            ask=ask.value,
             rho2_before=run.rho2_before,
             rho2=run.rho2,
             relaxation=run.relaxation,
@@ -273,7 +308,13 @@ def _rounds_program(
             scale=preparation.scale,
             metric=options.metric,
         )
-        answer = yield Task(question, note=run.note)
+
+    if settings.schedule == "gram":
+        answer = yield Task(question(Ask.GRAM))
+        G = symmetric(answer.value, len(preparation.center))
+        run = solve_dynotears(G, options, device=open_device(settings.device))
+    while not run.is_done:
+        answer = yield Task(question(run.ask), note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)
     return ConsensusFit(run, prepared.reported, total_weight, prepared.asked, prepared.scale)
 
@@ -283,7 +324,9 @@ class StepQuestion(RowsQuestion):
     """One round of FDBNL about the broadcast weights C of variables ``(z - origin) / scale``."""
 
     name = "fdbnl-step"
-    purpose = "one round of FDBNL: gradients, or local weights plus scaled multipliers"
+    purpose = (
+        "one round of FDBNL: gradients, local weights plus scaled multipliers, or the weighted cross-products"
+    )
 
     weighting: str = choice(*WEIGHTINGS)
     n_total: float = number(1.0)
@@ -298,7 +341,7 @@ class StepQuestion(RowsQuestion):
     metric: FloatArray = array("q")
 
     def check_scope(self, scope: Scope) -> None:
-        """Sites weigh as the study says, and answer with gradients unless it has the paper's schedule.
+        """Sites weigh as the study says, and answer with what its schedule asks for.
 
         Sums with two weights would tell more than one. Local weights are not linear in a site's moments: sums for penalties
         that a server chooses would tell sites apart.
@@ -307,10 +350,12 @@ class StepQuestion(RowsQuestion):
         given = scope.parameters
         weighting = given.get("weighting", WEIGHTINGS[0])
         scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
-        if given.get("schedule", "adaptive") == "paper":
+        schedule = given.get("schedule", "gram")
+        if schedule == "paper":
             self._check_paper(scope)
         else:
-            scope.require(self.ask == Ask.GRADIENT.value, self.name, f"'ask' is {self.ask!r}")
+            ask = Ask.GRAM if schedule == "gram" else Ask.GRADIENT
+            scope.require(self.ask == ask.value, self.name, f"'ask' is {self.ask!r}")
 
     def _check_paper(self, scope: Scope) -> None:
         """The paper's rounds have one metric, one beginning, and penalties that the study gives."""
@@ -380,6 +425,8 @@ def _step(
     else:
         wG = _Gram.read(states).wG
     ask, C = Ask(question.ask), question.C
+    if ask is Ask.GRAM:
+        return states, upper_triangle(wG)
     if ask is Ask.GRADIENT:
         return states, gradient_answers(wG, C, sites[0].device)
     if ask is Ask.ZERO:

@@ -18,6 +18,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.fdbnl.dynotears import solve_dynotears
+from feddbn.core.fdbnl.schedules import SCHEDULES
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.fdbnl import WEIGHTINGS, ConsensusSettings, check_summary, consensus_options
@@ -55,7 +56,7 @@ class LocalFitQuestion(RowsQuestion):
     answer: str = choice(*ANSWERS)
     lambda_w: float = number(0.0)
     lambda_a: float = number(0.0)
-    schedule: str = choice("adaptive", "paper")
+    schedule: str = choice(*SCHEDULES)
     weighting: str = choice(*WEIGHTINGS)
     rho1: float | None = number(0.0, default=None)
     rho2: float | None = number(0.0, default=None)

@@ -100,7 +100,7 @@ def test_a_run_that_loses_a_site_ends_at_the_optimum_of_those_that_stayed():
         penalty=penalty,
         metric=np.ones(4),
         constraints=EdgeConstraints(~np.eye(4, dtype=bool), np.zeros((4, 4), dtype=bool)),
-        schedule=make_schedule("adaptive", 2, 2.0),
+        schedule=make_schedule("rounds", 2, 2.0),
     )
     run = ConsensusRun(options)
     while not run.is_done:

@@ -239,7 +239,7 @@ def test_a_restarted_site_asks_its_approvals_again_and_a_resumed_run_is_the_same
 
 def test_a_run_under_way_ends_when_its_approval_is_taken_back(tmp_path):
     sites = OwnedSites(tmp_path)
-    study = make_study(method="fdbnl", parameters={"n_lags": 1})
+    study = make_study(method="fdbnl", parameters={"n_lags": 1, "schedule": "rounds"})
     sites.approve(study)
     exchange, asked = sites.exchange(), []
 

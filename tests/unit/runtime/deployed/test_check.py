@@ -120,7 +120,7 @@ def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
             more="max_lags = 2",
             policy='tasks = ["moments"]\nmethods = ["OneShotDBN"]',
             variables=["pulse", "lactate", "potassium"],
-            parameters={"n_lags": 3, "lambda_w": "auto"},
+            parameters={"n_lags": 3, "lambda_w": "auto", "schedule": "rounds"},
             privacy={"secure_aggregation": True},
         )
     )

@@ -50,10 +50,12 @@ def shifted(n_sites: int = 7, n_samples: int = 210) -> dict[str, Any]:
     "arguments",
     [
         {},
-        {"scale": "federated", "center": "federated"},
+        {"weighting": "sites"},
+        {"schedule": "rounds"},
+        {"schedule": "rounds", "scale": "federated", "center": "federated"},
         {"schedule": "paper", "weighting": "sites", "lambda_w": 0.35, "lambda_a": 0.35, "max_rounds": 60},
     ],
-    ids=["adaptive", "scaled", "paper"],
+    ids=["gram", "sites", "rounds", "scaled", "paper"],
 )
 @pytest.mark.parametrize("n_samples", [210, 21], ids=["many rows", "fewer rows than variables"])
 def test_every_sum_of_fdbnl_is_the_one_that_sites_alone_would_make(
@@ -142,7 +144,7 @@ def test_guards_are_never_passed_by() -> None:
             self.n += task.name in ("fdbnl-step", "personal-step")
 
     fed = simulate(d=4, n_sites=3, n_samples=120, random_state=1)
-    for method in (FDBNL(), PFDBNL()):
+    for method in (FDBNL(schedule="rounds"), PFDBNL()):
         guard = Count()
         model = method.set_params(federation=made(InProcessFederation, fed.sites, (guard,))).fit(None)
         assert guard.n == 3 * model.n_rounds_
@@ -150,7 +152,7 @@ def test_guards_are_never_passed_by() -> None:
 
 def test_a_run_starts_with_round_zero() -> None:
     heard: list[Task] = []
-    FDBNL(n_lags=2).fit(shifted(), observer=lambda task, answer: heard.append(task))
+    FDBNL(n_lags=2, schedule="rounds").fit(shifted(), observer=lambda task, answer: heard.append(task))
     later = next(task for task in heard if task.name == "fdbnl-step" and task.question.round > 0)
     with pytest.raises(StateError, match="no fdbnl state of this run; it must begin with its first round"):
         made(InProcessFederation, shifted()).sum(later)
@@ -160,7 +162,7 @@ def test_answers_that_add_up_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The law behind `adds_up`: the sites' answers add up to the answer of one site with their added arrays."""
     assert [name for name, task in _REGISTRY.items() if task.adds_up.__name__ != "<lambda>"] == ["fdbnl-step"]
     federation, heard = made(OneByOne, shifted()), []
-    FDBNL(n_lags=2, federation=federation, check_residuals=False).fit(
+    FDBNL(n_lags=2, schedule="rounds", federation=federation, check_residuals=False).fit(
         None, observer=lambda task, answer: heard.append((task, answer))
     )
     program = _REGISTRY["fdbnl-step"]

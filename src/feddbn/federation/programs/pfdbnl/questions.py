@@ -26,7 +26,7 @@ MOST_PULLS = 16
 MOST_WEIGHT = 1e6
 """Largest weight of a broadcast model, in the units of rounds."""
 RHO = 2.0
-"""Curvature of the pull between a site's weights and their acyclic copy, and of the adaptive schedule's consensus."""
+"""Curvature of the pull between a site's weights and their acyclic copy, and of the consensus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +169,9 @@ class StepQuestion(CountedQuestion):
         given = scope.parameters
         most = given.get("max_rounds", MOST_ROUNDS)
         scope.require(self.round <= most, self.name, f"'round' is {self.round}")
-        is_paper = given.get("schedule", "adaptive") == "paper"
+        is_paper = given.get("schedule") == "paper"
         growth = {name: given.get(name) for name in ("rho2", "phi2")} if is_paper else {"rho2": RHO}
-        schedule = make_schedule("paper" if is_paper else "adaptive", 1, 1.0, **growth)
+        schedule = make_schedule("paper" if is_paper else "rounds", 1, 1.0, **growth)
         for name in ("rho2", "rho2_before"):
             value = getattr(self, name)
             is_reached = schedule.has_rho2(value, self.round, given.get("participation", 1.0) != 1.0)

@@ -54,6 +54,7 @@ _RULES = tuple(item.name for item in fields(PersonalRound) if item.name != "mu")
 class PersonalSettings(ConsensusSettings):
     """What the user chose; see `feddbn.PFDBNL`."""
 
+    schedule: str = "rounds"
     mu: float = 0.5
     participation: float | int = 1.0
     n_clusters: int = 1
@@ -74,9 +75,7 @@ class PersonalSettings(ConsensusSettings):
                 f"average={self.average!r} is not known; choose 'running' or 'participants'."
             )
         if np.isinf(self.mu) and self.schedule == "paper":
-            raise ParameterError(
-                "mu=inf needs schedule='adaptive'; the paper's alternation cannot move then."
-            )
+            raise ParameterError("mu=inf needs schedule='rounds'; the paper's alternation cannot move then.")
         n_participants(self.participation, 1)
         if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, int) or self.n_clusters < 1:
             raise ParameterError(
@@ -162,7 +161,7 @@ def personal_program(
     common: dict[str, Any] = {
         **{name: getattr(settings, name) for name in _COMMON},
         # The paper's schedule has its own path.
-        "optimum": settings.optimum if settings.schedule == "adaptive" else "path",
+        "optimum": settings.optimum if settings.schedule != "paper" else "path",
         "variables": variables,
         "center": center,
         "sites": sites,
@@ -184,7 +183,7 @@ def personal_program(
     )
     check_summary(variables, preparation)
     setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
-    if settings.schedule != "adaptive" or not has_cycle(constraints.allowed[:d]):
+    if settings.schedule == "paper" or not has_cycle(constraints.allowed[:d]):
         fit = yield from _fit_program(setup, rng, run_number)
         return replace(fit, scale=scale)
     # Completed moments are noisier, and the path to acyclicity ends in worse orders. The server holds the summed
