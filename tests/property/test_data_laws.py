@@ -67,7 +67,6 @@ def test_cutting_a_segment_into_continuing_blocks_changes_nothing(
     z = np.concatenate([np.empty((0, 2 * (p + 1))), *lagged_rows([Block(x)], p)])
     np.testing.assert_array_equal(np.concatenate([z[:0], *lagged_rows(blocks, p, chunk_rows)]), z)
     assert_close(Moments.of_blocks(blocks, p, 2, chunk_rows), Moments.of_rows(z))
-    assert_close(Moments.of_chunks(lagged_rows(blocks, p, chunk_rows), 2 * (p + 1)), Moments.of_rows(z))
 
 
 @given(seeds, lags)

@@ -7,6 +7,16 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.sim import SimulationSettings, simulate_arrays
 
 
+def lagged(x, n_lags=1):
+    """``[x_t, ..., x_{t-p}]`` of one series."""
+    return np.hstack([x[n_lags - lag : len(x) - lag] for lag in range(n_lags + 1)])
+
+
+def lagged_moments(x, n_lags=1):
+    """The moments of these rows."""
+    return Moments.of_rows(lagged(x, n_lags))
+
+
 def simulated(d, n, seed, n_lags=1, factors=None, **settings):
     """Moments of lagged rows and the true support."""
     s = SimulationSettings(d=d, n_samples=n, n_sites=2, n_lags=n_lags, **settings)
@@ -20,4 +30,4 @@ def simulated(d, n, seed, n_lags=1, factors=None, **settings):
     ]
     system = next(iter(arrays.systems.values()))
     truth = np.vstack([system.W, *system.A]) != 0
-    return Moments.of_chunks(rows, (n_lags + 1) * d), truth
+    return Moments.of_rows(np.concatenate(rows)), truth

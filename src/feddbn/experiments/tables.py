@@ -262,8 +262,10 @@ def stated_edges(point: Point, part: str) -> float:
     d = point.d or 0
     if part == "A":
         return point.lag_degree * d * point.n_lags
-    degree = point.mean_degree if point.connectivity is None else connectivity_degree(point.connectivity, d)
-    return degree * d / 2.0
+    if point.connectivity is None:
+        return point.mean_degree * d / 2.0
+    levels = ("low", "high") if point.connectivity == "mixed" else (point.connectivity,)
+    return float(np.mean([connectivity_degree(level, d) for level in levels])) * d / 2.0
 
 
 def implied_of(experiment: Experiment) -> Iterator[Implied]:

@@ -415,10 +415,10 @@ class DBNEstimator(FederatedEstimator[S]):
         self._say_treatment(asked)
         if asked is not None:
             found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables), self._inputs)
-            self._say_dependent([one.sentence(self._variables) for one in found])
+            self._say_dependent([one.finding(self._variables) for one in found])
 
-    def _say_dependent(self, sentences: Sequence[str]) -> None:
-        self._tell(*sentences, warn=DependentColumnsWarning)
+    def _say_dependent(self, found: Sequence[Finding]) -> None:
+        self._tell(*found, warn=DependentColumnsWarning)
 
     def _say_treatment(self, asked: AskedMoments | None) -> None:
         """Set `center_` and `treatment_`, and say what the data made necessary."""

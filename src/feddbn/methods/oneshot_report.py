@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import explained_shares, refit
-from feddbn.core.statistics.diagnostics import outputs_of, slow_warnings
+from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.errors import UnitsWarning
 from feddbn.federation.programs.curved import CurvedOutcome
@@ -21,6 +20,7 @@ from feddbn.methods.link_table import open_edges, orientation_table, with_links
 from feddbn.methods.oneshot_curves import NO_SHAPES, features_name, say_curves, shapes_of
 from feddbn.methods.residuals import say_residuals
 from feddbn.model.dbn import DBN
+from feddbn.words import say
 
 __all__ = ["report_outcome"]
 
@@ -50,7 +50,7 @@ def report_outcome(
     estimator._set_network(dbn, dbn)
     estimator.status_ = Status.EXACT
     estimator.order_ = [names[j] for j in learned.order]
-    estimator.noise_variance_, estimator.reason_ = learned.noise.kind, learned.noise.reason
+    estimator.noise_variance_, estimator.reason_ = learned.noise.kind, say(learned.noise.finding)
     estimator.orientation_ = orientation_table(learned.orientation, names)
     by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
     table = edge_table(learned.posterior.probability, C, shares, names)
@@ -68,13 +68,13 @@ def report_outcome(
     estimator.n_samples_ = int(outcome.moments.n if curved is None else curved.told.moments.n)
     estimator._say_treatment(outcome.asked)
     estimator._say_dependent(outcome.dependent)
-    estimator._tell(*slow_warnings(outcome.moments, names, estimator._inputs))
+    estimator._tell(*slow_findings(outcome.moments, names, estimator._inputs))
     say_residuals(estimator, report)
     say_hidden(
         estimator, None if curved is not None else outcome.moments, None if report is None else report.doubts
     )
     if curved is not None:
         say_curves(estimator, curved)
-    if learned.units is not None and learned.units.sentence and estimator.scale == "none":
-        estimator._tell(learned.units.sentence)
-        warnings.warn(learned.units.sentence, UnitsWarning, stacklevel=5)
+    rests = None if learned.units is None else learned.units.finding
+    if rests is not None and estimator.scale == "none":
+        estimator._tell(rests, warn=UnitsWarning)

@@ -67,9 +67,10 @@ def connectivity_degree(level: str, d: int) -> float:
     Examples
     --------
     >>> from feddbn.sim import connectivity_degree
-    >>> connectivity_degree("sparse", 10)
-    8.0
+    >>> connectivity_degree("low", 10), connectivity_degree("high", 10)
+    (3.0, 8.0)
     """
+    _choice("level", level, ("low", "high"))
     degree = d // 2 - d / 5 if level == "low" else d - d / 5
     return min(max(degree, 0.0), d - 1.0)
 

@@ -82,16 +82,13 @@ def learn_by_path(
         path.append(PathPoint(penalty, n_present, n_lagged, found[-1].score, run.status.is_converged))
     best = min(found, key=lambda result: result.score)
     search = OrderSearch(moments, d, n_lags, constraints, options.criterion, kind, regressions)
-    reason = f"{kind} noise variances, " + (
-        "as asked" if kind == options.noise_variance else "as DYNOTEARS assumes"
-    )
     compelled = compelled_edges(best.support, best.support[:d] & ~constraints.allowed[:d].T)
     n_open = int((best.support[:d] & ~compelled).sum())
     units = UnitsCheck(0, n_open, varsortability(best.support[:d], variance[:d]))
     return Learned(
         best.support,
         best.order,
-        NoiseChoice(kind, reason),
+        NoiseChoice(kind),
         tuple(edge_firmness(search, best)),
         units,
         average_within_order(regressions, best, constraints),

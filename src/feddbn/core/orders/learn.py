@@ -28,8 +28,8 @@ units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ from feddbn.core.orders.average import OrderPosterior, average_orders, average_w
 from feddbn.core.orders.parents import MANY_NODES, ParentRegressions, regressions_of
 from feddbn.core.orders.search import Criterion, NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.statistics.moments import Moments, correlations, safe_roots
+from feddbn.findings import Finding
 
 STRONG_EVIDENCE = 6.0
 """Score difference that counts as decided: odds of 20 to 1, "strong" in Kass and Raftery (1995)."""
@@ -205,10 +206,24 @@ Searches = dict[NoiseVariance, tuple[OrderSearch, OrderResult]]
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """Equal or free noise variances, and the sentence that says why."""
+    """Equal or free noise variances, and why.
+
+    Attributes
+    ----------
+    kind
+        Which.
+    numbers
+        What decided: `bartlett` of the equal-variance network and its `price`; if free variances were tried, too, `equal`
+        and `free`, both scores, and `ratio`, the largest fitted free variance over the smallest. Empty: as asked.
+    """
 
     kind: NoiseVariance
-    reason: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def finding(self) -> Finding:
+        """Which and why."""
+        return Finding("noise-variances", "note", {"kind": self.kind, **self.numbers})
 
 
 def bartlett(rss: FloatArray, n_parents: Sequence[int], n: float) -> float:
@@ -265,24 +280,21 @@ def choose_noise(
 
     if asked != "auto":
         found = searched(asked)
-        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked")
+        return {asked: found}, NoiseChoice(asked)
     searches: Searches = {"equal": searched("equal")}
     equal = searches["equal"][1]
     price = price_of_free(d, moments.n)
     unequal, advantage = variance_difference(equal, moments.n), needed_advantage(equal, moments.n)
-    statistic = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
+    numbers = {"bartlett": unequal, "price": price}
     if not np.isfinite(advantage):
-        return searches, NoiseChoice("equal", f"equal noise variances: {statistic}")
+        return searches, NoiseChoice("equal", numbers)
     searches["free"] = searched("free")
     free = searches["free"][1]
     free_score = free.score + price
     kind: NoiseVariance = "free" if free_score + advantage < equal.score else "equal"
     variances = free.rss / moments.n
-    reason = (
-        f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {statistic}"
-    )
-    return searches, NoiseChoice(kind, reason)
+    ratio = float(variances.max() / variances.min())
+    return searches, NoiseChoice(kind, {**numbers, "equal": equal.score, "free": free_score, "ratio": ratio})
 
 
 def varsortability(W: BoolArray, variances: FloatArray) -> float:
@@ -380,16 +392,11 @@ class UnitsCheck:
     varsortability: float
 
     @property
-    def sentence(self) -> str:
-        """What to tell a person whose units may be arbitrary; empty if nothing rests on them."""
+    def finding(self) -> Finding | None:
+        """What to tell a person whose units may be arbitrary; None if nothing rests on them."""
         if not self.n_changed + self.n_open:
-            return ""
-        return (
-            f"this network rests on equal noise variances in the units given: {self.n_changed} entries "
-            f"change when the variables are scaled to unit variance, and {self.n_open} other edges have "
-            f"a direction only because of the units (varsortability {self.varsortability:.2f}); "
-            "use noise_variance='free' if the units are arbitrary."
-        )
+            return None
+        return Finding("rests-on-units", "warning", asdict(self), cure={"noise_variance": "free"})
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ from scipy.optimize import minimize_scalar
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.statistics.moments import Moments, correlations
+from feddbn.findings import Finding
 
 _RIDGE = 1e-10
 
@@ -203,7 +204,6 @@ _SLOW = 0.95
 _PERHAPS_SLOW = 0.9
 _NOT_EXCLUDED = -2.86
 """The statistic's 5 % point with a constant and many rows (MacKinnon 2010)."""
-_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -238,19 +238,18 @@ class SlowLevels:
         rho = np.clip(self.persistence, 0.0, 1.0)
         return np.maximum(self.n * (1 - rho) / (1 + rho), 1.0)
 
-    def sentence(self, variables: Sequence[str]) -> str | None:
-        """Say which variables these are, what follows and what may help; None if there are none."""
+    def finding(self, variables: Sequence[str]) -> Finding | None:
+        """Which variables these are; None if there are none."""
         slow = self.slow
         if not slow:
             return None
-        names = ", ".join(variables[j] for j in slow[:_SHOWN])
-        more = f" and {len(slow) - _SHOWN} more" if len(slow) > _SHOWN else ""
-        rows = self.independent_rows[slow[0]]
-        return (
-            f"levels near a unit root: {names}{more} (of {variables[slow[0]]} {self.persistence[slow[0]]:.3f} stays from row "
-            f"to row: of {self.n:.0f} rows about {rows:.0f} count as independent); edge probabilities near 0 and 1 promise "
-            "too much here. Rank edges by their strength, and try more lags (n_lags='auto') if effects may take "
-            "several rows."
+        values = {
+            "n": self.n,
+            "persistence": self.persistence[slow].tolist(),
+            "independent": self.independent_rows[slow].tolist(),
+        }
+        return Finding(
+            "slow-levels", "warning", values, tuple(variables[j] for j in slow), {"n_lags": "auto"}
         )
 
 
@@ -276,14 +275,16 @@ def slow_levels(moments: Moments, d: int) -> SlowLevels | None:
     return SlowLevels(persistence, statistic, moments.n)
 
 
-def slow_warnings(moments: Moments, variables: Sequence[str], inputs: Sequence[int] = ()) -> list[str]:
-    """The sentence about levels near a unit root, if there are any; `inputs` (positions) may be as slow as they are."""
+def slow_findings(
+    moments: Moments, variables: Sequence[str], inputs: Sequence[int] = ()
+) -> tuple[Finding, ...]:
+    """Levels near a unit root, if there are any; `inputs` (positions) may be as slow as they are."""
     d = len(variables)
-    outputs = [j for j in range(d) if j not in inputs]
+    outputs = outputs_of(d, inputs)
     kept = np.array([lag * d + j for lag in range(moments.q // d) for j in outputs], dtype=int)
-    found = slow_levels(moments.select(kept), len(outputs))
-    sentence = None if found is None else found.sentence([variables[j] for j in outputs])
-    return [] if sentence is None else [sentence]
+    levels = slow_levels(moments.select(kept), len(outputs))
+    found = None if levels is None else levels.finding([variables[j] for j in outputs])
+    return () if found is None else (found,)
 
 
 _LARGEST_MEMORY = 0.98

@@ -206,24 +206,6 @@ def known_n(known: FloatArray) -> float:
     return float((known.sum() - np.trace(known)) / (q * (q - 1)))
 
 
-def observed_log_likelihood(
-    rows: FloatArray, covariance: FloatArray, mean: FloatArray | None = None
-) -> float:
-    """Return the Gaussian log-likelihood of the present cells; EM never lowers it."""
-    rows = rows[~np.isnan(rows).all(axis=1)]
-    absent = np.isnan(rows)
-    patterns = _Patterns(absent, covariance)
-    filled = patterns.fill(rows if mean is None else rows - mean) / patterns.root
-    squares = float(np.einsum("ni,ij,nj->", filled, patterns.K, filled, optimize=True))
-    n = len(rows)
-    sign, log_det = np.linalg.slogdet(patterns.K)
-    assert sign > 0
-    # log det of the present cells' covariance: that of all cells, less what the missing ones add.
-    size = n * (2.0 * np.log(patterns.root).sum() - log_det) - 2.0 * (absent @ np.log(patterns.root)).sum()
-    size += patterns.log_det_of_missing()
-    return -0.5 * float((~absent).sum() * np.log(2 * np.pi) + size + squares)
-
-
 class _Patterns:
     """Rows grouped by which cells they lack; all inside is in units of the columns' standard deviations."""
 
@@ -305,13 +287,6 @@ class _Patterns:
             lost = ((C @ K_m) * K_m).sum(axis=1)
             share = np.maximum(1.0 - lost / np.diag(self.K), 0.0)
             total += (share * self._counts[first:stop, None]).T @ share
-        return total
-
-    def log_det_of_missing(self) -> float:
-        """Sum over rows of log det K_mm, which is what the present cells' log det lacks."""
-        total = 0.0
-        for first, stop, _, C in self._batches():
-            total -= float(np.linalg.slogdet(C)[1] @ self._counts[first:stop])
         return total
 
 

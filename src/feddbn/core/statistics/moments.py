@@ -28,6 +28,7 @@ from scipy.linalg.lapack import dpotrf
 from feddbn.core.arrays import FloatArray, IntArray, by_row
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.recordings import Block, Stretch, stretches
+from feddbn.findings import Finding
 
 
 def safe_roots(squares: FloatArray) -> FloatArray:
@@ -120,19 +121,6 @@ class Moments:
         return cls(float(n), mean, centred.swapaxes(-1, -2) @ centred)
 
     @classmethod
-    def of_chunks(cls, chunks: Iterable[FloatArray], q: int) -> Moments:
-        """Moments of all rows of all chunks, reading each chunk once."""
-        total = _Accumulator(q)
-        for chunk in chunks:
-            m = len(chunk)
-            if m == 0:
-                continue
-            origin = total.origin(chunk)
-            centred = np.subtract(chunk, origin, out=total.buffer(m, q))
-            total.add(m, origin, np.ones(m) @ centred, centred.T @ centred)
-        return total.moments()
-
-    @classmethod
     def of_blocks(
         cls,
         blocks: Iterable[Block],
@@ -149,7 +137,7 @@ class Moments:
 
             G[a, b] = G[a-1, b-1] + x_{first-a}' x_{first-b} - x_{last+1-a}' x_{last+1-b}
 
-        Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding. `device` multiplies if the
+        Equal to the moments of all `lagged_rows` up to rounding. `device` multiplies if the
         first block is large; it takes larger chunks. `watch` sees every stretch of rows pass by.
         """
         blocks = iter(blocks)
@@ -330,8 +318,6 @@ def nearest_positive(F: FloatArray, floor: float = 1e-3) -> FloatArray:
 
 COLLINEAR = 1e-9
 """A column of which the others leave less than this share of its variance carries nothing but rounding."""
-_SHOWN = 4
-_ROUNDED = 1e-3
 
 
 def independent(R: FloatArray) -> list[int]:
@@ -364,22 +350,12 @@ class Dependence:
     others: tuple[int, ...]
     weights: tuple[float, ...]
 
-    def sentence(self, variables: Sequence[str]) -> str:
-        """Say so, with the cure."""
+    def finding(self, variables: Sequence[str]) -> Finding:
+        """Say so."""
         d = len(variables)
-        shown = [f"{variables[m % d]}{f' at lag {m // d}' if m >= d else ''}" for m in self.others[:_SHOWN]]
-        more = len(self.others) - len(shown)
-        names = ", ".join(shown) + (f" and {more} more" if more else "")
-        ones = max(abs(weight - 1) for weight in self.weights) < _ROUNDED
-        if len(self.others) == 1:
-            what = "a copy of" if ones else "a multiple of"
-        else:
-            what = "the sum of" if ones else "a linear combination of"
-        cure = "leave one of them out" if self.others[0] < d else f"leave {variables[self.column]} out"
-        return (
-            f"{variables[self.column]} is {what} {names} (up to a constant and rounding), so edges among "
-            f"them cannot be told apart: {cure} with variables=."
-        )
+        others = [[variables[m % d], m // d] for m in self.others]
+        values = {"others": others, "weights": list(self.weights)}
+        return Finding("dependent-column", "warning", values, about=(variables[self.column],))
 
 
 def dependences(scatter: FloatArray, n: float, d: int, inputs: Sequence[int] = ()) -> list[Dependence]:

@@ -47,6 +47,7 @@ from scipy.fft import rfft
 
 from feddbn.core.arrays import BoolArray, FloatArray, by_row, may_lack_cells, rows_in_cache
 from feddbn.core.designs.recordings import stack_lags
+from feddbn.findings import Finding
 
 N_BINS = 192
 """Bins of half an octave from 2^-48 to 2^48; smaller deviations, 0 too, are in the first and larger ones in the last."""
@@ -484,7 +485,7 @@ _NEARLY = 1 - 1e-9
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Agreement:
     """How one site compares with the others.
 
     Attributes
@@ -493,18 +494,18 @@ class Comparison:
         (d,) its standard deviations over those of the others.
     distance
         Mean square of the differences of its correlations, in units of how much sites differ; about 1 for a site that fits.
-    sentences
-        What does not fit, in words for its owner; empty if all is well.
+    findings
+        What does not fit, for its owner; empty if all is well.
     """
 
     factors: FloatArray
     distance: float
-    sentences: tuple[str, ...]
+    findings: tuple[Finding, ...]
 
     @property
     def objects(self) -> bool:
         """Whether this site had better stay out of the sums."""
-        return bool(self.sentences)
+        return bool(self.findings)
 
 
 def compared(
@@ -514,7 +515,7 @@ def compared(
     squares: FloatArray,
     n_sites: float,
     variables: Sequence[str],
-) -> Comparison | None:
+) -> Agreement | None:
     """Compare a site's profile from `n` rows with the sums over `n_sites` sites, itself among them; None if they are few."""
     if n_sites < FEWEST_SITES:
         return None
@@ -531,34 +532,29 @@ def compared(
     factors = np.exp(own[scales] - mean[scales])
     # A site where everything varies more has more noise, or one gain for all: that is not one column in other units.
     usual = float(np.median(factors)) if d > 2 else 1.0
-    sentences = []
-    for i in np.flatnonzero(z2[scales] > _UNITS_Z**2):
-        if max(factors[i] / usual, usual / factors[i]) > _UNITS_FACTOR:
-            sentences.append(_units_sentence(variables[int(i)], float(factors[i])))
+    findings = [
+        Finding("other-units", "warning", {"factor": float(factors[i])}, (variables[int(i)],))
+        for i in np.flatnonzero(z2[scales] > _UNITS_Z**2)
+        if max(factors[i] / usual, usual / factors[i]) > _UNITS_FACTOR
+    ]
     if len(own) > d:
         variance = (own[links] - mean[links]) ** 2 / np.maximum(z2[links], 1e-300)
         distance = float(z2[links].mean())
         size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
         is_other = distance > _CORRELATIONS_Z2 and size > _CORRELATIONS_SIZE
-        sentence = _links_sentence(
-            _matrix(own[links]), _matrix(mean[links]), _matrix(variance), variables, is_other
-        )
-        sentences += [sentence] if sentence else []
+        moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance), d)
+        if moved:
+            pairs = [[variables[a], variables[b]] for a, b in moved]
+            findings.append(Finding("mixed-columns", "warning", {"behaves_like": pairs}))
+        elif is_other:
+            findings.append(Finding("other-relations", "warning", {"distance": distance}))
     else:
         distance = 0.0
-    return Comparison(factors, distance, tuple(sentences))
+    return Agreement(factors, distance, tuple(findings))
 
 
-def _units_sentence(name: str, factor: float) -> str:
-    how = f"{factor:.3g} times as much" if factor > 1 else f"only {factor:.2g} times as much"
-    return f"{name} varies {how} here as at the other sites: is it in other units?"
-
-
-def _links_sentence(
-    here: FloatArray, there: FloatArray, variance: FloatArray, variables: Sequence[str], is_other: bool
-) -> str:
-    """What is wrong with a site's correlations: the columns whose exchange explains it, or only that they are other ones."""
-    d = len(variables)
+def _exchanged(here: FloatArray, there: FloatArray, variance: FloatArray, d: int) -> list[tuple[int, int]]:
+    """The columns whose exchange explains a site's correlations, each with the one that it behaves like; none if none do."""
     lags = d * np.arange(len(here) // d)[:, None]
     weight = 1.0 / np.where(variance > 0, variance, np.inf)
 
@@ -568,7 +564,7 @@ def _links_sentence(
         difference = here[np.ix_(index[rows], index)] - there[rows]
         return float((difference**2 * weight[rows]).mean())
 
-    order, is_exchanged = list(range(d)), False
+    order = list(range(d))
     for _ in range(d):
         best, found = _IS_EXCHANGED, None
         # Two columns do not fit only if one of them does not: all but a few pairs need no look of their own.
@@ -586,14 +582,8 @@ def _links_sentence(
                 best, found = ratio, other
         if found is None:
             break
-        order, is_exchanged = found, True
-    if is_exchanged:
-        moved = [(variables[order[i]], variables[i]) for i in range(d) if order[i] != i]
-        pairs = ", ".join(f"what is called {a} behaves like {b}" for a, b in moved)
-        return f"columns look mixed up at this site: {pairs} at the other sites."
-    if is_other:
-        return "the variables of this site are related to each other in another way than at the other sites."
-    return ""
+        order = found
+    return [(order[i], i) for i in range(d) if order[i] != i]
 
 
 def _matrix(upper: FloatArray) -> FloatArray:

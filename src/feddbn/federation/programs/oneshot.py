@@ -71,6 +71,8 @@ from feddbn.federation.protocol.site import (
     register_site_task,
 )
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, counted
+from feddbn.findings import Finding
+from feddbn.words import say
 
 __all__ = [
     "MOST_QUESTIONS",
@@ -237,7 +239,7 @@ class OneShotOutcome:
     nongaussian: NonGaussianReport | None
     n_sums: int
     asked: AskedMoments | None = None
-    dependent: tuple[str, ...] = ()
+    dependent: tuple[Finding, ...] = ()
 
 
 def oneshot_program(
@@ -314,16 +316,18 @@ def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
     return np.delete(shape, [1 + block * d + j for block in (0, 1) for j in inputs])
 
 
-def _dependent(moments: Moments, variables: tuple[str, ...], inputs: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """A sentence for each variable that follows from others; DataError if all follow from one."""
+def _dependent(
+    moments: Moments, variables: tuple[str, ...], inputs: tuple[int, ...] = ()
+) -> tuple[Finding, ...]:
+    """Each variable that follows from others; DataError if all follow from one."""
     d = len(variables)
     found = dependences(moments.scatter, moments.n, d, inputs)
-    sentences = tuple(one.sentence(variables) for one in found)
+    findings = tuple(one.finding(variables) for one in found)
     if len(found) == d - 1 and d > 1 and all(one.others == (0,) for one in found):
         raise DataError(
-            f"all variables follow from {variables[0]}, so no edge can be learned: {sentences[0]}"
+            f"all variables follow from {variables[0]}, so no edge can be learned: {say(findings[0])}"
         )
-    return sentences
+    return findings
 
 
 def _improve_by_noise(

@@ -51,6 +51,7 @@ from feddbn.federation.protocol.site import (
     with_notes,
 )
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, flag, number
+from feddbn.words import say
 
 __all__ = [
     "AgreementQuestion",
@@ -351,7 +352,8 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
         found = compared(own, n, question.total, question.squares, question.n_sites, names)
     if found is None or not found.objects:
         return with_notes(state, ()), np.zeros(1)
-    notes = (*found.sentences, _OWN_NETWORK) if question.personal else found.sentences
+    sentences = tuple(say(one, "owner") for one in found.findings)
+    notes = (*sentences, _OWN_NETWORK) if question.personal else sentences
     return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.ones(1)
 
 

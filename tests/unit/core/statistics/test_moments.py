@@ -1,12 +1,27 @@
-"""Moments against numpy, and what happens with large means."""
+"""Moments against numpy, and what happens with large means.
 
-from __future__ import annotations
+Standardising a Gram matrix.
+
+Second moments where not everybody has measured everything.
+
+Columns that follow from others are found and named, by second moments alone.
+"""
 
 import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block, lagged_rows
-from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.moments import (
+    Moments,
+    completed,
+    correlations,
+    dependences,
+    independent,
+    nearest_positive,
+    safe_roots,
+    sums_length,
+)
+from support.simulated_moments import lagged_moments
 
 
 def exact(z: np.ndarray) -> Moments:
@@ -39,14 +54,12 @@ def test_rows_agree_with_numpy() -> None:
 
 @pytest.mark.parametrize("n_lags", [0, 1, 2, 5])
 @pytest.mark.parametrize("mean", [0.0, 1e4])
-def test_blocks_chunks_and_oracle_agree(n_lags: int, mean: float) -> None:
+def test_blocks_and_oracle_agree(n_lags: int, mean: float) -> None:
     rng = np.random.default_rng(n_lags)
     x = rng.normal(size=(60, 3)) + mean
     blocks = [Block(x[:20]), Block(x[20:22], False), Block(x[22:40], False), Block(x[40:])]
     z = np.concatenate(list(lagged_rows(blocks, n_lags)))
-    q = 3 * (n_lags + 1)
     rtol = 1e-12 if mean == 0 else 1e-10
-    assert_close(Moments.of_chunks(lagged_rows(blocks, n_lags, 7), q), exact(z), rtol)
     assert_close(Moments.of_blocks(blocks, n_lags, 3, chunk_rows=7), exact(z), rtol)
     assert_close(Moments.of_blocks(blocks, n_lags, 3), exact(z), rtol)
 
@@ -57,13 +70,13 @@ def test_a_jump_far_from_the_first_rows_does_not_cancel() -> None:
     blocks = [Block(x[:3]), Block(x[3:])]
     z = np.concatenate(list(lagged_rows(blocks, 1)))
     assert_close(Moments.of_blocks(blocks, 1, 2, chunk_rows=512), exact(z))
-    assert_close(Moments.of_chunks(lagged_rows(blocks, 1, 512), 4), exact(z))
 
 
-def test_results_are_exactly_symmetric() -> None:
+def test_results_are_exactly_symmetric_and_rows_are_not_changed() -> None:
     x = np.random.default_rng(2).normal(size=(300, 3)) + 7
-    for m in (Moments.of_blocks([Block(x)], 2, 3, 64), Moments.of_chunks(lagged_rows([Block(x)], 2, 64), 9)):
-        np.testing.assert_array_equal(m.scatter, m.scatter.T)
+    before, m = x.copy(), Moments.of_blocks([Block(x)], 2, 3, 64)
+    np.testing.assert_array_equal(m.scatter, m.scatter.T)
+    np.testing.assert_array_equal(x, before)
 
 
 def test_nothing_is_neutral() -> None:
@@ -72,18 +85,8 @@ def test_nothing_is_neutral() -> None:
     assert empty.merge(m) is m
     assert m.merge(empty) is m
     assert Moments.of_rows(np.empty((0, 2))).n == 0
-    assert Moments.of_chunks([], 2).n == 0
-    assert Moments.of_chunks([np.empty((0, 2)), z], 2).n == 5
     assert Moments.of_blocks([], 1, 2).n == 0
     assert Moments.from_sums(np.zeros(sums_length(2)), 2).n == 0
-
-
-def test_input_rows_are_not_changed() -> None:
-    x = np.random.default_rng(4).normal(size=(40, 2))
-    before = x.copy()
-    Moments.of_blocks([Block(x)], 1, 2)
-    Moments.of_chunks([x], 2)
-    np.testing.assert_array_equal(x, before)
 
 
 def test_sums_have_their_stated_length_and_add_up() -> None:
@@ -102,3 +105,117 @@ def test_origin_saves_large_means_from_cancelling() -> None:
     without = Moments.from_sums(m.to_sums(), 2)
     assert_close(with_origin, m)
     assert np.abs(without.scatter - m.scatter).max() > 1e-6 * np.abs(m.scatter).max()
+
+
+def test_correlations_agree_with_numpy_whatever_the_units() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 4)) * [1e-6, 1.0, 1e3, 1e9]
+    centred = x - x.mean(axis=0)
+    R, root = correlations(centred.T @ centred)
+    np.testing.assert_allclose(R, np.corrcoef(x.T), atol=1e-12)
+    np.testing.assert_allclose(root, np.sqrt(50) * x.std(axis=0))
+
+
+def test_a_constant_column_correlates_with_nothing() -> None:
+    G = np.array([[4.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
+    R, root = correlations(G)
+    assert root.tolist() == [2.0, 1.0, 1.0]
+    assert R.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 0.0], [0.5, 0.0, 1.0]]
+    assert safe_roots(np.array([-1e-20, 9.0])).tolist() == [1.0, 3.0]
+
+
+def test_repairing_moments_leaves_a_constant_column_constant() -> None:
+    F = np.array([[1.0, 0.9, 0.0], [0.9, 0.5, 0.0], [0.0, 0.0, 0.0]])
+    fixed = nearest_positive(F)
+    np.testing.assert_allclose(np.diag(fixed), np.diag(F))
+    assert not fixed[2].any()
+    assert np.linalg.eigvalsh(fixed[:2, :2])[0] > 0
+
+
+def _moments(seed: int, q: int = 5) -> np.ndarray:
+    x = np.random.default_rng(seed).normal(size=(40, q)) @ np.random.default_rng(seed + 1).normal(size=(q, q))
+    return x.T @ x / len(x)
+
+
+def test_a_site_like_the_federation_is_completed_to_the_federation() -> None:
+    F = _moments(0)
+    rows = np.array([0, 2, 3])
+    assert np.allclose(completed(F[np.ix_(rows, rows)], rows, F), F)
+
+
+def test_a_completed_matrix_keeps_what_was_measured_and_is_positive() -> None:
+    F, G, rows = _moments(0), _moments(2)[:3, :3], np.array([1, 2, 4])
+    whole = completed(G, rows, F)
+    assert np.array_equal(whole[np.ix_(rows, rows)], G)
+    assert np.linalg.eigvalsh(whole)[0] > -1e-12
+
+
+def test_positive_moments_stay_as_they_are() -> None:
+    F = _moments(4)
+    assert np.allclose(nearest_positive(F), F)
+
+
+def test_contradicting_moments_are_raised_to_the_size_of_the_contradiction() -> None:
+    # Correlations .9, .9 and -.9 cannot hold together: the smallest eigenvalue is -.8.
+    R = np.array([[1.0, 0.9, 0.9], [0.9, 1.0, -0.9], [0.9, -0.9, 1.0]])
+    scale = np.array([1.0, 2.0, 3.0])
+    F = R * np.outer(scale, scale)
+    repaired = nearest_positive(F)
+    assert np.allclose(np.diag(repaired), np.diag(F))
+    correlations = repaired / np.outer(scale, scale)
+    assert np.linalg.eigvalsh(correlations)[0] > 0.2
+    assert np.all(np.sign(correlations) == np.sign(R))
+
+
+NAMES = ("a", "b", "c", "e")
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(3).standard_normal((200, 4)) * [1.0, 20.0, 0.3, 1.0] + [0, 50, 0, 3]
+
+
+def dependent(x, n_lags=1):
+    moments = lagged_moments(x, n_lags)
+    return [one.finding(NAMES) for one in dependences(moments.scatter, moments.n, x.shape[1])]
+
+
+def test_clean_columns_and_few_rows_name_nothing(x):
+    assert dependent(x) == dependent(x, n_lags=0) == dependent(x[:8]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "others", "weights"),
+    [
+        (lambda x: x[:, 0] + 1e-8 * x[:, 3], [["a", 0]], [1]),
+        (lambda x: 7 - 2 * x[:, 1], [["b", 0]], [-2]),
+        (lambda x: x[:, 0] + x[:, 2], [["a", 0], ["c", 0]], [1, 1]),
+        (lambda x: x[:, 0] - 9 * x[:, 2], [["c", 0], ["a", 0]], [-9, 1]),
+        (lambda x: np.r_[0.0, x[:-1, 0]], [["a", 1]], [1]),
+    ],
+)
+def test_a_column_that_follows_from_others_is_named_once(x, change, others, weights):
+    x[:, 3] = change(x)
+    (found,) = dependent(x)
+    assert (found.code, found.about, found.values["others"]) == ("dependent-column", ("e",), others)
+    assert found.values["weights"] == pytest.approx(weights, abs=1e-6)
+
+
+def test_combinations_name_the_largest_parts_first():
+    x = np.random.default_rng(0).standard_normal((100, 8))
+    x[:, 7] = x[:, :7] @ np.arange(1.0, 8.0)
+    moments = Moments.of_rows(x)
+    (one,) = dependences(moments.scatter, moments.n, 8)
+    assert one.others == tuple(range(6, -1, -1))
+
+
+def test_sums_with_noise_that_are_not_positive_name_nothing(x):
+    moments = lagged_moments(x)
+    noisy = moments.scatter.copy()
+    noisy[0, 3] = noisy[3, 0] = 1.2 * np.sqrt(noisy[0, 0] * noisy[3, 3])
+    assert dependences(noisy, moments.n, 4) == []
+
+
+def test_independent_columns_are_the_first_ones_of_their_span():
+    x = np.random.default_rng(1).standard_normal((50, 5))
+    x[:, 1], x[:, 4] = x[:, 0], x[:, 2] - x[:, 3]
+    assert independent(np.corrcoef(x.T)) == [0, 2, 3]

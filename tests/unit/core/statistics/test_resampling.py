@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.resampling import block_sizes, block_sums, cube_root_length, resample_counts
+from feddbn.core.statistics.resampling import (
+    block_sizes,
+    block_sums,
+    choose,
+    cube_root_length,
+    resample_counts,
+)
 from feddbn.errors import ParameterError
+from support.saying import refused
 
 
 @pytest.mark.parametrize(
@@ -36,16 +43,22 @@ def test_half_samples_come_in_complementary_pairs(n_blocks: int) -> None:
     assert set(sizes) == {n_blocks // 2, (n_blocks + 1) // 2}
 
 
-def test_an_unknown_resampling_is_refused() -> None:
-    with pytest.raises(
-        ParameterError, match="resampling must be one of bootstrap, stability, got 'jackknife'"
-    ):
-        resample_counts(3, "jackknife", False, np.random.default_rng(0))
-
-
 def test_block_sums_are_those_of_each_block_alone() -> None:
     rows = np.random.default_rng(0).normal(size=(23, 4)) + 3.0
     sizes, origin = block_sizes(23, 5), np.full(4, 2.5)
     found = block_sums(rows, sizes, origin)
     for block, ours in zip(np.split(rows, np.cumsum(sizes)[:-1]), found, strict=True):
         np.testing.assert_allclose(ours, Moments.of_rows(block).to_sums(origin), rtol=1e-10, atol=1e-10)
+
+
+def test_simplest_candidate_within_one_standard_error_is_taken() -> None:
+    loss, error = np.array([2.0, 1.05, 1.0, 1.2]), np.array([0.3, 0.1, 0.0, 0.1])
+    assert choose(loss, error) == 1
+    assert choose(loss, error, "best") == 2
+
+
+def test_unknown_words_are_refused() -> None:
+    with refused(ParameterError, "'first'"):
+        choose(np.zeros(2), np.zeros(2), "first")
+    with refused(ParameterError, "'jackknife'"):
+        resample_counts(3, "jackknife", False, np.random.default_rng(0))

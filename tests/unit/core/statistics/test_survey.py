@@ -1,15 +1,23 @@
 import numpy as np
 import pytest
 
+import feddbn
 from feddbn.core.arrays import rows_in_cache
 from feddbn.core.statistics.survey import (
     N_BINS,
     TAIL,
     bin_counts,
+    compared,
+    cycles_in,
     deviations,
+    far_cells_are_errors,
+    far_sums,
+    far_sums_length,
     fisher_z,
     lagged_profile,
+    looks_binary,
     median_of_counts,
+    objections,
     periodogram,
     profile_length,
     robust_scale,
@@ -26,11 +34,6 @@ def by_hand(values, reach=3):
     places = np.where(places >= n, 2 * (n - 1) - places, places)
     padded = values[places]
     return np.abs(values - np.array([np.median(padded[t : t + 2 * reach + 1], axis=0) for t in range(n)]))
-
-
-def test_deviations_are_distances_from_the_median_around():
-    values = np.random.default_rng(0).normal(size=(40, 3))
-    np.testing.assert_allclose(deviations(values), by_hand(values))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 2 * rows_in_cache(40) + 5])
@@ -87,18 +90,13 @@ def test_medians_come_from_counts_whatever_the_unit(unit):
     np.testing.assert_allclose(robust_scale(counts), unit, rtol=0.06)
 
 
-def test_cells_that_mostly_stand_still_have_no_scale_and_no_tail():
-    deviation = np.zeros((100, 1))
-    deviation[:20] = 5.0
-    counts = bin_counts(deviation)
-    assert robust_scale(counts)[0] == 0
-    assert tail_counts(counts)[0] == 0
-
-
-def test_tails_are_counted_beyond_twelve_robust_standard_deviations():
+def test_tails_are_counted_beyond_twelve_robust_standard_deviations_if_there_is_a_scale():
     deviation = np.abs(np.random.default_rng(3).normal(size=(4000, 1)))
     deviation[:7] = 3 * TAIL
     assert tail_counts(bin_counts(deviation))[0] == 7
+    still = np.zeros((100, 1))
+    still[:20] = 5.0
+    assert robust_scale(bin_counts(still))[0] == tail_counts(bin_counts(still))[0] == 0
 
 
 def test_a_cubic_is_taken_off_a_long_recording_and_only_the_mean_off_a_short_one():
@@ -143,3 +141,236 @@ def test_a_profile_has_log_standard_deviations_and_correlations_of_lagged_rows()
 def test_few_rows_give_no_profile():
     assert lagged_profile([np.random.default_rng(6).normal(size=(8, 3))], 3, 1) is None
     assert lagged_profile([], 3, 1) is None
+
+
+def cycles_of(recordings):
+    parts = [periodogram(x - x.mean(axis=0)) for x in recordings]
+    n = sum(number for _, number in parts)
+    return cycles_in(sum(power for power, _ in parts) / n, n, np.mean([len(x) for x in recordings]))
+
+
+def noisy(rng, n, d, phi=()):
+    x = rng.normal(size=(n + 50, d))
+    for t in range(len(phi), len(x)):
+        x[t] += sum(c * x[t - 1 - k] for k, c in enumerate(phi))
+    return x[50:]
+
+
+@pytest.mark.parametrize("period", [7, 24, 12.5])
+@pytest.mark.parametrize("phi", [(), (0.6,), (-0.5,)])
+def test_a_cycle_with_a_phase_of_its_own_at_every_site_is_found(period, phi):
+    rng = np.random.default_rng(0)
+    t = np.arange(200)[:, None]
+    recordings = [
+        noisy(rng, 200, 5, phi) + np.sin(2 * np.pi * t / period + rng.uniform(0, 6, 5)) for _ in range(8)
+    ]
+    assert cycles_of(recordings)[0] == pytest.approx(period, rel=0.01)
+
+
+def test_two_cycles_are_found_the_stronger_first():
+    rng = np.random.default_rng(1)
+    t = np.arange(336)[:, None]
+    wave = 2 * np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 10)
+    assert cycles_of([noisy(rng, 336, 4) + wave for _ in range(6)])[:2] == (24.0, 10.0)
+
+
+@pytest.mark.parametrize("phi", [(), (0.9,), (-0.8,), (1.2, -0.6)])
+def test_noise_has_no_cycles_even_with_a_memory_or_a_resonance(phi):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        assert cycles_of([noisy(rng, 200, 6, phi) for _ in range(8)]) == ()
+
+
+EVERY = np.ones(3, dtype=bool)
+
+
+def chain(seed, shocks, n=2000):
+    """A chain a -> b -> c within a moment and a row later, with heavy shocks or with glitches on top."""
+    rng = np.random.default_rng(seed)
+    e = rng.normal(size=(n, 3))
+    hit = rng.random((n, 3)) < 0.01
+    size = 20 * rng.choice([-1, 1], size=(n, 3))
+    if shocks:
+        e[hit] += size[hit]
+    x = np.zeros((n, 3))
+    for t in range(1, n):
+        x[t, 0] = 0.3 * x[t - 1, 0] + e[t, 0]
+        x[t, 1] = 0.5 * x[t, 0] + e[t, 1]
+        x[t, 2] = 0.5 * x[t, 1] + 0.4 * x[t - 1, 0] + e[t, 2]
+    if not shocks:
+        x[hit] += size[hit]
+    return x / 1.2
+
+
+def judged(x, suspects=EVERY):
+    """With values whose running median is 0."""
+    sizes = np.abs(x)
+    return far_cells_are_errors(far_sums(sizes, sizes > 12, x), suspects)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_glitches_are_errors_and_shocks_are_not(seed):
+    for shocks in (False, True):
+        wrong, _, is_sure = judged(chain(seed, shocks))
+        assert wrong.tolist() == [not shocks] * 3
+        assert is_sure
+
+
+def test_sums_add_up_over_rows_that_do_not_touch():
+    x = chain(9, True)
+    sizes = np.abs(x)
+    far = sizes > 12
+    far[499] = far[500] = False
+    whole = far_sums(sizes, far, x)
+    assert len(whole) == far_sums_length(3)
+    parts = [far_sums(sizes[part], far[part], x[part]) for part in (slice(500), slice(500, None))]
+    np.testing.assert_allclose(parts[0] + parts[1], whole)
+
+
+def test_without_far_cells_nothing_is_wrong():
+    wrong, _, is_sure = judged(np.random.default_rng(0).normal(size=(500, 3)))
+    assert not wrong.any()
+    assert not is_sure
+
+
+def test_sensors_that_fail_together_do_not_look_like_shocks():
+    x = np.random.default_rng(1).normal(size=(3000, 3))
+    x[np.random.default_rng(2).random(3000) < 0.02] = 100.0
+    wrong, _, _ = judged(x)
+    assert wrong.all()
+
+
+def test_bursts_stay_and_the_errors_of_other_variables_go():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(3000, 3))
+    starts = np.arange(50, 2950, 100)
+    for step in range(3):
+        x[starts + step, 0] += rng.uniform(20, 60, size=len(starts))
+    x[rng.random(3000) < 0.02, 1] += 40.0
+    found = judged(x, np.array([True, True, False]))
+    assert found.errors.tolist() == [False, True, False]
+    assert found.bursts.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("kind", ["a code for several rows", "two side by side"])
+def test_codes_and_single_neighbours_make_no_burst(kind):
+    x = np.random.default_rng(4).normal(size=(3000, 3))
+    places = np.arange(50, 2950, 100)
+    if kind == "two side by side":
+        x[places, 0] += 40.0
+        x[51, 0] += 50.0
+    else:
+        for step in range(3):
+            x[places + step, 0] = -999.0
+    found = judged(x, np.array([True, False, False]))
+    assert found.errors.tolist() == [True, False, False]
+    assert not found.bursts.any()
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.05, 0.15])
+def test_errors_at_any_time_are_no_bursts(share):
+    rng = np.random.default_rng(6)
+    for _ in range(50):
+        x = rng.normal(size=(1600, 3))
+        hit = rng.random(x.shape) < share
+        x[hit] += rng.uniform(20, 60, size=hit.sum())
+        assert not judged(x).bursts.any()
+
+
+def test_cells_with_far_neighbours_are_counted_by_hand():
+    x = np.array([[20.0], [30.0], [0.0], [20.0], [20.0], [0.0], [40.0]])
+    sums = far_sums(np.abs(x), np.abs(x) > 12, x)
+    assert sums[:3].tolist() == [5.0, 0.0, 2.0]  # Three of five are 20, which is taken for a code.
+    x[3] = 50.0
+    assert far_sums(np.abs(x), np.abs(x) > 12, x)[:3].tolist() == [5.0, 4.0, 2.0]
+
+
+def test_objections_are_those_of_single_cells_wherever_they_are():
+    rng = np.random.default_rng(0)
+    values = np.column_stack([rng.poisson(2.0, 400), rng.integers(0, 2, 400), rng.normal(size=400)]).astype(
+        float
+    )
+    assert objections(values).tolist() == [[False, False, True], [True, False, True]]
+    for row in (3, 15, 16, 399):
+        for cell, expected in (
+            (0.5, [True, True]),
+            (-1.0, [True, True]),
+            (2.0, [False, True]),
+            (np.nan, [False, False]),
+        ):
+            other = values.copy()
+            other[row, 1] = cell
+            assert objections(other)[:, 1].tolist() == expected
+
+
+def test_empty_cells_and_no_rows_object_to_nothing():
+    assert not objections(np.full((5, 2), np.nan)).any()
+    assert objections(np.empty((0, 3))).shape == (2, 3)
+
+
+def test_only_zeros_and_ones_have_the_variance_of_their_mean():
+    rng = np.random.default_rng(1)
+    for seed in range(200):
+        x = np.random.default_rng(seed).normal(0.5, 0.5, 50)
+        assert not looks_binary(np.array([x.mean()]), np.array([x.var()]))[0]
+    x = (rng.random((1000, 3)) < [0.01, 0.5, 0.9]).astype(float)
+    assert looks_binary(x.mean(axis=0), x.var(axis=0)).all()
+    assert not looks_binary(np.array([0.0, 1.0]), np.zeros(2)).any()
+    # Counts have the same sum and another sum of squares.
+    counts = rng.poisson(0.5, 1000)
+    assert not looks_binary(np.array([counts.mean()]), np.array([counts.var()]))[0]
+
+
+SIX = tuple("abcdef")
+
+
+def sites(seed, n_sites=8, n_rows=200, **options):
+    made = feddbn.simulate(d=6, n_sites=n_sites, n_samples=n_sites * n_rows, random_state=seed, **options)
+    return [tables[0].to_numpy() for tables in made.sites.values()]
+
+
+def comparisons(values):
+    profiles = [lagged_profile([without_slow_part(x)], len(SIX), 1) for x in values]
+    total = sum(profile for profile, _ in profiles)
+    squares = sum(profile**2 for profile, _ in profiles)
+    return [compared(profile, n, total, squares, len(values), SIX) for profile, n in profiles]
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "laplace"}, {"heterogeneity": 0.3}, {"n_clusters": 2}])
+def test_nobody_objects_where_all_sites_are_alike_or_all_differ(options):
+    for seed in range(5):
+        assert not any(found.objects for found in comparisons(sites(seed, **options)))
+
+
+def test_factors_are_those_of_the_others_without_oneself():
+    values = sites(0)
+    logs = np.array([np.log(without_slow_part(x).std(axis=0)) for x in values])
+    found = comparisons(values)[2]
+    np.testing.assert_allclose(found.factors, np.exp(logs[2] - np.delete(logs, 2, 0).mean(axis=0)), rtol=0.02)
+
+
+@pytest.mark.parametrize("factor", [100.0, 0.01])
+def test_a_variable_in_other_units_is_named_at_its_site_only(factor):
+    values = sites(1)
+    values[3] = values[3] * np.array([1, 1, factor, 1, 1, 1])
+    found = comparisons(values)
+    assert [c.objects for c in found] == [k == 3 for k in range(8)]
+    (told,) = found[3].findings
+    assert (told.code, told.about) == ("other-units", ("c",))
+    assert told.values["factor"] == pytest.approx(factor, rel=0.5)
+
+
+def test_exchanged_columns_are_named():
+    values = sites(2)
+    values[5] = values[5][:, [0, 4, 2, 3, 1, 5]]
+    found = comparisons(values)
+    assert [c.objects for c in found] == [k == 5 for k in range(8)]
+    (told,) = found[5].findings
+    assert (told.code, told.values["behaves_like"]) == ("mixed-columns", [["e", "b"], ["b", "e"]])
+
+
+def test_a_site_with_more_noise_everywhere_fits_and_three_cannot_tell_who_is_odd():
+    values = sites(3)
+    values[0] = 4 * values[0]
+    assert not any(found.objects for found in comparisons(values))
+    assert comparisons(sites(4, n_sites=3)) == [None, None, None]

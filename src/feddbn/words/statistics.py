@@ -1,0 +1,79 @@
+"""What second moments, and sites about themselves, say: columns that follow from others, slow levels, units, noise."""
+
+from __future__ import annotations
+
+from feddbn.words import Said, says
+
+_SHOWN = 4
+_ROUNDED = 1e-3
+
+
+@says("dependent-column")
+def _dependent_column(it: Said) -> str:
+    others, name = it["others"], it.names
+    shown = [f"{other}{f' at lag {lag}' if lag else ''}" for other, lag in others[:_SHOWN]]
+    names = ", ".join(shown) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
+    ones = max(abs(weight - 1) for weight in it["weights"]) < _ROUNDED
+    if len(others) == 1:
+        what = "a copy of" if ones else "a multiple of"
+    else:
+        what = "the sum of" if ones else "a linear combination of"
+    cure = f"leave {name} out" if others[0][1] else "leave one of them out"
+    with_ = " with variables=" if it.in_python else ""
+    return (
+        f"{name} is {what} {names} (up to a constant and rounding), so edges among them cannot be told apart: "
+        f"{cure}{with_}."
+    )
+
+
+@says("slow-levels")
+def _slow_levels(it: Said) -> str:
+    names, persistence, rows = it.finding.about, it["persistence"], it["independent"]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (
+        f"levels near a unit root: {', '.join(names[:_SHOWN])}{more} (of {names[0]} {persistence[0]:.3f} stays from row"
+        f" to row: of {it['n']:.0f} rows about {rows[0]:.0f} count as independent); edge probabilities near 0 and 1 promise"
+        f" too much here. Rank edges by their strength, and try more lags ({it.cure}) if effects may take several rows."
+    )
+
+
+@says("rests-on-units")
+def _rests_on_units(it: Said) -> str:
+    return (
+        f"this network rests on equal noise variances in the units given: {it['n_changed']} entries change when the variables"
+        f" are scaled to unit variance, and {it['n_open']} other edges have a direction only because of the units"
+        f" (varsortability {it['varsortability']:.2f}); use {it.cure} if the units are arbitrary."
+    )
+
+
+@says("noise-variances")
+def _noise_variances(it: Said) -> str:
+    which = f"{it['kind']} noise variances"
+    if it.get("bartlett") is None:
+        return f"{which}, as asked"
+    scores = ""
+    if it.get("ratio") is not None:
+        scores = (
+            f"BIC {it['equal']:.1f} with equal, {it['free']:.1f} with free ones; the fitted free variances differ by a factor"
+            f" of {it['ratio']:.3g}; "
+        )
+    statistic = f"Bartlett's statistic of the equal-variance network is {it['bartlett']:.1f}, its price {it['price']:.1f}"
+    return f"{which}: {scores}{statistic}"
+
+
+@says("other-units")
+def _other_units(it: Said) -> str:
+    factor = it["factor"]
+    how = f"{factor:.3g} times as much" if factor > 1 else f"only {factor:.2g} times as much"
+    return f"{it.names} varies {how} here as at the other sites: is it in other units?"
+
+
+@says("mixed-columns")
+def _mixed_columns(it: Said) -> str:
+    pairs = ", ".join(f"what is called {a} behaves like {b}" for a, b in it["behaves_like"])
+    return f"columns look mixed up at this site: {pairs} at the other sites."
+
+
+@says("other-relations")
+def _other_relations(it: Said) -> str:
+    return "the variables of this site are related to each other in another way than at the other sites."
