@@ -62,7 +62,7 @@ def test_tigramite(name, seed):
     kind, run = SEARCHES[name]
     # PCMCI's rows begin after twice the largest lag.
     n_lags = 2 if name == "LPCMCI" else 4
-    test = SummaryParCorr(feddbn.summary(sites, n_lags, **AS_THEY_ARE))
+    test = SummaryParCorr(feddbn.summary(sites, n_lags, prepare=AS_THEY_ARE))
     mine = quietly(lambda: run(kind(dataframe=test.dataframe_like(), cond_ind_test=test)))
     rows = DataFrame({k: x for k, (x,) in enumerate(sites.values())}, analysis_mode="multiple")
     theirs = quietly(lambda: run(kind(dataframe=rows, cond_ind_test=ParCorr())))
@@ -80,7 +80,7 @@ def test_tigramite_is_told_how_many_lags_it_needs():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_causal_learn(seed):
     sites = federation(seed)
-    mine, Z = feddbn.summary(sites, 1, **AS_THEY_ARE), pooled_rows(sites)
+    mine, Z = feddbn.summary(sites, 1, prepare=AS_THEY_ARE), pooled_rows(sites)
     names = mine.columns
     found, theirs = (
         causal_learn.pc(mine, timed=False),
@@ -102,7 +102,7 @@ def test_causal_learn(seed):
 
 def test_time_is_known_to_pc():
     sites = federation(0)
-    mine = feddbn.summary(sites, 1, **AS_THEY_ARE)
+    mine = feddbn.summary(sites, 1, prepare=AS_THEY_ARE)
     graph = causal_learn.pc(mine).G.graph
     # An arrow from now to before: -1 at its tail, 1 at its head.
     assert not ((graph[:4, 4:] == -1) & (graph[4:, :4].T == 1)).any()
@@ -114,7 +114,7 @@ def test_time_is_known_to_pc():
 def test_autoregression_of_one_recording_is_statsmodels(seed):
     ((x,),) = list(feddbn.simulate(d=3, n_sites=1, n_samples=300, random_state=seed).sites.values())
     x = np.asarray(x)
-    mine = autoregression(feddbn.summary({"a": [x]}, 2, **AS_THEY_ARE))
+    mine = autoregression(feddbn.summary({"a": [x]}, 2, prepare=AS_THEY_ARE))
     theirs = VAR(x).fit(2)
     np.testing.assert_allclose(mine.coefs, theirs.coefs.transpose(0, 2, 1), atol=1e-10)
     np.testing.assert_allclose(mine.intercept, theirs.params[0], atol=1e-10)
@@ -145,7 +145,7 @@ def stats_of(t, left):
 
 def test_regressions_are_those_of_pooled_rows():
     sites = federation(1)
-    mine, Z = feddbn.summary(sites, 1, **AS_THEY_ARE), pooled_rows(sites)
+    mine, Z = feddbn.summary(sites, 1, prepare=AS_THEY_ARE), pooled_rows(sites)
     X, y = Z[:, 4:], Z[:, 2]
     found, theirs = regression.ridge(mine, "x2", alpha=3.0), Ridge(3.0).fit(X, y)
     np.testing.assert_allclose(found.weights, theirs.coef_, atol=1e-10)

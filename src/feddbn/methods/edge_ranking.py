@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,14 +26,15 @@ from feddbn.federation.programs.feature_statistics import (
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
 from feddbn.methods.base import FederatedEstimator, label_column
 from feddbn.settings import (
-    Rule,
-    a_federation,
+    MethodSettings,
     edges,
     flag,
     function,
     increasing,
     nothing,
     number,
+    setting,
+    takes,
     text,
     whole,
     word,
@@ -43,17 +45,20 @@ __all__ = [
     "SMOOTHING",
     "ContemporaneousEdgeRanker",
     "LaggedEdgeRanker",
+    "LaggedRankerSettings",
+    "PairRankerSettings",
     "lagged_edge_table",
     "selection_table",
 ]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=MethodSettings)
 
 FEATURES = text("the name of a feature map", "'auto'") | function("a function")
 SMOOTHING = number(above=0, most=1) | word("auto") | nothing()
 
 
-class _Ranker(FederatedEstimator[Any]):
+class _Ranker(FederatedEstimator[S]):
     """The shared part: counting the sums that were asked."""
 
     def _rank(self, program: ServerProgram[T], federation: Federation, observer: Observer | None) -> T:
@@ -68,44 +73,67 @@ class _Ranker(FederatedEstimator[Any]):
         return self._run(program, federation, count)[0]
 
 
-class LaggedEdgeRanker(_Ranker):
+@dataclass(frozen=True, repr=False)
+class LaggedRankerSettings(MethodSettings):
+    """What a person may choose of `LaggedEdgeRanker`."""
+
+    n_lags: int = setting(1, whole(1), "Number of lags p >= 1.", kw_only=False)
+    features: str | Callable[[FloatArray], FloatArray] = setting(
+        "linear",
+        FEATURES,
+        '"linear", "quadratic", "spline" (natural cubic, public knots), a function ``(n, d) -> (n, d, m)`` of standardised '
+        'values that works row by row, or "auto": the one with the largest marginal likelihood.',
+        kw_only=False,
+    )
+    smoothing: float | str | None = setting(
+        None,
+        SMOOTHING,
+        'Weight s in (0, 1] of the newest value in the regulators\' causal moving average, None for none, or "auto": the s '
+        "among 1, .8, .6, .4, .2 with the largest marginal likelihood.",
+        kw_only=False,
+    )
+    center_by: str | None = setting(
+        None,
+        text("the name of a column", "'recording'") | nothing(),
+        'None: one mean for all rows. "recording": a mean per recording. Otherwise the name of a label column: rows '
+        "labelled 0, False or empty (or `baseline`) share one mean over all sites, rows with any other label have a mean per "
+        "recording and label, rows without a label are left out. Use it for a stimulus whose effect differs between "
+        "recordings.",
+        kw_only=False,
+    )
+    baseline: str | int | float | bool | None = setting(
+        None,
+        text("a label") | number(-math.inf) | flag() | nothing(),
+        'The label that counts as "no stimulus".',
+    )
+    standardise: bool = setting(
+        True,
+        flag(),
+        "Make a common origin and scale public by a first sum; knots and squares are relative to them.",
+    )
+    knots: Sequence[float] = setting(
+        DEFAULT_KNOTS, increasing(3), "Knots of the spline, in public standard deviations."
+    )
+    edge_rate: float | None = setting(
+        None,
+        number(above=0, below=1) | nothing(),
+        "Prior probability of an edge; by default min(1/2, 2/d), which expects about two regulators.",
+    )
+    n_hub_steps: int = setting(
+        5, whole(0), "EM steps that let each regulator have its own rate (hubs); 0 for one rate."
+    )
+    forbidden_edges: Sequence[Edge] | None = setting(
+        None, edges(), '``(from, to, lag)`` that must not be considered; ``"*"`` stands for every variable.'
+    )
+    ridge: float = setting(1e-3, number(0), "Numerical regularisation of the regulators' correlations.")
+
+
+class LaggedEdgeRanker(_Ranker[LaggedRankerSettings]):
     """Posterior probabilities of lagged edges, averaged over parent sets of size <= 2, from sums over sites.
 
     For target j, with e the (smoothed) regulators and phi the feature map::
 
         x_j(t) = group mean + sum_l a_l x_j(t-l) + sum_{(i, l) in S} b_il' phi(e_i(t-l)) + noise,   |S| <= 2
-
-    Parameters
-    ----------
-    n_lags
-        Number of lags p >= 1.
-    features
-        "linear", "quadratic", "spline" (natural cubic, public knots), a function ``(n, d) -> (n, d, m)`` of
-        standardised values that works row by row, or "auto": the one with the largest marginal likelihood.
-    smoothing
-        Weight s in (0, 1] of the newest value in the regulators' causal moving average, None for none, or
-        "auto": the s among 1, .8, .6, .4, .2 with the largest marginal likelihood.
-    center_by
-        None: one mean for all rows. "recording": a mean per recording. Otherwise the name of a label column:
-        rows labelled 0, False or empty (or `baseline`) share one mean over all sites, rows with any other
-        label have a mean per recording and label, rows without a label are left out. Use it for a stimulus
-        whose effect differs between recordings.
-    baseline
-        The label that counts as "no stimulus".
-    standardise
-        Make a common origin and scale public by a first sum; knots and squares are relative to them.
-    knots
-        Knots of the spline, in public standard deviations.
-    edge_rate
-        Prior probability of an edge; by default min(1/2, 2/d), which expects about two regulators.
-    n_hub_steps
-        EM steps that let each regulator have its own rate (hubs); 0 for one rate.
-    forbidden_edges
-        ``(from, to, lag)`` that must not be considered; ``"*"`` stands for every variable.
-    ridge
-        Numerical regularisation of the regulators' correlations.
-    federation
-        Where the sums are made; None simulates the sites in this process.
 
     Attributes
     ----------
@@ -125,55 +153,15 @@ class LaggedEdgeRanker(_Ranker):
         How many sums were asked, and how many numbers they had together.
     """
 
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_lags": whole(1),
-        "features": FEATURES,
-        "smoothing": SMOOTHING,
-        "center_by": text("the name of a column", "'recording'") | nothing(),
-        "baseline": text("a label") | number(-math.inf) | flag() | nothing(),
-        "standardise": flag(),
-        "knots": increasing(3),
-        "edge_rate": number(above=0, below=1) | nothing(),
-        "n_hub_steps": whole(0),
-        "forbidden_edges": edges(),
-        "ridge": number(0),
-        "federation": a_federation(),
-    }
-
-    def __init__(
-        self,
-        n_lags: int = 1,
-        features: str | Callable[[FloatArray], FloatArray] = "linear",
-        smoothing: float | str | None = None,
-        center_by: str | None = None,
-        baseline: str | int | float | bool | None = None,
-        standardise: bool = True,
-        knots: Sequence[float] = DEFAULT_KNOTS,
-        edge_rate: float | None = None,
-        n_hub_steps: int = 5,
-        forbidden_edges: Sequence[Edge] | None = None,
-        ridge: float = 1e-3,
-        federation: Federation | None = None,
-    ) -> None:
-        self.n_lags = n_lags
-        self.features = features
-        self.smoothing = smoothing
-        self.center_by = center_by
-        self.baseline = baseline
-        self.standardise = standardise
-        self.knots = knots
-        self.edge_rate = edge_rate
-        self.n_hub_steps = n_hub_steps
-        self.forbidden_edges = forbidden_edges
-        self.ridge = ridge
-        self.federation = federation
+    @takes(LaggedRankerSettings)
+    def __init__(self) -> None: ...
 
     @property
     def _largest_lag(self) -> int:
-        return int(self.n_lags)
+        return self._settings.n_lags
 
     def _label_column(self, label: str | None) -> str | None:
-        return label_column(self.center_by, label)
+        return label_column(self._settings.center_by, label)
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -182,17 +170,18 @@ class LaggedEdgeRanker(_Ranker):
         d = len(names)
         if d < 2:
             raise DataError(f"edges need at least 2 variables, got {d}.")
-        constraints = EdgeConstraints.from_edges(names, int(self.n_lags), self.forbidden_edges)
+        chosen = self._settings
+        constraints = EdgeConstraints.from_edges(names, chosen.n_lags, chosen.forbidden_edges)
         options = LaggedOptions(
-            int(self.n_lags),
-            feature_candidates(self.features, self.smoothing, d),
-            self.center_by,
-            self.baseline,
-            self.standardise,
-            tuple(self.knots),
-            self.edge_rate,
-            self.n_hub_steps,
-            self.ridge,
+            chosen.n_lags,
+            feature_candidates(chosen.features, chosen.smoothing, d),
+            chosen.center_by,
+            chosen.baseline,
+            chosen.standardise,
+            tuple(chosen.knots),
+            chosen.edge_rate,
+            chosen.n_hub_steps,
+            chosen.ridge,
         )
         allowed = constraints.allowed[d:]
         with threadpool_limits(1, user_api="blas"):
@@ -200,7 +189,7 @@ class LaggedEdgeRanker(_Ranker):
             self._report(result, names, allowed)
 
     def _report(self, result: LaggedPosterior, names: tuple[str, ...], allowed: np.ndarray) -> None:
-        d, p = len(names), int(self.n_lags)
+        d, p = len(names), self._settings.n_lags
         self.selection_ = selection_table(result)
         chosen = result.chosen.candidate
         self.features_, self.smoothing_ = chosen.features, chosen.smoothing
@@ -247,19 +236,23 @@ def lagged_edge_table(
     return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
 
 
-class ContemporaneousEdgeRanker(_Ranker):
-    """Scores of directed edges within a moment, from one sum: partial correlation times non-Gaussian
-    direction.
+@dataclass(frozen=True, repr=False)
+class PairRankerSettings(MethodSettings):
+    """What a person may choose of `ContemporaneousEdgeRanker`."""
+
+    ridge: float = setting(
+        1e-3,
+        number(0),
+        "Added to the diagonal of the correlation matrix before inversion.",
+        kw_only=False,
+    )
+
+
+class ContemporaneousEdgeRanker(_Ranker[PairRankerSettings]):
+    """Scores of directed contemporaneous edges, from one sum: partial correlation times non-Gaussian direction.
 
     Each recording is prewhitened by its own AR(1) per variable; see `feddbn.core.ranking`. With Gaussian
     noise the direction is a coin toss and `direction` stays near 1/2; sub-Gaussian noise reverses it.
-
-    Parameters
-    ----------
-    ridge
-        Added to the diagonal of the correlation matrix before inversion.
-    federation
-        Where the sums are made; None simulates the sites in this process.
 
     Attributes
     ----------
@@ -271,11 +264,8 @@ class ContemporaneousEdgeRanker(_Ranker):
         How many sums were asked, and how many numbers they had together.
     """
 
-    rules: ClassVar[Mapping[str, Rule]] = {"ridge": number(0), "federation": a_federation()}
-
-    def __init__(self, ridge: float = 1e-3, federation: Federation | None = None) -> None:
-        self.ridge = ridge
-        self.federation = federation
+    @takes(PairRankerSettings)
+    def __init__(self) -> None: ...
 
     @property
     def _largest_lag(self) -> int:
@@ -286,7 +276,7 @@ class ContemporaneousEdgeRanker(_Ranker):
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         names = self._variables
-        pairs = self._rank(pair_direction_program(len(names), self.ridge), federation, observer)
+        pairs = self._rank(pair_direction_program(len(names), self._settings.ridge), federation, observer)
         self.scores_ = pairs.score
         self.partial_correlations_ = pairs.partial_correlation
         self.directions_ = pairs.direction

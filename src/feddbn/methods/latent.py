@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,21 +18,19 @@ from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.findings import Finding
-from feddbn.methods.base import DBNEstimator
-from feddbn.methods.summary import asked_summary
+from feddbn.methods.summary import SummaryEstimator, SummarySettings
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
-from feddbn.settings import Rule, nothing, number, setting, takes, whole, word
+from feddbn.settings import nothing, number, setting, takes, whole
 
 __all__ = ["LatentDBN", "LatentSettings"]
 
 
 @dataclass(frozen=True, repr=False)
-class LatentSettings(PreparedSettings):
+class LatentSettings(SummarySettings):
     """What a person may choose of `LatentDBN`."""
 
     n_lags: int = setting(
@@ -53,13 +50,9 @@ class LatentSettings(PreparedSettings):
     max_conditions: int | None = setting(
         None, whole(0) | nothing(), "Most variables to condition on beyond known causes; None for no limit."
     )
-    may_be: ClassVar[Mapping[str, Rule]] = {
-        **PreparedSettings.may_be,
-        "on_disagreement": word("auto", "exclude", "warn", "ignore"),
-    }
 
 
-class LatentDBN(DBNEstimator[LatentSettings]):
+class LatentDBN(SummaryEstimator[LatentSettings]):
     """An ancestral graph over lags: which edges are causes, which are due to hidden common causes, and which may be either.
 
     For stationary series with linear effects, from one sum. Pairs that are independent given others have no edge; time
@@ -126,7 +119,7 @@ class LatentDBN(DBNEstimator[LatentSettings]):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        summary, n_sums = asked_summary(self, self._largest_lag, federation, observer)
+        summary, n_sums = self._summed(self._largest_lag, federation, observer)
         self._learn(summary)
         self.n_rounds_ = n_sums
 

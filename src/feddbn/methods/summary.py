@@ -3,43 +3,82 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError
+from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, counted
+from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
-from feddbn.settings import Rule, a_federation, is_federation, whole, word
+from feddbn.settings import Rule, is_federation, setting, takes, whole, word
 
-__all__ = ["MomentSummary", "asked_summary", "summary"]
+__all__ = ["MomentSettings", "MomentSummary", "SummaryEstimator", "SummarySettings", "summary"]
 
 _NOISY = "Every site added noise: the sum is differentially private, as its federation's plan says."
 
 
-class MomentSummary(DBNEstimator[Any]):
+@dataclass(frozen=True, repr=False)
+class SummarySettings(PreparedSettings):
+    """What methods share that learn from a released summary alone: no site has a network of its own."""
+
+    may_be: ClassVar[Mapping[str, Rule]] = {
+        **PreparedSettings.may_be,
+        "on_disagreement": word("auto", "exclude", "warn", "ignore"),
+    }
+
+
+S = TypeVar("S", bound=SummarySettings)
+
+
+class SummaryEstimator(DBNEstimator[S]):
+    """Base of estimators whose sites release one summary."""
+
+    def _summed(self, n_lags: int, federation: Federation, observer: Observer | None) -> tuple[Summary, int]:
+        """Ask for the summary, and say what was done to the rows; also the number of sums."""
+        names = self._variables
+        program = asked_moments_program(names, n_lags, self._rows_on(federation))
+        (asked, n_sums), _ = self._run(counted(program), federation, observer)
+        self._say_moments(asked)
+        tasks = federation.answered_tasks
+        stayed_out = asked.n_disagreeing if asked.treatment.abstain else 0
+        found = Summary(
+            asked.moments,
+            names,
+            n_lags,
+            self.treatment_,
+            float(max(asked.rank - 1.0, 0.0)),
+            len(federation.sites) - stayed_out,
+            _NOISY if tasks is not None and "survey" not in tasks else "",
+        )
+        return found, n_sums
+
+
+@dataclass(frozen=True, repr=False)
+class MomentSettings(SummarySettings):
+    """What a person may choose of `MomentSummary`."""
+
+    n_lags: int = setting(
+        1,
+        whole(0),
+        "Number of lags. Tests that condition on the past of causes need twice the largest lag of an edge.",
+        kw_only=False,
+    )
+
+
+class MomentSummary(SummaryEstimator[MomentSettings]):
     """The summed second moments themselves (`summary_`), to be read by any algorithm that takes a covariance matrix.
 
-    As a network it is the plain vector autoregression: every variable on all lags of all, nothing within a moment.
-
-    Parameters
-    ----------
-    n_lags
-        Number of lags. Tests that condition on the past of causes need twice the largest lag of an edge.
-    center, detrend, period, gains, spikes, missing, on_disagreement, exogenous
-        What is done to the rows first (docs/preparing-data.md).
-    federation
-        Where the sums are carried out; by default in this process.
+    As a network it is the plain vector autoregression: every variable on all lags of all, without contemporaneous edges.
 
     Attributes
     ----------
@@ -63,47 +102,15 @@ class MomentSummary(DBNEstimator[Any]):
     """
 
     summary_: Summary
-    forbidden_edges: Sequence[Edge] | None = None
-    required_edges: Sequence[Edge] | None = None
 
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_lags": whole(0),
-        "center": word("auto", "none", "recording"),
-        **TREATMENT_RULES,
-        "on_disagreement": word("exclude", "warn", "ignore"),
-        "federation": a_federation(),
-    }
-
-    def __init__(
-        self,
-        n_lags: int = 1,
-        *,
-        center: str = "auto",
-        detrend: int | str = "auto",
-        period: float | Sequence[float] | str | None = "auto",
-        gains: str = "auto",
-        spikes: str = "auto",
-        missing: str = "fill",
-        on_disagreement: str = "exclude",
-        exogenous: Sequence[str] | None = None,
-        federation: Federation | None = None,
-    ) -> None:
-        self.n_lags = n_lags
-        self.center = center
-        self.detrend = detrend
-        self.period = period
-        self.gains = gains
-        self.spikes = spikes
-        self.missing = missing
-        self.on_disagreement = on_disagreement
-        self.exogenous = exogenous
-        self.federation = federation
+    @takes(MomentSettings)
+    def __init__(self) -> None: ...
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        names, n_lags, d = self._variables, int(self.n_lags), len(self._variables)
-        self.summary_, n_sums = asked_summary(self, n_lags, federation, observer)
+        names, n_lags, d = self._variables, self._settings.n_lags, len(self._variables)
+        self.summary_, n_sums = self._summed(n_lags, federation, observer)
         moments = self.summary_.moments
         S = moments.scatter
         weights: FloatArray = np.asarray(
@@ -114,38 +121,8 @@ class MomentSummary(DBNEstimator[Any]):
         dbn = DBN.from_moments(np.zeros((d, d)), A, moments, names)
         self._set_network(dbn, dbn)
         self.standard_deviations_ = safe_roots(np.diag(S)[:d] / moments.n)
-        self._tell(
-            "this network is the plain vector autoregression: every lagged weight is in it, and none was selected or tested. "
-            "`summary_` is for the algorithms of feddbn.interop."
-        )
+        self._tell(Finding("plain-autoregression", "note"))
         self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
-
-
-def asked_summary(
-    estimator: DBNEstimator[Any], n_lags: int, federation: Federation, observer: Observer | None
-) -> tuple[Summary, int]:
-    """Ask for what an estimator with arguments of `feddbn.methods.treated` wants summed; also the number of sums.
-
-    The estimator then says what was done to the rows (`center_`, `treatment_`, `warnings_`).
-    """
-    names = estimator._variables
-    rows = estimator._rows_on(federation)
-    (asked, n_sums), _ = estimator._run(
-        counted(asked_moments_program(names, n_lags, rows)), federation, observer
-    )
-    estimator._say_moments(asked)
-    tasks = federation.answered_tasks
-    stayed_out = asked.n_disagreeing if asked.treatment.abstain else 0
-    found = Summary(
-        asked.moments,
-        names,
-        n_lags,
-        estimator.treatment_,
-        float(max(asked.rank - 1.0, 0.0)),
-        len(federation.sites) - stayed_out,
-        _NOISY if tasks is not None and "survey" not in tasks else "",
-    )
-    return found, n_sums
 
 
 def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **options: Any) -> Summary:
@@ -160,8 +137,8 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
     observer
         Called after every sum; for progress bars.
     options
-        What is done to the rows first (``center=``, ``detrend=``, ``missing=``, ...: arguments of `MomentSummary`), and
-        which columns are what (``site=``, ``time=``, ...: arguments of `feddbn.data.read_sites`).
+        What is done to the rows first (``prepare=``, as in `MomentSummary`), and which columns are what (``site=``,
+        ``time=``, ...: arguments of `feddbn.data.read_sites`).
 
     Examples
     --------
@@ -170,14 +147,9 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
     >>> feddbn.summary(data.sites, n_lags=1).columns
     ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
-    given = {name: options.pop(name) for name in list(options) if name in MomentSummary.rules}
     known = inspect.signature(MomentSummary.fit).parameters
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise ParameterError(
-            f"summary has no argument {unknown[0]!r}; it takes n_lags and arguments of MomentSummary and read_sites."
-        )
+    read = {name: options.pop(name) for name in list(options) if name in known}
     if is_federation(data):
-        data, given["federation"] = None, data
-    found: Summary = MomentSummary(n_lags, **given).fit(data, observer=observer, **options).summary_
+        data, options["federation"] = None, data
+    found: Summary = MomentSummary(n_lags, **options).fit(data, observer=observer, **read).summary_
     return found

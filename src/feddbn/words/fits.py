@@ -19,6 +19,12 @@ def _marks(it: Said) -> str:
     )
 
 
+@says("plain-autoregression")
+def _plain_autoregression(it: Said) -> str:
+    what = " `summary_` is for the algorithms of feddbn.interop." if it.in_python else ""
+    return f"this network is the plain vector autoregression: every lagged weight is in it, and none was selected.{what}"
+
+
 @says("cyclic-marks")
 def _cyclic_marks(it: Said) -> str:
     return (

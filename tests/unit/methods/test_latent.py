@@ -96,7 +96,7 @@ def test_any_split_of_the_rows_gives_the_pooled_graph(seed):
 
 def test_a_released_summary_and_masks_give_the_same(x, fitted):
     sites = split(x, 500, 1400)
-    released = feddbn.summary(sites, 2, **AS_THEY_ARE)
+    released = feddbn.summary(sites, 2, prepare=AS_THEY_ARE)
     again = LatentDBN().fit_summary(released)
     assert (again.graph_ == fitted.graph_).all()
     with pytest.raises(ParameterError, match=r"n_lags=2, but edges of n_lags=2 need twice as many.*n_lags=4"):

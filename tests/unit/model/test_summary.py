@@ -28,7 +28,7 @@ def pooled(sites):
 
 @pytest.fixture(scope="module")
 def found(sites):
-    return feddbn.summary(sites, 2, **AS_THEY_ARE)
+    return feddbn.summary(sites, 2, prepare=AS_THEY_ARE)
 
 
 def test_it_is_the_covariance_of_the_pooled_rows(found, pooled):
@@ -109,7 +109,7 @@ def test_wrong_shapes_are_refused():
 
 
 def test_as_a_method_it_is_the_vector_autoregression_and_its_result_holds_the_summary(sites, found, tmp_path):
-    fit = feddbn.MomentSummary(2, **AS_THEY_ARE).fit(sites)
+    fit = feddbn.MomentSummary(2, prepare=AS_THEY_ARE).fit(sites)
     d = 4
     S = found.moments.scatter
     np.testing.assert_allclose(fit.A_.reshape(-1, d), np.linalg.solve(S[d:, d:], S[d:, :d]), atol=1e-10)
@@ -121,12 +121,12 @@ def test_as_a_method_it_is_the_vector_autoregression_and_its_result_holds_the_su
 
 def test_under_masks_the_same_numbers(sites, found):
     apart = {name: Site(name, data) for name, data in read_sites(sites).items()}
-    masked = feddbn.summary(secure_federation(apart), 2, **AS_THEY_ARE)
+    masked = feddbn.summary(secure_federation(apart), 2, prepare=AS_THEY_ARE)
     np.testing.assert_allclose(masked.moments.scatter, found.moments.scatter, atol=1e-6)
 
 
 def test_it_counts_what_recordings_lost(sites):
     moved = {name: [x + 10.0 * k] for k, (name, (x,)) in enumerate(sites.items())}
-    own = feddbn.summary(moved, 1, center="recording")
+    own = feddbn.summary(moved, 1, prepare=feddbn.Prepare(center="recording"))
     assert own.n_effective == own.n - 3
     assert "taken" in str(own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,8 @@ from feddbn import AS_THEY_ARE
 def test_means_of_recordings_are_taken_off(look):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 300, 2))
-    options = {**AS_THEY_ARE, **look, "center": "recording"}
-    near, far = (feddbn.summary({"a": x, "b": y + shift}, 1, **options) for shift in (0.0, [5.0, -5.0]))
+    prepare = replace(AS_THEY_ARE, **look, center="recording")
+    near, far = (feddbn.summary({"a": x, "b": y + shift}, 1, prepare=prepare) for shift in (0.0, [5.0, -5.0]))
     np.testing.assert_allclose(near.covariance(), far.covariance(), atol=1e-9)
     parts = [np.hstack([one[1:], one[:-1]]) for one in (x, y)]
     within = sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts)
