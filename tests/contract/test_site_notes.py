@@ -46,34 +46,42 @@ def run(tmp_path, **parameters):
     return run_study(coordinator, study)[0]
 
 
+def notes_of(place):
+    """What the owner of each site was told, as (code, sentence)."""
+    found = {}
+    for name in NAMES:
+        lines = (place / name / "state" / "run-1" / "events.jsonl").read_text().splitlines()
+        events = [event for event in map(json.loads, lines) if event["what"] == "note"]
+        found[name] = [(event["code"], event["sentence"]) for event in events]
+    return found
+
+
+def treatment(result):
+    return result.summary["result"]["diagnostics"]["treatment"]
+
+
 def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="test"):
         result = run(tmp_path, on_disagreement="exclude")
-    notes = {}
-    for name in NAMES:
-        lines = (tmp_path / name / "state" / "run-1" / "events.jsonl").read_text().splitlines()
-        notes[name] = [e["sentence"] for e in map(json.loads, lines) if e["what"] == "note"]
+    notes = notes_of(tmp_path)
     assert {name for name, said in notes.items() if said} == {"c"}
-    assert notes["c"][0].startswith("x0 varies ")
-    assert "about the data of this site: x0 varies" in caplog.text
-    told = json.dumps(result.summary)
-    assert "one of 5 sites does not fit" in told
-    assert "x0 varies" not in told
+    ((code, sentence),) = notes["c"]
+    assert code == "site-other-units"
+    assert "x0" in sentence
+    assert sentence in caplog.text
+    assert (treatment(result)["n_disagreeing"], treatment(result)["left_out"]) == (1, 1)
+    assert sentence not in json.dumps(result.summary)
 
 
 def test_the_owner_of_an_odd_site_is_told_how_to_learn_its_own_network(tmp_path):
     result = run(tmp_path, on_disagreement="personal")
-    for name in NAMES:
-        lines = (tmp_path / name / "state" / "run-1" / "events.jsonl").read_text().splitlines()
-        said = [e["sentence"] for e in map(json.loads, lines) if e["what"] == "note"]
-        assert any("`feddbn fit` from the data of this site alone" in sentence for sentence in said) == (
-            name == "c"
-        )
-    assert "stayed out of the sums" in json.dumps(result.summary)
+    codes = {name: [code for code, _ in said] for name, said in notes_of(tmp_path).items()}
+    assert codes == {**dict.fromkeys(NAMES, []), "c": ["site-other-units", "site-own-network"]}
+    assert treatment(result)["left_out"] == 1
     assert result.summary["result"]["personal"] == {}
 
 
-def test_a_study_that_does_not_ask_says_that_nobody_looked(tmp_path):
-    told = json.dumps(run(tmp_path).summary)
-    assert "other relations than the rest was not looked at" in told
-    assert "does not fit" not in told
+def test_a_study_that_does_not_ask_finds_no_odd_site(tmp_path):
+    result = run(tmp_path)
+    assert not any(notes_of(tmp_path).values())
+    assert treatment(result)["n_disagreeing"] == 0

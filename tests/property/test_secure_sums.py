@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from feddbn.errors import AggregationError
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, whole
-from feddbn.privacy.fixed_point import absolute_error_bound, decode_fixed, encode_fixed, sum_residues
+from feddbn.privacy.fixed_point import decode_fixed, encode_fixed, sum_residues
 from feddbn.privacy.secagg import default_threshold
 from feddbn.privacy.shamir import combine_shares, split_secret
 from feddbn.runtime.simulated.secure import secure_federation
@@ -25,7 +25,8 @@ def test_sum_of_residues_is_the_sum_within_the_bound(rows):
     parts = np.array(rows)
     total = decode_fixed(sum_residues([encode_fixed(part, len(parts)) for part in parts], 3), len(parts))
     exact = np.array([float(sum(_fraction(x) for x in column)) for column in parts.T])
-    bound = absolute_error_bound(len(parts)) + 2.0**-52 * np.abs(exact)
+    n = len(parts)
+    bound = n * 2.0 ** (n.bit_length() - 65) + 2.0**-52 * np.abs(exact)
     assert np.all(np.abs(total - exact) <= bound)
 
 

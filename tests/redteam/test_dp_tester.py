@@ -24,7 +24,7 @@ from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
 from feddbn.federation.protocol.site import Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan, norm_edges
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, multiplier_for, norm_edges
 from support.dp_tester import curve_violation, violation
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
@@ -54,7 +54,7 @@ def many_outcomes(multiplier, n_calls=60):
 
 def test_the_guard_keeps_its_epsilon_and_half_the_noise_is_found_out():
     epsilon, delta = 3.0, 1e-5
-    honest = NoisePlan.for_budget("recording", epsilon, delta, {}).multiplier
+    honest = multiplier_for(epsilon, delta)
     assert violation(*many_outcomes(honest), epsilon, delta) <= 0
     assert violation(*many_outcomes(honest / 2), epsilon, delta) > 0
 

@@ -12,6 +12,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.settings import Rule
+from feddbn.words import say
 
 __all__ = [
     "AS_THEY_ARE",
@@ -183,11 +184,11 @@ def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
 
 
 def site_notes(federation: Federation) -> dict[str, tuple[str, ...]]:
-    """What sites found about themselves, of those that live in this process; elsewhere only their owners are told."""
+    """What sites found about themselves, in words, of those of this process; elsewhere only their owners are told."""
     found = {}
     for name in federation.sites:
         state = federation.state_of(name)
-        notes = () if state is None else notes_of(state)
+        notes = () if state is None else tuple(map(say, notes_of(state)))
         if notes:
             found[name] = notes
     return found

@@ -29,7 +29,6 @@ __all__ = [
     "DEFAULT_FRACTIONAL_BITS",
     "LIMBS",
     "Residues",
-    "absolute_error_bound",
     "decode_fixed",
     "encode_fixed",
     "largest_summand",
@@ -45,13 +44,6 @@ DEFAULT_FRACTIONAL_BITS = 64
 def _check_bits(fractional_bits: int) -> None:
     if not 0 <= fractional_bits <= 120:
         raise ParameterError(f"fractional_bits must be between 0 and 120, got {fractional_bits}.")
-
-
-def absolute_error_bound(n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> float:
-    """Return the largest rounding error of a sum of `n_summands` encoded numbers, before conversion to
-    float64.
-    """
-    return float(n_summands * 2.0 ** (n_summands.bit_length() - 1 - fractional_bits))
 
 
 def largest_summand(n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> float:

@@ -215,19 +215,6 @@ class NoisePlan:
         if self.n_colluding < 0:
             raise ParameterError(f"n_colluding must not be negative, got {self.n_colluding}.")
 
-    @classmethod
-    def for_budget(
-        cls,
-        unit: Unit,
-        epsilon: float,
-        delta: float,
-        rules: Mapping[str, ClipRule],
-        n_releases: int = 1,
-        n_colluding: int = 0,
-    ) -> NoisePlan:
-        """Return the plan with the least noise for which `n_releases` answers cost epsilon in total."""
-        return cls(unit, multiplier_for(epsilon, delta, n_releases), rules, n_colluding)
-
     def n_shares(self, n_guaranteed: int) -> int:
         """Over how many sites the noise is spread: those that are sure to be in the sum and honest."""
         return max(1, n_guaranteed - self.n_colluding)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -71,18 +71,8 @@ __all__ = [
 # How a site checks the roster that a server proposes: whom it will be added up with, and what these have been part of.
 
 
-class Joining(Protocol):
-    """Who is asked to join: its name, run and study, and the fewest sites it takes, and how many the study has."""
-
-    name: str
-    run: str
-    study: str
-    min_sites: int
-    n_sites: int
-
-
 def checked_roster(
-    site: Joining,
+    site: SecAggSite,
     epoch: Epoch,
     pinned: Mapping[str, bytes],
     meta: Mapping[str, Any],
@@ -568,14 +558,12 @@ def kept_epoch(epoch: Epoch) -> Message:
 
 def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
     """Inverse of `kept_epoch`."""
-    meta, arrays = message
     try:
-        epoch = _read(meta, arrays, run, stream)
+        return _read(*message, run, stream)
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(
             f"the masks that were kept of run {run!r} cannot be read: {error!r}.", code="damaged-state"
         ) from None
-    return epoch
 
 
 def _read(meta: dict[str, Any], arrays: dict[str, np.ndarray], run: str, stream: Stream) -> Epoch:

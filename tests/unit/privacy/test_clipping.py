@@ -8,6 +8,7 @@ from feddbn.privacy.noise_plan import (
     NoisePlan,
     choose_clip,
     gram_weights,
+    multiplier_for,
     norm_edges,
     norm_histogram,
 )
@@ -104,9 +105,7 @@ def test_vector_that_is_no_gram_matrix_is_refused_by_the_gram_norm():
 
 
 def test_plan_for_a_budget_is_calibrated():
-    plan = NoisePlan.for_budget("row", 1.0, 1e-5, {"t": ClipRule(1.0)}, n_releases=4, n_colluding=1)
-    assert plan.multiplier == pytest.approx(2 * NoisePlan.for_budget("row", 1.0, 1e-5, {}).multiplier)
-    assert plan.n_colluding == 1
+    assert multiplier_for(1.0, 1e-5, 4) == pytest.approx(2 * multiplier_for(1.0, 1e-5))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +126,6 @@ def test_impossible_plans_are_refused(make, sentence):
 def test_epsilon_for_which_a_grid_has_no_proof_is_refused():
     for wrong in (1e-8, 2000.0):
         with pytest.raises(ParameterError, match=r"epsilon must be above 2e-07 and at most 1800, got"):
-            NoisePlan.for_budget("row", wrong, 1e-5, {})
+            multiplier_for(wrong, 1e-5)
     with pytest.raises(ParameterError, match="epsilon must be positive and finite"):
-        NoisePlan.for_budget("row", -1.0, 1e-5, {})
+        multiplier_for(-1.0, 1e-5)

@@ -12,7 +12,7 @@ asked for. Sums with two numbers of lags over the same rows still differ by the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import IntArray
 from feddbn.core.designs.recordings import (
     CompleteSite,
-    Recording,
     RowNumbers,
     SiteData,
     SiteRows,
@@ -33,11 +32,12 @@ from feddbn.core.designs.recordings import (
 )
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
-from feddbn.federation.programs.statistics import held_out_part, training_part
+from feddbn.federation.programs.statistics import SitePart, held_out_part, training_part
 from feddbn.federation.programs.time_blocks import BlocksQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task
+from feddbn.findings import Finding
 
 __all__ = [
     "BLOCK",
@@ -187,11 +187,11 @@ class RowSetGuard(Guard):
     least
         Fewest rows that a combination of sums may be about.
     tell
-        Called with a sentence for the site's owner.
+        Called with what the site's owner should know.
     """
 
     def __init__(
-        self, book: RowBook, least: int, tell: Callable[[str], None] = lambda sentence: None, run: str = ""
+        self, book: RowBook, least: int, tell: Callable[[Finding], None] = lambda finding: None, run: str = ""
     ) -> None:
         self._book = book
         self._run = run
@@ -218,10 +218,7 @@ class RowSetGuard(Guard):
                 self._check_fold(WithoutRows(here.data, left_out, self._book.order()), about)
             self._settled[key] = left_out
             if len(left_out):
-                self._tell(
-                    f"{len(left_out)} rows are left out of sums with n_lags = {about.n_lags}: without them, sums of this "
-                    "study and of earlier ones together show no few rows."
-                )
+                self._tell(Finding("rows-left-out", "note", {"n": len(left_out), "n_lags": about.n_lags}))
         left_out = self._settled[key]
         if not len(left_out):
             return here, task
@@ -278,8 +275,12 @@ class RowSetGuard(Guard):
         order = self._book.order()
         rows = about.rows(data, order)
         known = [one for one in self._earlier or () if not _same(one, rows.complete)]
-        for part in (training_part, _held_out):
-            within = site_rows(_Parts(data, part, about.fold), order).every
+        fold = about.fold
+        for part in (
+            lambda one: training_part(one, fold),
+            lambda one: held_out_part(one, fold, 0),
+        ):
+            within = site_rows(SitePart(data, part), order).every
             cut = [np.intersect1d(rows.lagged(one, about.n_lags), within) for one in (rows.complete, *known)]
             if len(too_few(cut[0], cut[1:], self._least)):
                 raise SiteRefused(
@@ -339,26 +340,6 @@ def _same(one: RowNumbers, other: RowNumbers) -> bool:
 
 def _different(sets: Sequence[RowNumbers]) -> list[RowNumbers]:
     return list({one.tobytes(): one for one in sets}.values())
-
-
-def _held_out(recording: Recording, fold: tuple[int, ...]) -> Recording:
-    return held_out_part(recording, fold, 0)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A site with a part of each recording."""
-
-    data: SiteData
-    part: Callable[[Recording, tuple[int, ...]], Recording]
-    fold: tuple[int, ...]
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        return tuple(self.data.variables)
-
-    def recordings(self) -> Iterator[Recording]:
-        return (self.part(recording, self.fold) for recording in self.data.recordings())
 
 
 # Keeps blocks of rows of different studies from showing a few rows: see `federation.guards.row_set_guard`.

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import SiteRefused
+from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.messages import code_of, digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
@@ -30,7 +31,6 @@ __all__ = [
     "BoundsGuard",
     "HeldOutGuard",
     "PolicyGuard",
-    "Spending",
     "in_short",
 ]
 
@@ -100,28 +100,6 @@ class HeldOutGuard(Guard):
             )
 
 
-class Spending(Protocol):
-    """What an audit entry says about noise; a DP guard provides it."""
-
-    @property
-    def unit(self) -> str:
-        """Unit of privacy."""
-        ...
-
-    @property
-    def delta(self) -> float:
-        """Delta of the reported epsilon."""
-        ...
-
-    def last_noise(self, task: Task) -> float | None:
-        """Noise multiplier of the answer just made, or None if it carries no noise."""
-        ...
-
-    def epsilon(self) -> float:
-        """Epsilon of everything released so far."""
-        ...
-
-
 @dataclass(frozen=True)
 class About:
     """What every entry of a run's log says about it: the run, its study with its lead and variables, the owner's budget."""
@@ -182,7 +160,7 @@ class AuditGuard(Guard):
         write: Callable[[str], None],
         clock: Callable[[], str],
         chain: AuditChain | None = None,
-        spending: Spending | None = None,
+        spending: DpGuard | None = None,
         about: About | None = None,
     ) -> None:
         self._site = site

@@ -13,7 +13,7 @@ A site reads its rows once per design; the moments stay in its state.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -72,6 +72,7 @@ __all__ = [
     "MomentsQuestion",
     "Preparation",
     "ScaleChoice",
+    "SitePart",
     "Summary",
     "SummaryQuestion",
     "TryingQuestion",
@@ -171,18 +172,20 @@ class EarlierRows:
 
 
 @dataclass(frozen=True)
-class _EarlierSite:
-    """A site with the training rows of a fold."""
+class SitePart:
+    """A site with a part of each recording."""
 
     data: SiteData
-    fold: tuple[int, ...]
+    part: Callable[[Recording], Recording]
 
     @property
     def variables(self) -> tuple[str, ...]:
+        """Those of the site."""
         return self.data.variables
 
     def recordings(self) -> Iterator[Recording]:
-        return (training_part(recording, self.fold) for recording in self.data.recordings())
+        """The parts."""
+        return map(self.part, self.data.recordings())
 
 
 def training_site(data: SiteData, fold: tuple[int, ...]) -> SiteData:
@@ -190,7 +193,7 @@ def training_site(data: SiteData, fold: tuple[int, ...]) -> SiteData:
     if not fold:
         return data
     _require_rows(data, fold)
-    return _EarlierSite(data, fold)
+    return SitePart(data, lambda recording: training_part(recording, fold))
 
 
 def _require_rows(data: SiteData, fold: tuple[int, ...]) -> None:

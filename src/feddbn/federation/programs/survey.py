@@ -51,7 +51,7 @@ from feddbn.federation.protocol.site import (
     with_notes,
 )
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, flag, number
-from feddbn.words import say
+from feddbn.findings import Finding
 
 __all__ = [
     "AgreementQuestion",
@@ -71,11 +71,6 @@ FAR_SHARE = 2e-4
 """From this share of its cells on, far cells of a variable are looked at."""
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by correlations within a moment only."""
-
-_OWN_NETWORK = (
-    "if this site stays out of the common network, it has one of its own, which stays here: in a study learn it with "
-    "`feddbn fit` from the data of this site alone; in one process `dbns_` has it."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,8 +347,7 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
         found = compared(own, n, question.total, question.squares, question.n_sites, names)
     if found is None or not found.objects:
         return with_notes(state, ()), np.zeros(1)
-    sentences = tuple(say(one, "owner") for one in found.findings)
-    notes = (*sentences, _OWN_NETWORK) if question.personal else sentences
+    notes = (*found.findings, Finding("site-own-network", "note")) if question.personal else found.findings
     return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.ones(1)
 
 

@@ -50,6 +50,7 @@ from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, SiteDat
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.federation.protocol.study_methods import StudyResult, personal_result
 from feddbn.federation.protocol.task import Task
+from feddbn.words import say
 
 __all__ = [
     "SiteEndpoint",
@@ -502,7 +503,7 @@ class SiteEndpoint:
             record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed)
             self._commit(record)
             for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
-                self._tell("note", request, task=task.name, sentence=note)
+                self._tell("note", request, task=task.name, sentence=say(note, "owner"), code=note.code)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None
         return record.vector

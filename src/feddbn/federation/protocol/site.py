@@ -12,6 +12,7 @@ Rules of this file
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import is_
@@ -24,6 +25,7 @@ from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.recordings import Recording, SiteData, stacks
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.task import Question, Task
+from feddbn.findings import Finding
 
 __all__ = [
     "PLAIN",
@@ -56,17 +58,23 @@ Memo = dict[str, Any]
 _NOTES = "notes"
 
 
-def with_notes(state: SiteState, notes: Sequence[str]) -> SiteState:
-    """A state that tells the site's owner these sentences, and no others; they never leave the site."""
+def with_notes(state: SiteState, notes: Sequence[Finding]) -> SiteState:
+    """A state that tells the site's owner these findings, and no others; they never leave the site."""
     rest = {key: value for key, value in state.items() if key != _NOTES}
-    text = "\n".join(notes).encode()
+    text = "\n".join(json.dumps(note.to_dict()) for note in notes).encode()
     return {**rest, _NOTES: np.frombuffer(text, dtype=np.uint8)} if notes else rest
 
 
-def notes_of(state: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """What a site's programs have to tell its owner."""
-    notes = state.get(_NOTES)
-    return () if notes is None else tuple(bytes(notes).decode().split("\n"))
+def notes_of(state: Mapping[str, np.ndarray]) -> tuple[Finding, ...]:
+    """What a site's programs have to tell its owner; states of earlier versions have sentences."""
+    stored = state.get(_NOTES)
+    lines = [] if stored is None else bytes(stored).decode().split("\n")
+    return tuple(
+        Finding.from_dict(json.loads(line))
+        if line.startswith("{")
+        else Finding("text", "note", {"text": line})
+        for line in lines
+    )
 
 
 @dataclass(frozen=True)

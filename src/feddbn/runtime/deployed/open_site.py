@@ -35,6 +35,7 @@ from feddbn.runtime.deployed.store import (
     prune_runs,
     run_directory,
 )
+from feddbn.words import say
 
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
@@ -180,7 +181,16 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
 
     books = books_of(settings, warn)
     data = read_data(settings)
-    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit, data, warn)
+    protection = Protection(
+        settings.state,
+        name,
+        policy,
+        settings.max_lags,
+        books,
+        owner.audit,
+        data,
+        lambda note: warn(say(note, "owner")),
+    )
     masked = None
     if owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking

@@ -26,6 +26,7 @@ from feddbn.federation.guards.study_scope import Asked, ScopeGuard, scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy
@@ -48,7 +49,7 @@ class Protection:
         books: Books | None = None,
         audit: SiteAudit | None = None,
         data: SiteData | None = None,
-        tell: Callable[[str], None] = lambda sentence: None,
+        tell: Callable[[Finding], None] = lambda finding: None,
     ) -> None:
         self._state = Path(state)
         self._books = books or Books(state)

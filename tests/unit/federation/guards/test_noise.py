@@ -19,7 +19,7 @@ from feddbn.federation.protocol.task import Task, number, run_program, whole
 from feddbn.privacy.audit import parse_entries
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, UnprotectedRelease
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan, norm_edges
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, multiplier_for, norm_edges
 from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import make_question
 
@@ -54,7 +54,9 @@ def _data(rng, n_recordings=30, d=2, length=12, scale=1.0):
 
 
 def _plan(bound=50.0, epsilon=1.0, **more):
-    return NoisePlan.for_budget("recording", epsilon, 1e-5, {"dp-moments": ClipRule(bound, "gram")}, **more)
+    return NoisePlan(
+        "recording", multiplier_for(epsilon, 1e-5), {"dp-moments": ClipRule(bound, "gram")}, **more
+    )
 
 
 def _guard(plan=None, seed=0, budget=2.0, **more):

@@ -52,7 +52,7 @@ def site():
 
 def asked(book, site, names, n_lags=1, told=None, run="", **more):
     """The rows that a question is about, of those that are offered to it."""
-    guard = RowSetGuard(book, LEAST, lambda sentence: None if told is None else told.append(sentence), run)
+    guard = RowSetGuard(book, LEAST, lambda note: None if told is None else told.append(note), run)
     question = MomentsQuestion(n_lags=n_lags, variables=names, **more)
     here, _ = guard.reads(Here("s", AlignedSite(names, site), {}), Task(question))
     rows = site_rows(here.data, book.order())
@@ -91,7 +91,7 @@ def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site)
     np.testing.assert_array_equal(first, rows.lagged(rows.complete, 1))
     assert told == []
     second = asked(book, site, ("x", "y"), told=told)
-    assert "rows are left out of sums with n_lags = 1" in told[0]
+    assert [(note.code, note.values["n_lags"]) for note in told] == [("rows-left-out", 1)]
     n_kept = len(book.kept)
     np.testing.assert_array_equal(asked(book, site, names), first)
     np.testing.assert_array_equal(asked(book, site, ("x", "y")), second)
