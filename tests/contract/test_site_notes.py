@@ -66,7 +66,7 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
     notes = notes_of(tmp_path)
     assert {name for name, said in notes.items() if said} == {"c"}
     ((code, sentence),) = notes["c"]
-    assert code == "site-other-units"
+    assert code == "other-units"
     assert "x0" in sentence
     assert sentence in caplog.text
     assert (treatment(result)["n_disagreeing"], treatment(result)["left_out"]) == (1, 1)
@@ -76,7 +76,7 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
 def test_the_owner_of_an_odd_site_is_told_how_to_learn_its_own_network(tmp_path):
     result = run(tmp_path, on_disagreement="personal")
     codes = {name: [code for code, _ in said] for name, said in notes_of(tmp_path).items()}
-    assert codes == {name: ["site-other-units", "site-own-network"] if name == "c" else [] for name in NAMES}
+    assert codes == {name: ["other-units", "site-own-network"] if name == "c" else [] for name in NAMES}
     assert treatment(result)["left_out"] == 1
     assert result.summary["result"]["personal"] == {}
 
