@@ -167,7 +167,7 @@ def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
     curved.learn_curved = timed("search", curved.learn_curved)
     curved.local_curved_moments = timed("sites", curved.local_curved_moments)
     fed = federation(d, 4, n, seed, mean_degree=2, lag_degree=1, effects="gp")
-    model = feddbn.OneShotDBN(n_lags=1, features="spline", check_residuals=False, **AS_THEY_ARE)
+    model = feddbn.OneShotDBN(n_lags=1, features="spline", check_residuals=False, prepare=AS_THEY_ARE)
     _, total = _timed(lambda: model.fit(fed.sites))
     w, a = _wrong(fed.truth, model.W_, model.A_)
     q = 14 * d

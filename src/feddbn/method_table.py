@@ -86,8 +86,6 @@ _ROWS = (
             *_COMPARE,
             *_JUDGED,
             "residual-features",
-            "feature-scale",
-            "feature-moments",
             "curved-moments",
             "curved-checks",
             "deviation-shares",

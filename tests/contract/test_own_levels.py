@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn import FDBNL, PFDBNL, Dynotears, OneShotDBN, edge_confidence, simulate
+from feddbn import FDBNL, PFDBNL, Dynotears, OneShotDBN, Prepare, edge_confidence, simulate
 from feddbn.data import read_sites
 from feddbn.errors import ResidualsWarning
 from feddbn.federation.protocol.site import Site
@@ -55,7 +55,7 @@ def test_the_intercept_is_that_of_the_average_recording(method):
 def test_one_mean_for_all_is_kept_on_request_and_misleads():
     fed, shifted = made(5.0)
     with pytest.warns(ResidualsWarning, match="residuals are autocorrelated"):
-        found = OneShotDBN(center="none", noise_variance="free").fit(shifted)
+        found = OneShotDBN(prepare=Prepare(center="none"), noise_variance="free").fit(shifted)
     assert found.center_ == "none"
     assert (found.A_ != 0).sum() > (fed.truth.A != 0).sum()
 
@@ -75,7 +75,9 @@ def test_masks_change_nothing_and_noise_takes_one_mean():
 def test_confidence_resamples_within_recordings_where_their_means_differ():
     fed, shifted = made(5.0)
     tables = [
-        edge_confidence(OneShotDBN(center=center, average=False, n_restarts=0), sites, n_replicates=10)
+        edge_confidence(
+            OneShotDBN(prepare=Prepare(center=center), average=False, n_restarts=0), sites, n_replicates=10
+        )
         for center, sites in (("auto", shifted), ("recording", shifted), ("none", fed.sites))
     ]
     sure = [{(r.source, r.target, r.lag) for r in t.itertuples() if r.probability >= 0.9} for t in tables]

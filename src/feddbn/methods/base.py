@@ -14,25 +14,33 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device, one_thread, open_device
 from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
-from feddbn.core.statistics.moments import dependences
+from feddbn.core.orders.hidden import HiddenDoubts
+from feddbn.core.statistics.moments import Moments, dependences
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.preflight import quick_warnings
-from feddbn.errors import DependentColumnsWarning, ParameterError
+from feddbn.errors import DependentColumnsWarning, ParameterError, ResidualsWarning
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings, flat_prepare
+from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.findings import Finding, Findings
-from feddbn.methods.kind_words import kind_sentences
-from feddbn.methods.misnamed import missing_attribute
-from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
+from feddbn.methods.residuals import (
+    ResidualSummary,
+    hidden_findings,
+    hidden_table,
+    residual_findings,
+    summarise,
+)
+from feddbn.methods.treated import kind_findings, site_notes, treatment_findings, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.settings import MethodSettings, Rule, flat_names, is_federation, with_parameters
@@ -43,6 +51,14 @@ __all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column"
 
 T = TypeVar("T")
 S = TypeVar("S", bound=MethodSettings)
+# What somebody looks for at an estimator and its network has.
+_ELSEWHERE = {
+    "predict": "forecast",
+    "irf": "impulse_responses",
+    "coef": "edges",
+    "graph": "to_networkx",
+    "plot": "edges",
+}
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -88,6 +104,30 @@ def _frames_of_package() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, n = frame.f_back, n + 1
     return n
+
+
+def _missing_attribute(estimator: Any, name: str) -> AttributeError:
+    """The error of an attribute that is not there: `NotFittedError` before a fit, else what there is instead."""
+    owner, fitted = type(estimator).__name__, vars(estimator)
+    if name.startswith("_"):
+        return AttributeError(f"{owner!r} object has no attribute {name!r}")
+    if name.endswith("_") and "n_features_in_" not in fitted:
+        return NotFittedError(  # type: ignore[no-any-return]
+            f"this {owner} has not learned anything yet, so it has no {name}; call fit first."
+        )
+    return AttributeError(_where_instead(owner, fitted, name))
+
+
+def _where_instead(owner: str, fitted: dict[str, Any], name: str) -> str:
+    start, ask = f"{owner!r} object has no attribute {name!r}", _ELSEWHERE.get(name.rstrip("_"), name)
+    if f"{name}_" in fitted:
+        return f"{start}; what was learned ends in an underscore: {name}_."
+    if hasattr(DBN, ask):
+        return f"{start}; ask its network: dbn_.{ask}."
+    learned = [key for key in fitted if key.endswith("_") and not key.startswith("_")]
+    if name.endswith("_") and learned:
+        return f"{start}; it has {', '.join(sorted(learned))}."
+    return f"{start}."
 
 
 def label_column(center_by: str | None, label: str | None) -> str | None:
@@ -242,7 +282,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             delattr(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        raise missing_attribute(self, name)
+        raise _missing_attribute(self, name)
 
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted copy; a federation is a place, so the copy goes to the same one."""
@@ -297,7 +337,13 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         with one_thread():
             run(federation, sites)
         self.site_notes_ = site_notes(federation)
-        self._tell(*(f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes))
+        self._tell(
+            *(
+                Finding("site-note", "note", {"site": name, "text": note})
+                for name, notes in self.site_notes_.items()
+                for note in notes
+            )
+        )
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
         return read_sites(data, missing="keep", kinds=getattr(self, "kinds", None), **read)
@@ -365,6 +411,8 @@ class DBNEstimator(FederatedEstimator[S]):
     A_raw_: FloatArray
     n_rounds_: int
     status_: Status
+    residuals_: ResidualSummary | None
+    hidden_: pd.DataFrame
     history_: pd.DataFrame
 
     @property
@@ -431,22 +479,26 @@ class DBNEstimator(FederatedEstimator[S]):
             return
         if asked.survey is None and asked.evidence is None and rows.center == "auto":
             # Under differential privacy noise is fitted to one matrix of products; to look around takes more.
-            self._tell(
-                "whether recordings differ in their means, trends or scales, and whether variables are yes/no or counts, was "
-                "not looked at, since these sites add noise to one matrix only; if means may differ, use center='recording'."
-            )
+            self._tell(Finding("not-looked-at-under-noise", "unknown", cure={"prepare.center": "recording"}))
         if asked.center == "recording" and not asked.moments.mean.any():
-            self._tell(
-                "recordings were centred on their own means and nothing was asked about these, so intercepts are 0; "
-                "`dbn_.at_level(mean)` has those of one recording (`feddbn forecast` uses them)."
-            )
+            self._tell(Finding("no-intercepts", "note"))
         if asked.survey is None and rows.spikes == "remove" and asked.treatment.limits is None:
-            self._tell(
-                "spikes='remove' left no cell out, since these sites add noise and nothing was set aside for scales; use "
-                "private_federation(..., spikes=True), or say spikes in the parameters of the study."
-            )
-        self._tell(*treatment_sentences(asked, self._variables))
-        self._tell(*kind_sentences(asked, self._variables, getattr(self, "kinds", None) or ()))
+            self._tell(Finding("outliers-kept-under-noise", "warning"))
+        self._tell(*treatment_findings(asked, self._variables))
+        self._tell(*kind_findings(asked, self._variables, getattr(self, "kinds", None) or ()))
+
+    def _say_residuals(self, report: ResidualReport | None) -> None:
+        """Set `residuals_`, say what contradicts the model, and warn of what may make edges wrong."""
+        self.residuals_ = None if report is None else summarise(report)
+        if self.residuals_ is None:
+            return
+        for one in residual_findings(self.residuals_, len(self.dbn_.A)):
+            self._tell(one, warn=ResidualsWarning if one.level == "warning" else None)
+
+    def _say_hidden(self, moments: Moments | None, doubts: HiddenDoubts | None) -> None:
+        """Set `hidden_`, and say which edges hidden causes could stand for."""
+        self.hidden_ = hidden_table(self.dbn_, moments, doubts)
+        self._tell(*hidden_findings(self.hidden_, doubts, self.dbn_.variables))
 
     def update(self, data: Any, **new: Any) -> Any:
         """Refuse to add new rows to a fit; estimators that learn from summed moments can (`methods.updating`)."""

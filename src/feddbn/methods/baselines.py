@@ -17,11 +17,11 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.local_fits import LocalFits, local_fit_of_state, local_fits_program
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, asked_of
+from feddbn.findings import Finding
 from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import CONSENSUS_RULES, ConsensusEstimator
-from feddbn.methods.kind_words import kind_sentences
 from feddbn.methods.scoring import score
-from feddbn.methods.treated import treatment_sentences, treatment_summary
+from feddbn.methods.treated import kind_findings, of_site, treatment_findings, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.settings import Rule, number, whole, word
 
@@ -86,7 +86,7 @@ class _Alone(_LocalFits):
                 )
         networks: dict[str, DBN] = {}
         self.treatments_ = {}
-        said: list[str] = []
+        said: list[Finding] = []
         for name in federation.sites:
             try:
                 fits, _ = self._run(asked_of(self._program_of(1, "count"), (name,)), federation, observer)
@@ -96,9 +96,9 @@ class _Alone(_LocalFits):
             self.treatments_[name] = None
             if fits.asked is not None:
                 self.treatments_[name] = treatment_summary(fits.asked, self._variables)
-                notes = treatment_sentences(fits.asked, self._variables)
-                notes += kind_sentences(fits.asked, self._variables)
-                said += [f"site {name!r}: {note}" for note in notes]
+                notes = treatment_findings(fits.asked, self._variables)
+                notes += kind_findings(fits.asked, self._variables)
+                said += [of_site(note, name) for note in notes]
         self._tell(*said[:_MOST_SAID])
         if len(said) > _MOST_SAID:
             more = len(said) - _MOST_SAID

@@ -26,9 +26,8 @@ from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWis
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_table import edge_table
-from feddbn.methods.link_table import open_edges, with_links
-from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
+from feddbn.methods.edge_table import edge_table, open_edges, with_links
+from feddbn.methods.residuals import ResidualSummary, are_looked_at
 from feddbn.model.dbn import DBN
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
 
@@ -474,7 +473,9 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         rng = np.random.default_rng(settings.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
         n_sites = None if sites is not None else len(federation.sites)
-        checks = are_looked_at(self, federation, by_default=not self._rows.is_settled)
+        checks = are_looked_at(
+            self._settings.check_residuals, federation, by_default=not self._rows.is_settled
+        )
         if sites is not None and settings.clock == "site":
             # Sites that change at different times differ.
             options = replace(options, prepare=replace(options.prepare, on_disagreement="ignore"))
@@ -487,7 +488,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
             )
         outcome, _ = self._run(program, federation, observer)
         self._set_outcome(outcome, constraints, criterion)
-        say_residuals(self, outcome.report)
+        self._say_residuals(outcome.report)
 
     def _set_outcome(
         self, outcome: ChangingOutcome, constraints: EdgeConstraints, criterion: Criterion

@@ -29,11 +29,12 @@ from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import DBNEstimator, simulated
 from feddbn.methods.resampled_rows import ResampledRows, rows_to_resample
-from feddbn.methods.residuals import GRAVE, are_looked_at, fitted_network, residual_sentences, summarise
+from feddbn.methods.residuals import are_looked_at, fitted_network, residual_findings, summarise
 from feddbn.methods.result import plain
 from feddbn.model.dbn import DBN
 from feddbn.model.inputs import interval_level
 from feddbn.shown import Shown
+from feddbn.words import say
 
 __all__ = ["ConfidenceTable", "MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
 
@@ -182,7 +183,7 @@ def edge_confidence(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
     )
     report = rows.report
-    if rows.told is None and are_looked_at(estimator, running):
+    if rows.told is None and are_looked_at(getattr(estimator, "check_residuals", "auto"), running):
         limits = EdgeConstraints.none(full.d, len(full.A))
         inputs: tuple[int, ...] = ()
         if isinstance(fitted, DBNEstimator):
@@ -199,11 +200,11 @@ def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
     if report is None:
         return {"residuals": None, "warnings": []}
     summary = summarise(report)
-    sentences = residual_sentences(summary, len(full.A))
-    for name in GRAVE:
-        if name in sentences:
-            warnings.warn(sentences[name], ResidualsWarning, stacklevel=3)
-    return {"residuals": plain(asdict(summary)), "warnings": list(sentences.values())}
+    found = residual_findings(summary, len(full.A))
+    for one in found:
+        if one.level == "warning":
+            warnings.warn(say(one), ResidualsWarning, stacklevel=3)
+    return {"residuals": plain(asdict(summary)), "warnings": [say(one) for one in found]}
 
 
 def confidence_table(

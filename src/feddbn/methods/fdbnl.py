@@ -23,9 +23,8 @@ from feddbn.federation.programs.statistics import SCALES, Preparation, ScaleChoi
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.hidden import say_hidden
-from feddbn.methods.link_table import equivalently_directed
-from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network, say_residuals
+from feddbn.methods.edge_table import equivalently_directed
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network
 from feddbn.methods.selection import AUTO_START, resolve_auto
 from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.settings import Rule, a_federation, edges, flag, nothing, number, whole, word
@@ -273,15 +272,15 @@ class ConsensusEstimator(DBNEstimator[Any]):
     def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
         """Say what residuals near the network tell, if they are looked at."""
         moments = None if fit.asked is None else fit.asked.moments
-        if not are_looked_at(self, federation, by_default=looks_by_default(self)):
-            say_hidden(self, moments, None)
+        if not are_looked_at(self.check_residuals, federation, by_default=looks_by_default(self)):
+            self._say_hidden(moments, None)
             return
         network = network_of_fit(self, fit.preparation, fit.asked)
         report, seconds = self._run(network_checks_program(network), federation, observer)
         if self._settings().schedule == "gram":
             self.n_rounds_ += len(seconds)
-        say_residuals(self, report)
-        say_hidden(self, moments, None if report is None else report.doubts)
+        self._say_residuals(report)
+        self._say_hidden(moments, None if report is None else report.doubts)
 
 
 class FDBNL(ConsensusEstimator):

@@ -21,8 +21,7 @@ from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, Mi
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_table import edge_table
-from feddbn.methods.link_table import open_edges, orientation_table, with_links
+from feddbn.methods.edge_table import edge_table, open_edges, orientation_table, with_links
 from feddbn.model.conditionals import Conditional, weights_of
 from feddbn.model.dbn import DBN
 from feddbn.settings import (

@@ -1,130 +1,191 @@
-"""The recommended method: one exact sum of second moments, then a search over orders at the server.
-
-Long because the class explains every argument and attribute.
-"""
+"""The recommended method: one exact sum of lagged second moments, then a search over orders at the server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import DEVICES, one_thread
+from feddbn.core.backend.device import one_thread
+from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.core.graphs.constraints import Edge
-from feddbn.core.orders.learn import LearnOptions, UnitsCheck
+from feddbn.core.graphs.status import Status
+from feddbn.core.orders.learn import LearnOptions, UnitsCheck, explained_shares, refit
 from feddbn.core.orders.search import Criterion
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
+from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError
-from feddbn.federation.programs.curved import CurvedMoments
-from feddbn.federation.programs.oneshot import NonGaussianReport, OneShotOptions
-from feddbn.federation.programs.prepare import AS_THEY_ARE
+from feddbn.errors import ParameterError, ResultWarning, UnitsWarning
+from feddbn.federation.programs.curved import (
+    MAPS,
+    CurvedMoments,
+    CurvedOutcome,
+    CurveOptions,
+    auto_program,
+    curved_program,
+    features_of,
+    learn_from_curved,
+)
+from feddbn.federation.programs.oneshot import (
+    NonGaussianReport,
+    OneShotOptions,
+    OneShotOutcome,
+    checked_oneshot_program,
+    learn_from_moments,
+    oneshot_program,
+)
+from feddbn.federation.programs.prepare import AS_THEY_ARE, PreparedSettings
+from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
-from feddbn.methods.base import label_column
-from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
-from feddbn.methods.oneshot_features import fit_features
-from feddbn.methods.oneshot_program import Fit, fit_of_moments, fit_program, may_find_curves
-from feddbn.methods.oneshot_report import report_outcome
-from feddbn.methods.residuals import ResidualSummary
-from feddbn.methods.treated import TREATMENT_RULES
+from feddbn.findings import Finding
+from feddbn.methods.edge_table import edge_table, open_edges, orientation_table, with_links
+from feddbn.methods.residuals import are_looked_at
 from feddbn.methods.updating import UpdatedEstimator
+from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
-from feddbn.settings import (
-    Rule,
-    a_federation,
-    edges,
-    flag,
-    nothing,
-    number,
-    text,
-    whole,
-    word,
-)
+from feddbn.settings import Rule, edges, flag, function, nothing, number, setting, takes, text, whole, word
+from feddbn.words import say
 
-__all__ = ["OneShotDBN"]
+__all__ = ["OneShotDBN", "OneShotSettings"]
 
+Fit = tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome | None]
+"""What a server ends with: the network, what its residuals say, and its curves, if it has any."""
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
+# With fewer effective rows under noise curves miss a quarter of the edges and more (docs/nonlinear.md, Under noise).
+_ROWS_PER_COLUMN, _FEWEST_ROWS = 5.0, 200.0
+_RANKER = "LaggedEdgeRanker (feddbn.methods.edge_ranking) has it"
+_PENALISED = "Dynotears(lambda_w=..., lambda_a=...) has it, and feddbn.select chooses penalties"
 
 
-class OneShotDBN(UpdatedEstimator):
+@dataclass(frozen=True, repr=False)
+class OneShotSettings(PreparedSettings):
+    """What a person may choose of `OneShotDBN`."""
+
+    n_lags: int | str = setting(
+        1,
+        whole(0) | word("auto"),
+        'Number of lags, or "auto": the number up to `max_lags` with the lowest score, from the same sum.',
+        kw_only=False,
+    )
+    max_lags: int = setting(3, whole(0), 'Largest number considered by ``n_lags="auto"``.')
+    noise_variance: str = setting(
+        "auto",
+        word("auto", "equal", "free"),
+        '"equal" reads the order off the scales and so depends on the units; "free" does not depend on them but leaves some '
+        'directions open; "auto" takes "free" if BIC is for it, clearly so where Bartlett\'s test of the residuals is not.',
+    )
+    criterion: str = setting(
+        "bic",
+        word("bic", "ebic"),
+        '"bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of networks of '
+        "that size, which adapts to the density.",
+    )
+    penalty: float | None = setting(
+        None,
+        number(above=0) | nothing(),
+        'Multiplier of log(n); by default 2 for "bic" and 1 for "ebic". With 1, BIC adds wrong edges, because it does not '
+        "charge for choosing among many candidates.",
+    )
+    average: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "Average over orders and parent sets and take the edges with probability above one half, instead of the single best "
+        'network. "auto": with equal noise variances, or below 200 rows, up to 40 variables, unless a `penalty` or "ebic" is '
+        "asked for, which only the single best network obeys. False: probabilities given the order found, which is faster.",
+    )
+    n_restarts: int = setting(2, whole(0), "How often the search shakes its best order and tries again.")
+    use_nongaussian: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "Use the shape of noise that is not Gaussian, by sums of nonlinear functions of the residuals: with free variances "
+        'to direct what covariances leave open, with equal variances to review every edge. "auto": only if the residuals '
+        "are clearly not Gaussian. That is tested by one more sum; with free variances if something is open, with equal "
+        "ones if skewness and kurtosis of the variables, which come with the moments, give reason to.",
+    )
+    features: str | Callable[[FloatArray], FloatArray] = setting(
+        "auto",
+        text("the name of a feature map", "'auto'") | function("a function"),
+        '"linear": every effect is a straight line. "spline", "quadratic" or a function ``(n, d) -> (n, d, m)`` of '
+        "standardised values: effects, contemporaneous and lagged, are a line and a curve of that kind where the evidence is "
+        'for it, edge by edge (docs/nonlinear.md). "auto": straight lines, and splines if the residuals show curvature and '
+        "the evidence is clearly for it; under differential privacy, and of more than 200 variables, straight lines.",
+    )
+    interactions: bool = setting(
+        False,
+        flag(),
+        'Whether pairs of variables may act together at a lag (products; with `features` other than "linear"). Of more than '
+        "40 variables only causes of the same target in a linear network.",
+    )
+    forbidden_edges: Sequence[Edge] | None = setting(
+        None,
+        edges(),
+        'Edges ``(from, to, lag)`` that must not be; names or positions; ``"*"`` stands for every variable.',
+    )
+    required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must be, written alike.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of restarts and averaging.")
+    check_residuals: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "Ask for one more sum, which tells whether residuals contradict the model, and act on it (docs/oneshot.md). "
+        '"auto": not under differential privacy.',
+    )
+    may_be: ClassVar[Mapping[str, Rule]] = {
+        **PreparedSettings.may_be,
+        "scale": word("auto", "none", "federated"),
+    }
+    gone: ClassVar[Mapping[str, str]] = {
+        "search": f"it always searches over orders; {_PENALISED}.",
+        "l1_penalty": f"{_PENALISED}.",
+        "smoothing": f"{_RANKER}.",
+        "center_by": f"{_RANKER}.",
+        "device": "a device belongs to the federation: give federation=feddbn.simulated(data, device=...).",
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.interactions and self.features in ("linear", "auto"):
+            raise ParameterError(
+                f"interactions=True needs features='spline' or 'quadratic', got features={self.features!r}."
+            )
+        if self.interactions and self.n_lags == 0:
+            raise ParameterError(
+                "interactions=True is about lagged variables and needs n_lags of at least 1, got 0."
+            )
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether curves are asked for by name."""
+        return not (isinstance(self.features, str) and self.features in ("linear", "auto"))
+
+    @property
+    def options(self) -> OneShotOptions:
+        """The same for the server's programs; rows are taken as they are until a federation is known."""
+        is_auto = isinstance(self.n_lags, str)
+        c, gamma = _DEFAULT_PENALTY[self.criterion]
+        default_price = self.criterion == "bic" and self.penalty is None
+        # The choices have been checked, which the type checker cannot see.
+        noise_variance: Any = self.noise_variance
+        average: Any = self.average if default_price or self.average != "auto" else False
+        use_nongaussian: Any = self.use_nongaussian
+        criterion = Criterion(c if self.penalty is None else float(self.penalty), gamma)
+        rows = replace(AS_THEY_ARE, exogenous=self.prepare.exogenous, scale=self.rows.scale)
+        learn = LearnOptions(noise_variance, criterion, self.n_restarts, average)
+        return OneShotOptions(
+            self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn
+        )
+
+
+class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     """A dynamic Bayesian network from one sum of lagged second moments, exactly as from pooled data.
 
     minimise over networks    n d log(sum_j RSS_j / (n d)) + penalty    (equal noise variances)
                               sum_j n log(RSS_j / n) + penalty          (free noise variances)
-
-    Parameters
-    ----------
-    n_lags
-        Number of lags, or "auto": the number up to `max_lags` with the lowest score, from the same sum.
-    max_lags
-        Largest number considered by ``n_lags="auto"``.
-    search
-        "order": search over orders of the variables. "dynotears": DYNOTEARS on the same sum, at `l1_penalty`,
-        its edges refitted without penalty.
-    l1_penalty
-        L1 penalty of ``search="dynotears"``, or "path": a falling grid from the data, of which BIC picks one
-        (`lambda_path_`). No penalty more costs a sum.
-    noise_variance
-        "equal" reads the order off the scales and so depends on the units; "free" does not depend on them but leaves
-        some directions open; "auto" takes "free" if BIC is for it, clearly so where Bartlett's test of the residuals is not.
-    criterion
-        "bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of
-        networks of that size, which adapts to the density.
-    penalty
-        Multiplier of log(n); by default 2 for "bic" and 1 for "ebic". With 1, BIC adds wrong edges, because
-        it does not charge for choosing among many candidates.
-    average
-        Average over orders and parent sets and take the edges with probability above one half, instead of the single
-        best network. "auto": with equal noise variances, or below 200 rows, up to 40 variables, unless a `penalty` or
-        "ebic" is asked for, which only the single best network obeys.
-        False: probabilities given the order found, which is faster.
-    n_restarts
-        How often the search shakes its best order and tries again.
-    use_nongaussian
-        Use the shape of noise that is not Gaussian, by sums of nonlinear functions of the residuals: with free
-        variances to direct what second moments leave open, with equal variances to review every edge. "auto":
-        only if the residuals are clearly not Gaussian. That is tested by one more sum; with free variances if
-        something is open, with equal ones if skewness and kurtosis of the variables, which come with the
-        moments, give reason to.
-    features
-        "linear": every effect is a straight line. "spline", "quadratic" or a function ``(n, d) -> (n, d, m)`` of standardised
-        values: effects, within a moment and lagged, are a line and a curve of that kind where the evidence is for it, edge by
-        edge (docs/nonlinear.md). "auto": straight lines, and splines if the residuals show curvature and the evidence is
-        clearly for it; under differential privacy, and of more than 200 variables, straight lines.
-    interactions
-        Whether pairs of variables may act together at a lag (products; with `features` other than "linear"). Of more than 40
-        variables only causes of the same target in a linear network.
-    smoothing
-        Weight in (0, 1] of the newest value in the regulators' causal moving average, None, or "auto". It and `center_by`
-        give a model of lagged effects only, averaged over at most two regulators per variable and the variable's own past:
-        W_ is 0, A_ holds the linear part of edges above one half. "auto", also of `features`, then takes the candidate with
-        the largest marginal likelihood. See `LaggedEdgeRanker`, which has more settings.
-    center_by
-        Label column of a stimulus: rows labelled 0, False or empty share one mean, rows with another label
-        have a mean per recording and label, rows without a label are left out; or "recording": a mean per
-        recording.
-    forbidden_edges, required_edges
-        ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
-    exogenous
-        Names of known inputs: steps, pulses or any other signal, which only act on others (docs/preparing-data.md).
-    center
-        "none": one intercept per variable; "recording": one for each; "auto": that if the evidence is for it (`center_`).
-    scale
-        "none", or "federated" to search on variables scaled to unit variance. Weights are in the original units.
-    random_state
-        Seed of restarts and averaging.
-    check_residuals
-        Ask for one more sum, which tells whether residuals contradict the model, and act on it (docs/oneshot.md). "auto":
-        not under differential privacy.
-    device
-        Who multiplies the rows of sites in this process, as in `FDBNL`.
-    federation
-        Where the sums are carried out; by default in this process.
 
     Attributes
     ----------
@@ -143,16 +204,18 @@ class OneShotDBN(UpdatedEstimator):
     center_, treatment_, site_notes_
         "none" or "recording": which means were taken off; all that was done to the rows and why; what sites of this
         process found about themselves.
+    findings_
+        All that a person should know about the fit, what can turn the result over first (`feddbn.findings.Finding`).
     dbns_
-        As in `FDBNL`, with ``on_disagreement="personal"``.
+        As in `FDBNL`, with ``prepare.on_disagreement="personal"``.
     orientation_
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented; over orders up to 40
-        variables, else given the order found. `weight` is 0 without the edge; `strength` (not with features) is the share of
-        the target's variance that the source explains over all lags. Edges above one half by strength, then the others by
-        probability. Within a moment `presence` is the probability of a link either way (by second moments only),
+        variables, else given the order found. `weight` is 0 without the edge; `strength` is the share of the target's
+        variance that the source explains over all lags. Edges above one half by strength, then the others by
+        probability. Of contemporaneous edges `presence` is the probability of a link either way (by covariances only),
         `direction` that it is this way given the link, `oriented` False where the data do not settle that.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
@@ -160,10 +223,10 @@ class OneShotDBN(UpdatedEstimator):
         What the noise decided, or None if it was not asked.
     residuals_
         What the residuals say about the assumptions (`methods.residuals.ResidualSummary`), or None if they were not asked.
-    lambda_path_
-        DataFrame lambda, n_present, n_lagged, score, converged, chosen (``search="dynotears"``, else None).
-    features_, smoothing_, selection_
-        The feature map and smoothing used, and a DataFrame of all candidates (None for linear models).
+    hidden_
+        DataFrame source, target, lag, robustness, could_be_hidden: whether each edge could be something not measured.
+    features_
+        The feature map that was used: "linear" for straight lines.
     score_
         Criterion of the network; with features minus twice the log marginal likelihood.
     n_rounds_
@@ -184,165 +247,43 @@ class OneShotDBN(UpdatedEstimator):
     (2, 3)
     """
 
-    selection_: pd.DataFrame | None
-    lambda_path_: pd.DataFrame | None
+    orientation_: pd.DataFrame
+    edge_probabilities_: pd.DataFrame
     units_: UnitsCheck | None
     nongaussian_: NonGaussianReport | None
-    residuals_: ResidualSummary | None
 
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_lags": whole(0) | word("auto"),
-        "max_lags": whole(0),
-        "search": word("order", "dynotears"),
-        "l1_penalty": number(0) | word("path"),
-        "noise_variance": word("auto", "equal", "free"),
-        "criterion": word(*_DEFAULT_PENALTY),
-        "penalty": number(above=0) | nothing(),
-        "average": flag() | word("auto"),
-        "n_restarts": whole(0),
-        "use_nongaussian": flag() | word("auto"),
-        "features": FEATURES,
-        "interactions": flag(),
-        "smoothing": SMOOTHING,
-        "center_by": text("the name of a column", "'recording'") | nothing(),
-        "forbidden_edges": edges(),
-        "required_edges": edges(),
-        "center": word("auto", "none", "recording"),
-        **TREATMENT_RULES,
-        "scale": word("none", "federated"),
-        "random_state": whole(0) | nothing(),
-        "check_residuals": flag() | word("auto"),
-        "device": word(*DEVICES),
-        "federation": a_federation(),
-    }
-
-    def __init__(
-        self,
-        n_lags: int | str = 1,
-        *,
-        max_lags: int = 3,
-        search: str = "order",
-        l1_penalty: float | str = "path",
-        noise_variance: str = "auto",
-        criterion: str = "bic",
-        penalty: float | None = None,
-        average: bool | str = "auto",
-        n_restarts: int = 2,
-        use_nongaussian: bool | str = "auto",
-        features: str | Callable[[FloatArray], FloatArray] = "auto",
-        interactions: bool = False,
-        smoothing: float | str | None = None,
-        center_by: str | None = None,
-        forbidden_edges: Sequence[Edge] | None = None,
-        required_edges: Sequence[Edge] | None = None,
-        center: str = "auto",
-        detrend: int | str = "auto",
-        period: float | Sequence[float] | str | None = "auto",
-        gains: str = "auto",
-        spikes: str = "auto",
-        missing: str = "fill",
-        on_disagreement: str = "exclude",
-        exogenous: Sequence[str] | None = None,
-        scale: str = "none",
-        random_state: int | None = 0,
-        check_residuals: bool | str = "auto",
-        device: str = "cpu",
-        federation: Federation | None = None,
-    ) -> None:
-        self.n_lags = n_lags
-        self.max_lags = max_lags
-        self.search = search
-        self.l1_penalty = l1_penalty
-        self.noise_variance = noise_variance
-        self.criterion = criterion
-        self.penalty = penalty
-        self.average = average
-        self.n_restarts = n_restarts
-        self.use_nongaussian = use_nongaussian
-        self.features = features
-        self.interactions = interactions
-        self.smoothing = smoothing
-        self.center_by = center_by
-        self.forbidden_edges = forbidden_edges
-        self.required_edges = required_edges
-        self.center = center
-        self.detrend = detrend
-        self.period = period
-        self.gains = gains
-        self.spikes = spikes
-        self.missing = missing
-        self.on_disagreement = on_disagreement
-        self.exogenous = exogenous
-        self.scale = scale
-        self.random_state = random_state
-        self.check_residuals = check_residuals
-        self.device = device
-        self.federation = federation
+    @takes(OneShotSettings)
+    def __init__(self) -> None: ...
 
     @property
     def _largest_lag(self) -> int:
-        return self._options().n_lags
-
-    def check_parameters(self) -> None:
-        """Refuse arguments that cannot be, alone or together."""
-        super().check_parameters()
-        if self._is_lagged_only:
-            if isinstance(self.n_lags, str) or self.n_lags < 1:
-                raise ParameterError(
-                    f"smoothing and center_by need n_lags of at least 1, got {self.n_lags!r}."
-                )
-            if self.required_edges or self.search != "order" or self.interactions:
-                raise ParameterError(
-                    "smoothing and center_by go with neither required_edges, interactions nor search='dynotears'."
-                )
-            return
-        if self.search != "order" and self._is_curved:
-            raise ParameterError(
-                f"features={self.features!r} needs search='order', got search={self.search!r}."
-            )
-        if self.interactions and self.features in ("linear", "auto"):
-            raise ParameterError(
-                f"interactions=True needs features='spline' or 'quadratic', got features={self.features!r}."
-            )
-        if self.interactions and self.n_lags == 0:
-            raise ParameterError(
-                "interactions=True is about lagged variables and needs n_lags of at least 1, got 0."
-            )
+        return self._settings.options.n_lags
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        self._keep_sums(None, 0, "smoothing and center_by have rows of their own; fit all rows again.")
-        if self._is_lagged_only:
-            fit_features(self, federation, observer)
-            return
         outcome, report, curved = self._run(self._program(federation), federation, observer)[0]
-        report_outcome(self, outcome, report, curved)
+        self._report(outcome, report, curved)
         why_not = "" if curved is None else "curves need more than second moments; fit all rows again."
         if report is not None and (report.noise_memory is not None or report.n_lags_added):
             why_not = "noise with a memory, or a lag more, was found by more than second moments; fit all rows again."
-        self._keep_sums(outcome.asked, self._options().n_lags, why_not)
+        self._keep_sums(outcome.asked, self._largest_lag, why_not)
 
     def _fit_tally(self, tally: Tally) -> None:
-        given = (self._variables, self._constraints(), self._options())
-        outcome = fit_of_moments(self, tally.moments, *given)[0]
+        outcome = self._of_moments(tally.moments)[0]
         # What is done to the rows was decided by the first fit.
         asked = AskedMoments(tally.moments, tally.treatment, evidence=0.0, n_rows=tally.moments.n)
-        report_outcome(self, replace(outcome, asked=asked))
-
-    def _program(self, federation: Federation) -> ServerProgram[Fit]:
-        return fit_program(self, federation, self._variables, self._constraints(), self._options())
+        self._report(replace(outcome, asked=asked))
 
     def curves_on(self, federation: Federation) -> Fit | None:
         """Return what a fit on this federation learns if it may find curves, else None; this estimator stays as it is.
 
-        Resamples are then drawn of the same rows (`edge_confidence`). The shape of the noise is left out, as in
+        Resamples are then drawn of the same rows (`feddbn.confidence`). The shape of the noise is left out, as in
         `fit_moments`.
         """
         learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False})
         learner._begin()
-        learner._refuse_lagged_only()
-        if not may_find_curves(learner, federation):
+        if not learner._may_find_curves(federation):
             return None
         learner._set_variables(federation.variables)
         with one_thread():
@@ -354,49 +295,189 @@ class OneShotDBN(UpdatedEstimator):
         What needs further sums (directions by non-Gaussian noise) is left out.
         """
         self._begin()
-        self._refuse_lagged_only()
         self._set_variables(tuple(str(name) for name in variables))
         with one_thread():
-            given = (self._variables, self._constraints(), self._options())
-            report_outcome(self, *fit_of_moments(self, moments, *given))
+            self._report(*self._of_moments(moments))
         return self.dbn_
 
-    def _refuse_lagged_only(self) -> None:
-        for name in ("smoothing", "center_by"):
-            if getattr(self, name) is not None:
-                raise ParameterError(
-                    f"{name}={getattr(self, name)!r} has rows of its own, which can be neither resampled nor learned from by "
-                    "moments alone; leave it out."
-                )
+    def _may_find_curves(self, federation: Federation) -> bool:
+        """Whether a fit asks about curves, or may come to do so; refuses curves where sites do not answer for them."""
+        settings, tasks = self._settings, federation.answered_tasks
+        is_answered = tasks is None or "curved-moments" in tasks
+        if settings.is_curved and not is_answered:
+            raise ParameterError(
+                f"features={settings.features!r} needs the task 'curved-moments', which this federation does not answer; "
+                "where sites add noise use private_federation(..., curves=True), else features='linear'.",
+                code="curves-not-answered",
+            )
+        if settings.features == "auto":
+            return is_answered and are_looked_at(settings.check_residuals, federation)
+        return settings.is_curved
 
-    @property
-    def _is_lagged_only(self) -> bool:
-        return self.smoothing is not None or self.center_by is not None
+    def _program(self, federation: Federation) -> ServerProgram[Fit]:
+        """Straight lines, curves, or what the residuals are for."""
+        settings, names, constraints = self._settings, self._variables, self._constraints()
+        tasks, options = federation.answered_tasks, settings.options
+        if tasks is not None and "residual-features" not in tasks and settings.use_nongaussian == "auto":
+            # Under differential privacy every further sum, or matrix, would cost what the first one has left.
+            options = replace(options, use_nongaussian=False)
+        options = replace(options, prepare=self._rows_on(federation))
+        rng = np.random.default_rng(settings.random_state)
+        looks = are_looked_at(settings.check_residuals, federation)
+        if not self._may_find_curves(federation):
+            if looks:
+                outcome, report = yield from checked_oneshot_program(names, constraints, options, rng)
+                return outcome, report, None
+            return (yield from oneshot_program(names, constraints, options, rng)), None, None
+        if not settings.is_curved:
+            return (yield from auto_program(names, constraints, options, CurveOptions(), rng))
+        kind = CurveOptions(named_features(settings.features, len(names)), settings.interactions)
+        return (yield from curved_program(names, constraints, options, kind, rng, looks))
 
-    @property
-    def _is_curved(self) -> bool:
-        """Whether curves are asked for by name."""
-        return not (isinstance(self.features, str) and self.features in ("linear", "auto"))
+    def _of_moments(self, moments: Moments | CurvedMoments) -> Fit:
+        """What the moments of lagged or of curved rows tell, without any further sum."""
+        settings, names, constraints = self._settings, self._variables, self._constraints()
+        rng, has_curves = np.random.default_rng(settings.random_state), isinstance(moments, CurvedMoments)
+        if (settings.features == "linear") if has_curves else settings.is_curved:
+            kinds = ("lagged", "curved") if has_curves else ("curved", "lagged")
+            raise ParameterError(
+                f"fit_moments with features={settings.features!r} needs moments of {kinds[0]} rows; these are of {kinds[1]} "
+                "ones."
+            )
+        n_columns = moments.question.q if isinstance(moments, CurvedMoments) else moments.q
+        if n_columns != len(constraints.allowed):
+            raise ParameterError(
+                f"moments have {n_columns} columns; {len(names)} variables and n_lags={self._largest_lag} "
+                f"need {len(constraints.allowed)}."
+            )
+        if isinstance(moments, Moments):
+            return learn_from_moments(moments, names, constraints, settings.options, rng), None, None
+        if callable(settings.features):
+            # Another process does not know it yet.
+            named_features(settings.features, len(names))
+        curved = learn_from_curved(moments, names, constraints, settings.options, rng)
+        return curved.outcome, None, curved
 
-    def _label_column(self, label: str | None) -> str | None:
-        return label_column(self.center_by, label)
+    def _report(
+        self,
+        outcome: OneShotOutcome,
+        report: ResidualReport | None = None,
+        curved: CurvedOutcome | None = None,
+    ) -> None:
+        """Set what was learned, and say what has to be said."""
+        learned, names, d = outcome.learned, self._variables, len(self._variables)
+        is_scaled, shapes = self._rows.scale == "federated", {}
+        if curved is None:
+            C, intercept, variances = refit(outcome.moments, learned.support)
+            shares = explained_shares(outcome.moments.scatter, C)
+        else:
+            found = curved.network
+            C, intercept, variances = found.weights, found.intercept, found.variances
+            shares, shapes = found.shares, shapes_of(curved)
+        self.n_lags_ = outcome.n_lags
+        self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
+        if learned.noise.kind == "equal" and not is_scaled:
+            outputs = outputs_of(d, self._inputs)
+            variances[outputs] = float(variances[outputs].mean())
+        A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(learned.orientation, C, names)
+        dbn = DBN(C[:d], A, names, intercept, variances, is_open, **shapes)
+        self._set_network(dbn, dbn)
+        self.status_ = Status.EXACT
+        self.order_ = [names[j] for j in learned.order]
+        self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
+        self.orientation_ = orientation_table(learned.orientation, names)
+        by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
+        table = edge_table(learned.posterior.probability, C, shares, names)
+        self.edge_probabilities_ = with_links(table, names, learned, by_noise=by_noise)
+        self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
+        self.features_ = "linear" if curved is None else _features_name(curved)
+        self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
+        self.n_rounds_ = outcome.n_sums
+        self.n_samples_ = int(outcome.moments.n if curved is None else curved.told.moments.n)
+        self._say_treatment(outcome.asked)
+        self._say_dependent(outcome.dependent)
+        self._tell(*slow_findings(outcome.moments, names, self._inputs))
+        self._say_residuals(report)
+        self._say_hidden(
+            None if curved is not None else outcome.moments, None if report is None else report.doubts
+        )
+        if curved is not None:
+            self._say_curves(curved)
+        rests = None if learned.units is None else learned.units.finding
+        if rests is not None and not is_scaled:
+            self._tell(rests, warn=UnitsWarning)
 
-    def _options(self) -> OneShotOptions:
-        is_auto = isinstance(self.n_lags, str)
-        n_lags = int(self.max_lags if is_auto else self.n_lags)
-        c, gamma = _DEFAULT_PENALTY[self.criterion]
-        criterion = Criterion(c if self.penalty is None else float(self.penalty), gamma)
-        default_price = self.criterion == "bic" and self.penalty is None
-        # The choices have been checked, which the type checker cannot see.
-        noise_variance: Any = self.noise_variance
-        average: Any = self.average if default_price or self.average != "auto" else False
-        scale: Any = self.scale
-        use_nongaussian: Any = self.use_nongaussian
-        learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
-        rows = replace(AS_THEY_ARE, exogenous=self.exogenous)
-        return OneShotOptions(n_lags, is_auto, rows, scale, use_nongaussian, learn)
+    def _say_curves(self, curved: CurvedOutcome) -> None:
+        """Say what is curved, and why that was modelled if nobody asked for it."""
+        n, q, network = curved.told.moments.n, curved.design.q, curved.network
+        if curved.is_noisy and n < max(_ROWS_PER_COLUMN * q, _FEWEST_ROWS):
+            # So few effective rows for so many columns miss curves and weak edges.
+            others = ["linear"] if curved.design.terms[1].basis.width == 1 else ["quadratic", "linear"]
+            few = Finding("few-rows-for-curves", "warning", {"n": float(n), "q": q, "others": others})
+            self._tell(few, warn=ResultWarning)
+        values = {
+            "n_curves": len(network.curves),
+            "n_edges": int(np.count_nonzero(network.weights)),
+            "n_products": len(network.products),
+            "gain": curved.gain,
+        }
+        if curved.gain is not None:
+            self.reason_ += f"; curved effects score {curved.gain:.0f} better than straight ones"
+        cure = {} if curved.gain is None else {"features": "linear"}
+        self._tell(Finding("curves", "note", values, cure=cure))
 
-    def _penalties(self) -> tuple[float, ...] | None:
-        if self.search == "order":
-            return None
-        return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
+
+def named_features(features: str | Callable[[FloatArray], FloatArray], d: int) -> str:
+    """Return the name of a choice of `features`; a function is registered under its own."""
+    if callable(features):
+        own = callable_map(features, d)
+        register_feature_map(own)
+        return own.name
+    if features in MAPS:
+        return features
+    own = feature_map(features)
+    if own.has_identity:
+        raise ParameterError(
+            f"features={features!r} begins with the value itself, which is in the model anyway; register the map without it "
+            "and with has_identity=False."
+        )
+    return own.name
+
+
+def _features_name(curved: CurvedOutcome) -> str:
+    """Return the choice of `features` that a network was learned with."""
+    return features_of(curved.design.terms[1].basis.name)
+
+
+def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
+    """Return the curves and products of a network as `DBN` takes them.
+
+    Under noise curves have no band: one that counts effective rows would be too narrow (docs/nonlinear.md, Under noise).
+    """
+    origin, scale, basis = curved.design.origin, curved.design.scale, _features_name(curved)
+    curves = tuple(
+        Curve(
+            one.source,
+            one.target,
+            one.lag,
+            origin[one.source],
+            scale[one.source],
+            tuple(one.coefficients.tolist()),
+            basis,
+            () if curved.is_noisy else tuple(map(tuple, one.covariance.tolist())),
+        )
+        for one in curved.network.curves
+    )
+    products = tuple(
+        Product(
+            one.first,
+            one.second,
+            one.target,
+            one.lag,
+            one.weight,
+            (origin[one.first], origin[one.second]),
+            (scale[one.first], scale[one.second]),
+        )
+        for one in curved.network.products
+    )
+    return {"curves": curves, "products": products}

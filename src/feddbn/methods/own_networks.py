@@ -14,6 +14,7 @@ from feddbn.errors import FeddbnError, ResultWarning
 from feddbn.federation.protocol.rows import does_not_fit
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation
+from feddbn.methods.treated import of_site
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
@@ -60,6 +61,6 @@ def _learned_alone(estimator: Any, name: str, site: SiteData) -> DBN | None:
     except FeddbnError as error:
         estimator._tell(f"site {name!r} has no network of its own: {error}")
         return None
-    estimator._tell(*[f"site {name!r}, its own network: {sentence}" for sentence in alone.warnings_])
+    estimator._tell(*(of_site(one, name, ", its own network") for one in alone.findings_))
     found: DBN = alone.dbn_
     return found

@@ -25,6 +25,7 @@ from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.edge_table import equivalently_directed
 from feddbn.methods.fdbnl import (
     CONSENSUS_RULES,
     looks_by_default,
@@ -33,8 +34,7 @@ from feddbn.methods.fdbnl import (
     settings_of,
     still_open,
 )
-from feddbn.methods.link_table import equivalently_directed
-from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
+from feddbn.methods.residuals import ResidualSummary, are_looked_at
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
@@ -310,10 +310,10 @@ class PFDBNL(DBNEstimator[Any]):
         self.residuals_: ResidualSummary | None = None
         # What a site has not measured is missing from its residuals.
         by_default = looks_by_default(self) and not self._is_partial
-        if not are_looked_at(self, federation, by_default=by_default):
+        if not are_looked_at(self.check_residuals, federation, by_default=by_default):
             return
         network = network_of_fit(self, fit.preparation, fit.asked)
-        say_residuals(self, self._run(own_checks_program(network), federation, observer)[0])
+        self._say_residuals(self._run(own_checks_program(network), federation, observer)[0])
         if self.residuals_ is None:
             self._tell(
                 f"whether residuals contradict the model was not looked at: no site has {ROWS_A_COLUMN} rows for each of the "

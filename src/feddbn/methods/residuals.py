@@ -1,39 +1,42 @@
-"""What residuals say about a fit, as numbers and as sentences that name the violation and what to do."""
+"""What residuals say about a fit, and whether an edge could be something that was not measured."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.statistics.residual_checks import LEVEL
-from feddbn.errors import ResidualsWarning
+from feddbn.core.orders.hidden import HiddenDoubts
+from feddbn.core.statistics.diagnostics import edge_robustness
+from feddbn.core.statistics.moments import Moments
 from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualReport
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Federation
+from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.shown import Shown
 
 __all__ = [
     "GRAVE",
+    "HIDDEN",
     "ResidualSummary",
     "are_looked_at",
     "fitted_network",
-    "residual_sentences",
-    "say_residuals",
+    "hidden_findings",
+    "hidden_table",
+    "residual_findings",
     "summarise",
 ]
 
 GRAVE = ("hidden", "memory", "dependence", "curvature")
 """Violations by which edges may stand for something else."""
 
-# A z-score beyond this has a p-value below a quarter of LEVEL.
-_CLEAR_ECHO = 3.7
+HIDDEN = ("source", "target", "lag", "robustness", "could_be_hidden")
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,9 @@ class ResidualSummary(Shown):
     curvature_p: float = 1.0
 
 
-def are_looked_at(estimator: Any, federation: Federation, *, by_default: bool = True) -> bool:
+def are_looked_at(wanted: bool | str, federation: Federation, *, by_default: bool = True) -> bool:
     """Whether a fit looks at its residuals; "auto" does where sites answer such questions, if it is done `by_default`."""
-    wanted, tasks = getattr(estimator, "check_residuals", "auto"), federation.answered_tasks
+    tasks = federation.answered_tasks
     if wanted != "auto":
         return bool(wanted)
     return by_default and (tasks is None or "residual-checks" in tasks)
@@ -169,125 +172,71 @@ def summarise(report: ResidualReport) -> ResidualSummary:
     )
 
 
-def residual_sentences(summary: ResidualSummary, n_lags: int) -> dict[str, str]:
-    """One sentence for every violation, the gravest first, and for memory that was taken care of ("cured")."""
-    found = [*(["cured"] if "memory" in summary.acted_on else []), *summary.violations]
-    return {name: _SENTENCES[name](summary, n_lags) for name in found}
+def residual_findings(summary: ResidualSummary, n_lags: int) -> list[Finding]:
+    """One finding for memory that was taken care of, and one for every violation, the gravest first."""
+    s, found = summary, []
+    if "memory" in s.acted_on and s.noise_memory is None:
+        found.append(Finding("lag-added", "note", {"n_lags": n_lags, "gain": s.lag_gain or 0.0}))
+    elif "memory" in s.acted_on:
+        cure = {"check_residuals": False}
+        found.append(Finding("noise-memory-removed", "note", {"memory": s.noise_memory}, cure=cure))
+    memory = {
+        "autocorrelation": s.autocorrelation,
+        "echo": s.echo,
+        "p": s.memory_p,
+        "n_lags": n_lags,
+        "lag_gain": s.lag_gain,
+        "looked_only": s.looked_only,
+    }
+    rows = {"n_effective": s.n_effective, "n_rows": s.n_rows, "looked_only": s.looked_only}
+    values: dict[str, Mapping[str, Any]] = {
+        "hidden": {"causes": [list(one) for one in s.hidden_causes], "gain": s.hidden_gain},
+        "memory": memory,
+        "dependence": {"correlation": s.dependence, "p": s.dependence_p},
+        "volatility": {"correlation": s.arch, "p": s.volatility_p, **rows},
+        "thirds": {"ratio": s.variance_ratio, "p": s.thirds_p},
+        "spread": {"spread": s.spread, "p": s.spread_p},
+        "tails": {"kurtosis": s.kurtosis, "p": s.tails_p},
+        "curvature": {"p": s.curvature_p},
+    }
+    return found + [
+        Finding(f"residuals-{name}", "warning" if name in GRAVE else "note", values[name])
+        for name in s.violations
+    ]
 
 
-def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
-    """Set `residuals_` and say in `warnings_` what contradicts the model; warn of what may make edges wrong."""
-    estimator.residuals_ = None if report is None else summarise(report)
-    if report is None:
-        return
-    for name, sentence in residual_sentences(estimator.residuals_, len(estimator.dbn_.A)).items():
-        estimator._tell(sentence)
-        if name in GRAVE:
-            warnings.warn(sentence, ResidualsWarning, stacklevel=6)
+def hidden_table(dbn: DBN, moments: Moments | None, doubts: HiddenDoubts | None) -> pd.DataFrame:
+    """One line per edge: how strong a hidden cause would have to be, and whether hidden causes explain it as well.
 
-
-def _cured(s: ResidualSummary, n_lags: int) -> str:
-    if s.noise_memory is None:
-        return (
-            f"residuals remembered earlier ones, so a lag was added: n_lags={n_lags} leaves none that do (score better by "
-            f"{s.lag_gain or 0.0:.0f}). A hidden variable can look the same."
+    ``robustness`` is the share of what is left of both the source and the target that a hidden common cause would have to
+    explain to bring the effect to nothing (Cinelli and Hazlett 2020); NaN without moments. ``could_be_hidden`` is None where
+    it was not looked at.
+    """
+    d, names = dbn.d, dbn.variables
+    support = np.concatenate([dbn.W, *dbn.A]) != 0
+    strength = np.full(support.shape, np.nan) if moments is None else edge_robustness(moments, support)
+    rows = [
+        (
+            names[m % d],
+            names[j],
+            int(m // d),
+            float(strength[m, j]),
+            None if doubts is None else bool(doubts.in_doubt[m, j]),
         )
-    return (
-        f"the noise is autocorrelated: it keeps {s.noise_memory:.2f} of itself from row to row. That was taken off before "
-        "learning, which leaves residuals without memory; directions then rest on second moments, and forecasts do not use "
-        "the memory. check_residuals=False leaves it in."
-    )
+        for m, j in np.argwhere(support)
+    ]
+    return pd.DataFrame(rows, columns=list(HIDDEN))
 
 
-def _hidden(s: ResidualSummary, n_lags: int) -> str:
-    causes = " and another one of ".join(", ".join(effects) for effects in s.hidden_causes)
-    return (
-        f"a hidden cause of {causes} explains the rows better than edges between these variables do (score better by "
-        f"{s.hidden_gain:.0f}): edges between them and lagged edges to them, also those at a probability near 1, may stand "
-        "for it, and directions between them are left open; add what they share as a variable."
-    )
-
-
-def _memory(s: ResidualSummary, n_lags: int) -> str:
-    numbers = f"(autocorrelation up to {s.autocorrelation:.2f}, echo {s.echo:.1f} standard errors, p {_p(s.memory_p)})"
-    cure = "add what may be missing as a variable"
-    if s.looked_only:
-        cure = (
-            f"`OneShotDBN().fit` finds out whether one lag more or noise with a memory explains it; or {cure}"
-        )
-    if s.lag_gain is not None and s.lag_gain > 0:
-        cure = f"n_lags={n_lags + 1} scores {s.lag_gain:.0f} better, so try n_lags='auto'; or {cure}"
-    if s.echo > _CLEAR_ECHO:
-        return (
-            f"residuals echo the network's own effects a lag too late {numbers}, as where values are measured with errors or "
-            "a cause is hidden: weights are too small, and edges, also those at a probability near 1, may stand for what is "
-            f"measured badly. Trust directions and single edges less; average neighbouring rows, or {cure}."
-        )
-    return (
-        f"residuals are autocorrelated {numbers}, as with a hidden cause, a trend or cycle, too few lags, or noise with "
-        f"memory: edges, also those at a probability near 1, may stand for that; {cure}."
-    )
-
-
-def _dependence(s: ResidualSummary, n_lags: int) -> str:
-    return (
-        f"residuals of the same row correlate (up to {s.dependence:.2f}, p {_p(s.dependence_p)}): an effect within a "
-        "moment is missing, or a cause is hidden; look at forbidden_edges, or add what may be missing as a variable."
-    )
-
-
-def _volatility(s: ResidualSummary, n_lags: int) -> str:
-    rows = f"{s.n_effective:.0f} of {s.n_rows} rows"
-    follows = f"network and probabilities count {rows}."
-    if s.looked_only:
-        follows = f"the evidence is worth {rows}, so trust weak edges less; `OneShotDBN().fit` counts no more rows than that."
-    return (
-        f"the variance of the noise changes from row to row (squares a row apart correlate up to {s.arch:.2f}, "
-        f"p {_p(s.volatility_p)}): {follows}"
-    )
-
-
-def _thirds(s: ResidualSummary, n_lags: int) -> str:
-    return (
-        f"the variance of the noise changes over the recordings (by a factor of up to {s.variance_ratio:.1f} between thirds, "
-        f"p {_p(s.thirds_p)}): the noisier part rules the weights; fit the parts separately and keep what agrees."
-    )
-
-
-def _spread(s: ResidualSummary, n_lags: int) -> str:
-    return (
-        f"recordings differ in the variance of their noise (by a factor of {np.exp(s.spread):.1f} or more for one in three, "
-        f"p {_p(s.spread_p)}): the noisier ones rule the weights; look for other units or leave them out."
-    )
-
-
-def _tails(s: ResidualSummary, n_lags: int) -> str:
-    return (
-        f"the noise has heavy tails (kurtosis up to {s.kurtosis:.0f}; 3 is Gaussian): single rows may decide about edges; "
-        "look for spikes with `feddbn check`."
-    )
-
-
-def _curvature(s: ResidualSummary, n_lags: int) -> str:
-    return (
-        f"residuals go along with squares or cubes of causes (p {_p(s.curvature_p)}): effects are not straight lines, so "
-        "weights are average slopes, and edges may be missing or have the wrong direction; use OneShotDBN with "
-        "features='spline'."
-    )
-
-
-def _p(value: float) -> str:
-    return f"= {value:.1g}" if value >= LEVEL / 1000 else f"< {LEVEL / 1000:g}"
-
-
-_SENTENCES: dict[str, Callable[[ResidualSummary, int], str]] = {
-    "cured": _cured,
-    "hidden": _hidden,
-    "memory": _memory,
-    "dependence": _dependence,
-    "volatility": _volatility,
-    "thirds": _thirds,
-    "spread": _spread,
-    "tails": _tails,
-    "curvature": _curvature,
-}
+def hidden_findings(table: pd.DataFrame, doubts: HiddenDoubts | None, names: Sequence[str]) -> list[Finding]:
+    """Which edges of a `hidden_table` hidden causes could stand for."""
+    doubted = table[table["could_be_hidden"].eq(True)]
+    if doubts is None or not len(doubted):
+        return []
+    values = {
+        "edges": doubted[["source", "target", "lag"]].to_numpy().tolist(),
+        "n_edges": len(table),
+        "causes": [[names[j] for j in one] for one in doubts.effects],
+        "gain": float(doubts.gain),
+    }
+    return [Finding("could-be-hidden", "warning", values)]

@@ -19,6 +19,7 @@ from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.protocol.study import Confidence, Study
 from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
+from feddbn.findings import Finding
 from feddbn.method_table import METHODS, Method, find_method
 from feddbn.methods.comparison import check_compared, compare_on
 from feddbn.methods.data_check import check_data
@@ -31,14 +32,6 @@ from feddbn.settings import flat_names
 __all__ = ["register_for_studies"]
 
 
-_NOT_COMPARED = (
-    "whether one site has other units, exchanged columns or other relations than the rest was not looked at; "
-    "on_disagreement='warn' has sites compare themselves, if their owners allow the task 'agreement'."
-)
-_NO_SHAPES = (
-    "some directions within a moment stay open, and whether the shape of the noise decides them was not looked at; "
-    "use_nongaussian='auto' has sites tell it, if their owners allow the task 'residual-features'."
-)
 _UNLESS_SAID = {"prepare.on_disagreement": "ignore", "use_nongaussian": False, "features": "linear"}
 
 
@@ -65,10 +58,10 @@ def register_for_studies(method: Method) -> None:
             and "on_disagreement" not in said
             and len(federation.sites) >= FEWEST_SITES
         ):
-            fitted._tell(_NOT_COMPARED)
+            fitted._tell(Finding("sites-not-compared", "unknown", cure={"prepare.on_disagreement": "warn"}))
         is_open = method.has("use_nongaussian") and bool(fitted.dbn_.open_edges)
         if is_open and "use_nongaussian" not in said:
-            fitted._tell(_NO_SHAPES)
+            fitted._tell(Finding("noise-shape-not-looked-at", "unknown", cure={"use_nongaussian": "auto"}))
         arrays = {
             "W": fitted.W_,
             "A": fitted.A_,
@@ -103,11 +96,6 @@ def register_for_studies(method: Method) -> None:
             raise ParameterError(
                 "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
             )
-        for name in ("smoothing", "center_by"):
-            if study.parameters.get(name) is not None:
-                raise ParameterError(
-                    f"goal = 'confidence': rows with {name} = {study.parameters[name]!r} cannot be resampled; leave it out."
-                )
 
     def confidence(study: Study, federation: Federation) -> StudyResult:
         return _edges(estimator_of(study), study.confidence, federation, method.name)
@@ -176,8 +164,6 @@ def _methods(study: Study) -> list[Method]:
 # What held-out rows cannot judge, and the value that leaves it out.
 _NOT_JUDGED = {
     "features": "linear",
-    "smoothing": None,
-    "center_by": None,
     "different_variables": False,
     "site_lags": None,
     "n_clusters": 1,

@@ -1,24 +1,31 @@
-"""What a fit says about what was done to the rows."""
+"""What a fit tells about what was done to the rows, and about variables that it treats as numbers on a line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
+from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.private_moments import SPIKES_SHARE
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
+from feddbn.findings import Finding
 from feddbn.settings import Rule
 from feddbn.words import say
 
 __all__ = [
     "AS_THEY_ARE",
     "TREATMENT_RULES",
+    "kind_findings",
+    "kinds_seen",
+    "of_site",
     "site_notes",
-    "treatment_sentences",
+    "treatment_findings",
     "treatment_summary",
 ]
 
@@ -27,7 +34,6 @@ __all__ = [
 TREATMENT_RULES: Mapping[str, Rule] = {
     one.name: one.metadata["rule"] for one in fields(Prepare) if one.name not in ("center", "scale")
 }
-_MOST_PAIRS = 6
 
 
 def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str, Any]:
@@ -53,134 +59,106 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
     }
 
 
-def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[str]:
-    """What was found and done about it, each with the argument that decides otherwise."""
+def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Finding]:
+    """What was found and done about it, each with the setting that decides otherwise."""
     done, survey, found = asked.treatment, asked.survey, []
+
+    def named(places: Sequence[int]) -> tuple[str, ...]:
+        return tuple(variables[i] for i in places)
+
+    def note(
+        code: str, values: Mapping[str, Any], cure: Mapping[str, Any], about: tuple[str, ...] = ()
+    ) -> None:
+        found.append(Finding(code, "note", values, about, cure))
+
     if asked.evidence is not None and asked.evidence > 0:
-        found.append(_own_sentence(asked))
-    if done.log_scales is not None and asked.gains_evidence is not None:
-        found.append(
-            f"sites measure on different scales (BIC {asked.gains_evidence:.0f} better with scales of their own), so each "
-            "was brought to the mean scale; weights are in that. gains='none' keeps the values as they are."
-        )
-    if done.limits is not None and not done.own_limits:
-        found += _noisy_limit_sentences(asked, variables)
-    elif asked.spiky:
-        names = ", ".join(variables[i] for i in asked.spiky)
-        found.append(
-            f"cells of {names} lie far from their neighbours in time and have no effect on anything, as errors of "
-            "measurement do; they were left out. spikes='keep' uses them."
-        )
-    if asked.bursts:
-        names = ", ".join(variables[i] for i in asked.bursts)
-        found.append(
-            f"cells of {names} lie far from their neighbours in time, often several in a row, as bursts do and errors of "
-            "measurement seldom; they were kept. If they are errors, leave them empty, or use spikes='remove'."
-        )
-    if asked.far_kept:
-        names = ", ".join(variables[i] for i in asked.far_kept)
-        found.append(
-            f"cells of {names} lie far from their neighbours in time; they may be what pulses of the inputs "
-            f"({', '.join(asked.inputs)}) did, so they were kept. spikes='remove' leaves them out."
-        )
-    if done.row_model is not None and survey is not None:
-        worth = (
-            f"all rows were used for what they hold, and are worth {asked.moments.n:.0f} complete ones. missing='drop' uses "
-            "complete rows only."
-        )
-        share = survey.n_empty / (survey.n_rows * len(variables))
-        also = " besides those that were left out" if asked.spiky else ""
-        if share:
-            size = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
-            found.append(f"{size} of the cells are empty{also}; {worth}")
+        if done.degree or done.periods:
+            values = {"evidence": asked.evidence, "degree": done.degree, "periods": list(done.periods)}
+            note("own-courses", values, {"prepare.detrend": 0, "prepare.period": None})
         else:
-            found.append(f"no cell was empty before some were left out; {worth}")
+            note("own-means", {"evidence": asked.evidence}, {"prepare.center": "none"})
+    if done.log_scales is not None and asked.gains_evidence is not None:
+        note("own-scales", {"evidence": asked.gains_evidence}, {"prepare.gains": "none"})
+    keep, remove = {"prepare.spikes": "keep"}, {"prepare.spikes": "remove"}
+    if done.limits is not None and not done.own_limits:
+        if asked.spiky:
+            values = {"far": done.far, "share": SPIKES_SHARE}
+            note("outliers-removed-under-noise", values, keep, named(asked.spiky))
+        hidden = [
+            name for i, name in enumerate(variables) if i not in asked.spiky and name not in asked.inputs
+        ]
+        if hidden:
+            found.append(Finding("scales-hidden-by-noise", "unknown", about=tuple(hidden)))
+    elif asked.spiky:
+        note("outliers-removed", {}, keep, named(asked.spiky))
+    if asked.bursts:
+        note("bursts-kept", {}, remove, named(asked.bursts))
+    if asked.far_kept:
+        note("outliers-after-pulses-kept", {"inputs": list(asked.inputs)}, remove, named(asked.far_kept))
+    if done.row_model is not None and survey is not None:
+        share = float(survey.n_empty / (survey.n_rows * len(variables)))
+        values = {"share": share, "has_removed": bool(asked.spiky), "n": float(asked.moments.n)}
+        note("empty-cells", values, {"prepare.missing": "drop"})
     if asked.unseen:
-        found.append(_unseen_sentence(asked.unseen, variables))
+        found.append(_unseen(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
-        found.append(_disagreement_sentence(asked, int(survey.n_sites)))
+        values = {
+            "n": asked.n_disagreeing,
+            "n_sites": int(survey.n_sites),
+            "left_out": bool(done.abstain),
+            "personal": asked.personal,
+        }
+        found.append(Finding("sites-disagree", "warning", values))
     return found
 
 
-def _noisy_limit_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[str]:
-    found = []
-    if asked.spiky:
-        names = ", ".join(variables[i] for i in asked.spiky)
-        found.append(
-            f"cells of {names} that lie {asked.treatment.far:g} robust standard deviations or more from their neighbours in "
-            f"time were left out. {SPIKES_SHARE:.0%} of the privacy budget paid for these scales, which are noisy. "
-            "spikes='keep' uses all cells and the whole budget."
-        )
-    hidden = [name for i, name in enumerate(variables) if i not in asked.spiky and name not in asked.inputs]
-    if hidden:
-        found.append(
-            f"the noise hides how much {', '.join(hidden)} vary, so their far cells were kept; more recordings or a larger "
-            "epsilon would show it."
-        )
-    return found
-
-
-def _own_sentence(asked: AskedMoments) -> str:
-    done, better = asked.treatment, f"BIC {asked.evidence:.0f} better"
-    where = (
-        "intercepts are those of the average recording, `dbn_.at_level(mean)` has those of one (`feddbn forecast` uses "
-        "them)."
-    )
-    parts = []
-    if done.degree:
-        parts.append("trends" if done.degree == 1 else f"slow changes (a polynomial of degree {done.degree})")
-    if done.periods:
-        shown = ", ".join(f"{period:.4g}" for period in done.periods)
-        parts.append(f"cycles of {shown} rows")
-    if not parts:
-        return (
-            f"recordings differ in their means ({better} with means of their own), so each was centred on its own; {where} "
-            "center='none' keeps one mean for all."
-        )
-    return (
-        f"recordings have {' and '.join(parts)} of their own ({better}), which were taken off together with their means; "
-        "intercepts are those of the average recording, and `feddbn forecast` goes on along a recording's own course "
-        "(`model.courses.fit_course`). detrend=0 and period=None keep them."
-    )
-
-
-def _unseen_sentence(unseen: Sequence[tuple[int, int, int]], variables: Sequence[str]) -> str:
+def _unseen(unseen: Sequence[tuple[int, int, int]], variables: Sequence[str]) -> Finding:
     lags: dict[tuple[int, int], set[int]] = {}
     for i, j, lag in unseen:
         lags.setdefault((min(i, j), max(i, j)), set()).add(lag)
-    shown = []
-    for (i, j), found in list(lags.items())[:_MOST_PAIRS]:
-        who = f"{variables[i]} and {variables[j]}" if i != j else f"{variables[i]} and its own past"
-        shown.append(f"{who} (lag {', '.join(str(lag) for lag in sorted(found))})")
-    more = len(lags) - len(shown)
-    also = f"; and {more} more pairs" if more > 0 else ""
-    return (
-        f"hardly any row has cells of both: {'; '.join(shown)}{also}. Edges between these are guessed from the other "
-        "variables, however certain they look. Measure both together at some site, bring all columns to one rate, leave "
-        "one of them out with variables=, or rule the edges out with forbidden_edges=."
-    )
+    pairs = [[variables[i], variables[j], sorted(found)] for (i, j), found in lags.items()]
+    about = dict.fromkeys(name for first, second, _ in pairs for name in (first, second))
+    return Finding("pairs-unseen", "warning", {"pairs": pairs}, tuple(str(name) for name in about))
 
 
-def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
-    n = asked.n_disagreeing
-    what = (
-        f"{n} of {n_sites} sites do not fit the others"
-        if n > 1
-        else f"one of {n_sites} sites does not fit the others"
-    )
-    if asked.treatment.abstain and asked.personal:
-        return (
-            f"{what} and stayed out of the sums; its owner is told why. Its own network is learned at home, from its rows "
-            "alone; on_disagreement='exclude' learns none for it."
-        )
-    if asked.treatment.abstain:
-        return (
-            f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, 'personal' "
-            "learns a network of its own for it, PFDBNL one for each site."
-        )
-    if n > n_sites / 3:
-        return f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use PFDBNL."
-    return f"{what}; its owner is told why. OneShotDBN and FDBNL leave it out with on_disagreement='exclude'."
+def kinds_seen(asked: AskedMoments, variables: Sequence[str]) -> dict[str, str]:
+    """Variable -> "binary" or "count", for those that look like one by sums alone; inputs are left out.
+
+    Without a first look only yes/no shows, in the moments of rows that are used as they are.
+    """
+    d, survey, done = len(variables), asked.survey, asked.treatment
+    mean, variance = asked.moments.mean[:d], np.diag(asked.moments.scatter)[:d] / max(asked.moments.n, 1.0)
+    is_count = np.zeros(d, dtype=bool)
+    if survey is not None:
+        is_whole, is_binary = survey.objections <= (asked.n_disagreeing if done.abstain else 0)
+        is_count = is_whole & ~is_binary & (mean < SMALL_MEAN) & (variance > SPREAD * mean)
+    elif done.is_plain and done.center == "none":
+        is_binary = looks_binary(mean, variance)
+    else:
+        return {}
+    found = {
+        name: "binary" if is_binary[j] else "count"
+        for j, name in enumerate(variables)
+        if is_binary[j] or is_count[j]
+    }
+    return {name: kind for name, kind in found.items() if name not in asked.inputs}
+
+
+def kind_findings(
+    asked: AskedMoments, variables: Sequence[str], declared: Collection[str] = ()
+) -> list[Finding]:
+    """One finding about all variables that look like another kind and were not declared."""
+    seen = {name: kind for name, kind in kinds_seen(asked, variables).items() if name not in declared}
+    if not seen:
+        return []
+    mean = dict(zip(variables, asked.moments.mean.tolist(), strict=False))
+    values = {"kinds": seen, "means": {name: mean[name] for name in seen}}
+    return [Finding("kinds-as-lines", "warning", values, tuple(seen))]
+
+
+def of_site(found: Finding, site: str, what: str = "") -> Finding:
+    """A finding of one site alone; `what` says of what, such as ", its own network"."""
+    return Finding("of-site", found.level, {"site": site, "what": what, "finding": found.to_dict()})
 
 
 def site_notes(federation: Federation) -> dict[str, tuple[str, ...]]:

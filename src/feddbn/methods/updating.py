@@ -15,12 +15,13 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.tally import Tally, changes_of_treatment, new_moments_program, tally_of
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
-from feddbn.methods.base import DBNEstimator, simulated
+from feddbn.findings import Finding
+from feddbn.methods.base import DBNEstimator, S, simulated
 
 __all__ = ["UpdatedEstimator"]
 
 
-class UpdatedEstimator(DBNEstimator[Any]):
+class UpdatedEstimator(DBNEstimator[S]):
     """An estimator to whose fit new rows can be added; a subclass learns from a tally in `_fit_tally`."""
 
     # What was summed so far; None, and why, where new rows cannot be added.
@@ -68,7 +69,7 @@ class UpdatedEstimator(DBNEstimator[Any]):
             "jitter": jitter, "day_first": day_first, "variables": names,
         }  # fmt: skip
         federation, sites = self._new_rows(data, read)
-        changes: list[str] = []
+        changes: dict[str, Any] = {}
         # A copy learns: an update that fails leaves the fit as it was.
         learner = copy.copy(self)
         with one_thread():
@@ -96,25 +97,23 @@ class UpdatedEstimator(DBNEstimator[Any]):
         self._check(sites, self._largest_lag)
         return simulated(sites), sites
 
-    def _changes(self, tally: Tally, sites: Mapping[str, SiteData]) -> list[str]:
+    def _changes(self, tally: Tally, sites: Mapping[str, SiteData]) -> dict[str, Any]:
         """What the new rows alone would have had done to them, beyond what was decided for the old ones."""
         federation = simulated(sites)
         rows = self._rows_on(federation)
         if rows.is_settled:
-            return []
+            return {}
         alone = run_program(asked_moments_program(tally.variables, tally.n_lags, rows), federation)
         return changes_of_treatment(tally.treatment, alone, tally.variables)
 
-    def _say_update(self, n_new: int, changes: list[str]) -> None:
-        self._tell(
-            f"{n_new} rows were added to {self.n_samples_ - n_new} that were fitted before; only second moments were added "
-            "up, so the shape of the noise, curves and residuals were not looked at again."
-        )
+    def _say_update(self, n_new: int, changes: Mapping[str, Any]) -> None:
+        self._tell(Finding("rows-added", "note", {"n_new": n_new, "n_before": self.n_samples_ - n_new}))
         if changes:
-            self._tell(
-                f"the new rows alone would be treated otherwise than the old ones were ({'; '.join(changes)}), and were "
-                "treated as these; fit all rows again to decide for all."
-            )
+            self._tell(Finding("treated-as-before", "warning", changes))
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._tally = None
 
     def _keep_sums(self, asked: AskedMoments | None, n_lags: int, why_not: str = "") -> None:
         """Keep what was summed for a later `update`, or why that cannot be."""

@@ -69,6 +69,18 @@ class Said:
         """A setting as the reader writes it."""
         return setting(name, value, self.audience)
 
+    def option(self, name: str) -> str:
+        """An argument that says how a table is read, as the reader writes it."""
+        if self.audience == "cli":
+            return f"--{name}"
+        return f"{name}=" if self.in_python else f"`{name}`"
+
+    def method(self, cls: str, name: str) -> str:
+        """A method, as the reader names it."""
+        if self.audience == "cli":
+            return f"--method {name}"
+        return cls if self.in_python else f'method = "{name}"'
+
     @property
     def in_python(self) -> bool:
         """Whether the reader types Python."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, says
+from feddbn.findings import Finding
+from feddbn.words import Said, say, says
+
+_MOST_EDGES = 8
 
 
 @says("few-rows-for-marks")
@@ -31,3 +34,95 @@ def _cyclic_marks(it: Said) -> str:
         f"{it['n']} contemporaneous edges are left out of the network, since marks make a cycle of them: the data contradict "
         "each other there."
     )
+
+
+@says("could-be-hidden")
+def _could_be_hidden(it: Said) -> str:
+    edges = it["edges"]
+    shown = [
+        f"{source} -> {target}{f' (lag {lag})' if lag else ''}" for source, target, lag in edges[:_MOST_EDGES]
+    ]
+    more = f" and {len(edges) - _MOST_EDGES} more" if len(edges) > _MOST_EDGES else ""
+    causes = " and another one of ".join(", ".join(one) for one in it["causes"])
+    how = "better" if it["gain"] > 0 else "about as well"
+    where = "`hidden_` has a line for each edge (docs/causal.md)" if it.in_python else "see docs/causal.md"
+    return (
+        f"{len(edges)} of {it['n_edges']} edges could be something that was not measured: a hidden cause of {causes} "
+        f"describes the rows {how} without {', '.join(shown)}{more}. {where}."
+    )
+
+
+@says("curves")
+def _curves(it: Said) -> str:
+    what = f"{it['n_curves']} of {it['n_edges']} edges are curved"
+    if it["n_products"]:
+        what += f", and {it['n_products']} pairs of variables act together"
+    if it["gain"] is not None:
+        auto = it.setting("features", "auto")
+        what += f" ({auto} took splines: the score is better by {it['gain']:.0f}); {it.cure} leaves straight lines"
+    has = "; `dbn_.effect(source, target, lag).to_frame()` has the curves" if it.in_python else ""
+    return f"{what}. Weights are average slopes{has}."
+
+
+@says("few-rows-for-curves")
+def _few_rows_for_curves(it: Said) -> str:
+    others = " or ".join(it.setting("features", one) for one in it["others"])
+    return (
+        f"the noise leaves as much as {it['n']:.0f} rows would tell about {it['q']} columns of lines and curves: many edges "
+        f"and curves may be missed; use {others}, more recordings or a larger epsilon."
+    )
+
+
+@says("rows-added")
+def _rows_added(it: Said) -> str:
+    return (
+        f"{it['n_new']} rows were added to {it['n_before']} that were fitted before; only covariances were added up, so the "
+        "shape of the noise, curves and residuals were not looked at again."
+    )
+
+
+@says("treated-as-before")
+def _treated_as_before(it: Said) -> str:
+    told = {
+        "own_means": "means of each recording are taken off",
+        "degree": f"trends of degree {it.get('degree')} are taken off each recording",
+        "periods": f"cycles of {', '.join(f'{period:.4g}' for period in it.get('periods', ()))} rows are taken off",
+        "outliers": f"outliers of {', '.join(it.get('outliers', ()))} are left out",
+        "own_scales": "sites are brought to one scale",
+        "n_disagreeing": f"{it.get('n_disagreeing')} sites do not fit the others",
+    }
+    changes = "; ".join(told[what] for what in it.finding.values)
+    return (
+        f"the new rows alone would be treated otherwise than the old ones were ({changes}), and were treated as these; fit "
+        "all rows again to decide for all."
+    )
+
+
+@says("not-selected-by-spread")
+def _no_spread(it: Said) -> str:
+    return (
+        f"fewer than {it['fewest']} sites take part, whose squared losses would tell them apart; so the candidate with the "
+        "lowest loss was taken, without a standard error."
+    )
+
+
+@says("sites-not-compared")
+def _sites_not_compared(it: Said) -> str:
+    return (
+        "whether one site has other units, exchanged columns or other relations than the rest was not looked at; "
+        f"{it.cure} has sites compare themselves, if their owners allow the task 'agreement'."
+    )
+
+
+@says("noise-shape-not-looked-at")
+def _noise_shape(it: Said) -> str:
+    return (
+        "some contemporaneous directions stay open, and whether the shape of the noise decides them was not looked at; "
+        f"{it.cure} has sites tell it, if their owners allow the task 'residual-features'."
+    )
+
+
+@says("of-site")
+def _of_site(it: Said) -> str:
+    """What was found at one site."""
+    return f"site {it['site']!r}{it.get('what', '')}: {say(Finding.from_dict(it['finding']), it.audience)}"

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN
+from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
@@ -87,9 +87,9 @@ def test_a_result_stores_what_changed(fit):
 def test_without_a_change_it_is_the_network_of_the_one_round_method():
     data = sites(network(), network(), seed=1)
     fit = ChangingDBN().fit(data)
-    one = OneShotDBN(features="linear", use_nongaussian=False, check_residuals=False, missing="drop").fit(
-        data
-    )
+    one = OneShotDBN(
+        features="linear", use_nongaussian=False, check_residuals=False, prepare=Prepare(missing="drop")
+    ).fit(data)
     assert len(fit.segments_) == 1
     assert not len(fit.changes_)
     np.testing.assert_array_equal(fit.W_, one.W_)

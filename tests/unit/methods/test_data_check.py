@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import FDBNL, OneShotDBN
+from feddbn import FDBNL, OneShotDBN, Prepare
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.study import Study
@@ -87,7 +87,7 @@ def test_too_few_rows_are_a_warning_or_an_error():
 
 def test_inputs_have_to_be_variables():
     with pytest.raises(ParameterError, match="exogenous contains 'z'"):
-        findings(clean(), OneShotDBN(exogenous=["z"]))
+        findings(clean(), OneShotDBN(prepare=Prepare(exogenous=["z"])))
 
 
 def test_a_study_finds_the_same_as_a_check_in_one_process():
@@ -103,7 +103,7 @@ def test_a_study_finds_the_same_as_a_check_in_one_process():
     )
     federation = simulated(read_sites(frames, missing="keep"))
     result = study_method("oneshot").run_study(study, federation)
-    expected = findings(frames, OneShotDBN(on_disagreement="warn"))
+    expected = findings(frames, OneShotDBN(prepare=Prepare(on_disagreement="warn")))
     assert [one["what"] for one in result.summary["findings"]] == list(expected)
     assert [one["sentence"] for one in result.summary["findings"]] == [o.sentence for o in expected.values()]
     assert result.arrays == {}

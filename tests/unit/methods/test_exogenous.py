@@ -74,7 +74,7 @@ OWN = {("a", "a", 1), ("b", "b", 1), ("d", "d", 1), ("e", "e", 1)}
 @pytest.mark.parametrize("size", [0.1, 1.0, 10.0, 1000.0])
 def test_a_known_input_is_found_to_act_whatever_its_units(signal, size):
     data = sites(signal, size, n=500, strength=3.0 if signal is pulses else 1.0)
-    model = fitted(feddbn.OneShotDBN(exogenous=["u"]), data)
+    model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
     assert edges(model) == TRUE | OWN
     assert not any(target == "u" for _, target, _ in edges(model))
     weight = model.dbn_.W[2, 1] * size / (3.0 if signal is pulses else 1.0)
@@ -94,7 +94,11 @@ def test_directions_among_the_others_are_those_without_an_input(seed):
     for size in (0.1, 10.0):
         data = {name: frame.assign(u=size * frame["u"]) for name, frame in silent.items()}
         found.append(
-            {edge for edge in edges(fitted(feddbn.OneShotDBN(exogenous=["u"]), data)) if edge[0] != "u"}
+            {
+                edge
+                for edge in edges(fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data))
+                if edge[0] != "u"
+            }
         )
     assert found[0] == found[1]
     assert found[0] & (TRUE | OWN) == edges(alone) & (TRUE | OWN)
@@ -119,7 +123,7 @@ def test_an_input_of_another_size_or_none_at_one_site_is_no_disagreement_and_no_
         data[name] = pd.DataFrame(
             np.column_stack([x[:, :2], u, x[:, 2:]]), columns=["a", "b", "u", *NAMES[2:]]
         )
-    model = fitted(feddbn.OneShotDBN(exogenous=["u"]), data)
+    model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
     assert model.treatment_["n_disagreeing"] == 0
     assert model.treatment_["gains"] == "none"
     assert model.site_notes_ == {}
@@ -135,42 +139,44 @@ def test_a_ramp_is_an_input_and_no_clock():
         data[f"s{k}"] = pd.DataFrame(np.column_stack([x, u]), columns=[*NAMES, "u"])
     with pytest.raises(DataError, match="only follows time"):
         fitted(feddbn.OneShotDBN(), data)
-    model = fitted(feddbn.OneShotDBN(exogenous=["u"]), data)
+    model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
     assert model.treatment_["degree"] == 0
     assert any(source == "u" for source, _, _ in edges(model))
 
 
 def test_a_trend_of_the_others_is_found_beside_an_input_and_a_step_is_none():
     data = sites(n=400)
-    assert fitted(feddbn.OneShotDBN(exogenous=["u"]), data).treatment_["degree"] == 0
+    assert fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data).treatment_["degree"] == 0
     ramp = np.linspace(-6.0, 6.0, 400)
     drifting = {
         name: frame.assign(a=frame["a"] + ramp * (1 + 0.2 * k))
         for k, (name, frame) in enumerate(data.items())
     }
-    assert fitted(feddbn.OneShotDBN(exogenous=["u"]), drifting).treatment_["degree"] >= 1
+    assert (
+        fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), drifting).treatment_["degree"] >= 1
+    )
 
 
 def test_strong_pulses_and_what_they_do_are_no_spikes():
     data = sites(pulses, strength=40.0, n=400)
-    model = fitted(feddbn.OneShotDBN(exogenous=["u"]), data)
+    model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
     assert model.treatment_["spikes"] == []
     assert {("u", "b", 0), ("u", "e", 1)} <= edges(model)
     assert any("pulses of the inputs" in sentence for sentence in model.warnings_)
-    removed = fitted(feddbn.OneShotDBN(exogenous=["u"], spikes="remove"), data)
+    removed = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"], spikes="remove")), data)
     assert "u" not in removed.treatment_["spikes"]
 
 
 def test_names_are_checked():
     data = sites(n=60)
     with pytest.raises(ParameterError, match="exogenous contains 'dose', which is not a variable"):
-        feddbn.OneShotDBN(exogenous=["dose"]).fit(data)
+        feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["dose"])).fit(data)
     with pytest.raises(ParameterError, match="exogenous='u' must be a list of different names"):
         feddbn.FDBNL(exogenous="u").fit(data)
     with pytest.raises(ParameterError, match="names all variables"):
-        feddbn.OneShotDBN(exogenous=["a", "b", "u", "c", "d", "e"]).fit(data)
+        feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["a", "b", "u", "c", "d", "e"])).fit(data)
     with pytest.raises(ParameterError, match="required_edges"):
-        feddbn.OneShotDBN(exogenous=["u"], required_edges=[("a", "u", 1)]).fit(data)
+        feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"]), required_edges=[("a", "u", 1)]).fit(data)
 
 
 def test_a_study_and_a_command_name_inputs():

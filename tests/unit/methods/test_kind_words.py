@@ -77,12 +77,14 @@ def test_one_site_with_other_cells_settles_it():
 
 
 def test_inputs_may_be_anything():
-    model = feddbn.OneShotDBN(check_residuals=False, exogenous=["visits", "alarm"], **QUICK).fit(sites())
+    model = feddbn.OneShotDBN(
+        check_residuals=False, prepare=feddbn.Prepare(exogenous=["visits", "alarm"]), **QUICK
+    ).fit(sites())
     assert said(model) == []
 
 
 def test_without_a_first_look_the_moments_show_yes_and_no():
-    model = feddbn.OneShotDBN(check_residuals=False, **AS_THEY_ARE, **QUICK).fit(sites())
+    model = feddbn.OneShotDBN(check_residuals=False, prepare=AS_THEY_ARE, **QUICK).fit(sites())
     assert model.n_rounds_ == 1
     (sentence,) = said(model)
     assert sentence.startswith("alarm looks like yes/no")

@@ -8,7 +8,7 @@ import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN
 from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation
-from feddbn.methods.link_table import links_of, open_edges
+from feddbn.methods.edge_table import links_of, open_edges
 from feddbn.methods.result import Result
 
 
@@ -98,13 +98,6 @@ def test_equal_variances_leave_nothing_open():
     assert model.dbn_.open_edges == ()
     table = model.edge_probabilities_
     assert table[(table["lag"] == 0) & (table["weight"] != 0)]["oriented"].all()
-
-
-def test_feature_models_have_directions_by_time():
-    fed = feddbn.simulate(d=3, n_sites=2, n_samples=120, random_state=1)
-    table = OneShotDBN(features="quadratic", smoothing=1.0).fit(fed.sites).edge_probabilities_
-    assert (table["presence"] == table["probability"]).all()
-    assert table["oriented"].all()
 
 
 def posterior(probability, n_orders):

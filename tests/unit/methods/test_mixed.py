@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import MixedDBN, OneShotDBN
+from feddbn import MixedDBN, OneShotDBN, Prepare
 from feddbn.core.graphs.status import Status
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
@@ -112,7 +112,9 @@ def test_continuous_variables_alone_are_least_squares_and_no_step_is_asked():
     assert asked == ["mixed-moments"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        other = OneShotDBN(noise_variance="free", center="none").fit({"a": x[:200], "b": x[200:]})
+        other = OneShotDBN(noise_variance="free", prepare=Prepare(center="none")).fit(
+            {"a": x[:200], "b": x[200:]}
+        )
     np.testing.assert_allclose(fit.A_[0][0, 0], other.A_[0][0, 0], rtol=1e-6)
     assert (fit.W_ != 0).sum() == 1
 

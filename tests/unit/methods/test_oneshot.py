@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from feddbn import AS_THEY_ARE
+from feddbn import Prepare
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.methods.confidence import edge_confidence
-from feddbn.methods.edge_ranking import LaggedEdgeRanker
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
+from support.saying import only, refused
 
 
 def quiet_fit(data, **options):
@@ -58,7 +58,6 @@ def test_rescaled_variables_switch_to_free_variances_and_are_recovered():
         factors = np.random.default_rng(seed).uniform(0.5, 2, 10)
         model = OneShotDBN().fit({k: [t * factors for t in v] for k, v in fed.sites.items()})
         assert model.noise_variance_ == "free"
-        assert "free noise variances: BIC" in model.reason_
         assert model.units_ is None
         wrong.append(int(((model.W_ != 0) != (fed.truth.W != 0)).sum()))
     assert np.mean(wrong) <= 1.5
@@ -79,10 +78,10 @@ def test_a_network_that_rests_on_the_units_is_reported():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((500, 2))
     x[:, 1] += x[:, 0]
-    with pytest.warns(
-        UnitsWarning, match=r"1 other edges have a direction only because of the units \(varsort"
-    ):
+    with pytest.warns(UnitsWarning):
         model = OneShotDBN(noise_variance="equal").fit({"a": x})
+    told = only(model.findings_, "rests-on-units")
+    assert (told.level, told.values["n_open"], told.cure) == ("warning", 1, {"noise_variance": "free"})
     assert model.W_[0, 1] != 0
     assert model.units_.varsortability == 1.0
 
@@ -162,60 +161,33 @@ def test_n_lags_auto_finds_the_lag():
 def test_unit_scale_searches_on_standardised_variables():
     fed = simulate(d=5, n_samples=400, n_sites=2, random_state=0)
     scaled = {k: [t * [1, 10, 0.1, 3, 50] for t in v] for k, v in fed.sites.items()}
-    plain = OneShotDBN(scale="federated", noise_variance="equal").fit(fed.sites)
-    other = OneShotDBN(scale="federated", noise_variance="equal").fit(scaled)
+    plain = OneShotDBN(prepare=Prepare(scale="federated"), noise_variance="equal").fit(fed.sites)
+    other = OneShotDBN(prepare=Prepare(scale="federated"), noise_variance="equal").fit(scaled)
     assert np.array_equal(plain.W_ != 0, other.W_ != 0)
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "names"),
     [
-        ({"search": "magic"}, "search='magic' is not known; choose 'order' or 'dynotears'"),
-        ({"noise_variance": "same"}, "noise_variance='same' is not known; choose 'auto'"),
-        ({"criterion": "aic"}, "criterion='aic' is not known; choose 'bic' or 'ebic'"),
-        ({"penalty": -1}, "penalty=-1 must be a positive number or None"),
-        ({"n_lags": -1}, "n_lags=-1 must be a whole number of at least 0"),
-        ({"n_lags": 1.5}, "n_lags=1.5 must be a whole number of at least 0"),
-        ({"n_restarts": True}, "n_restarts=True must be a whole number of at least 0"),
-        ({"average": "yes"}, "average='yes' must be True, False or 'auto'"),
-        ({"scale": "sd"}, "scale='sd' is not known; choose 'none' or 'federated'"),
-        (
-            {"search": "dynotears", "l1_penalty": -1.0},
-            "l1_penalty=-1.0 must be a number of at least 0 or 'path'",
-        ),
-        ({"smoothing": 0.5, "n_lags": "auto"}, "need n_lags of at least 1, got 'auto'"),
-        (
-            {"smoothing": 0.5, "required_edges": [(0, 1, 1)]},
-            "go with neither required_edges, interactions nor",
-        ),
-        (
-            {"features": "spline", "search": "dynotears"},
-            "features='spline' needs search='order', got search='dynotears'",
-        ),
-        (
-            {"interactions": True},
-            "interactions=True needs features='spline' or 'quadratic', got features='auto'",
-        ),
-        (
-            {"interactions": True, "features": "spline", "n_lags": 0},
-            "interactions=True is about lagged variables and needs n_lags of at least 1",
-        ),
-        ({"smoothing": 2.0}, r"smoothing=2.0 must be a number in \(0, 1\], 'auto' or None"),
+        ({"noise_variance": "same"}, ["noise_variance='same'", "'auto'"]),
+        ({"penalty": -1}, ["penalty=-1"]),
+        ({"interactions": True}, ["interactions=True", "features='auto'"]),
+        ({"interactions": True, "features": "spline", "n_lags": 0}, ["interactions=True", "n_lags"]),
     ],
 )
-def test_impossible_arguments_are_refused_in_one_sentence(options, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+def test_impossible_arguments_are_refused(options, names):
+    with refused(ParameterError, *names):
         OneShotDBN(**options).fit({"a": np.zeros((10, 2))})
 
 
 def test_recordings_with_their_own_means_are_centred_one_by_one():
     fed = simulate(d=5, n_samples=600, n_sites=3, random_state=0)
     shifted = {k: [t + 10.0 * i for t in v] for i, (k, v) in enumerate(fed.sites.items())}
-    plain = quiet_fit(fed.sites, center="recording")
-    other = quiet_fit(shifted, center="recording")
+    plain = quiet_fit(fed.sites, prepare=Prepare(center="recording"))
+    other = quiet_fit(shifted, prepare=Prepare(center="recording"))
     np.testing.assert_allclose(plain.W_, other.W_, atol=1e-8)
     assert mistakes(other, fed.truth) < mistakes(
-        quiet_fit(shifted, center="none", check_residuals=False), fed.truth
+        quiet_fit(shifted, prepare=Prepare(center="none"), check_residuals=False), fed.truth
     )
 
 
@@ -233,9 +205,9 @@ def test_learning_from_moments_gives_the_network_of_the_rows():
         network = OneShotDBN().fit_moments(moments, names)
     np.testing.assert_allclose(network.W, model.W_, atol=1e-9)
     np.testing.assert_allclose(network.A, model.A_, atol=1e-9)
-    with pytest.raises(ParameterError, match="moments have 10 columns; 5 variables and n_lags=2 need 15"):
+    with pytest.raises(ParameterError, match=r"10.*n_lags=2.*15"):
         OneShotDBN(n_lags=2).fit_moments(moments, names)
-    with pytest.raises(ParameterError, match="needs moments of curved rows; these are of lagged ones"):
+    with pytest.raises(ParameterError, match="features='quadratic'"):
         OneShotDBN(features="quadratic").fit_moments(moments, names)
 
 
@@ -262,68 +234,6 @@ def test_without_averaging_probabilities_respect_the_order():
 def test_a_penalty_of_ones_own_is_obeyed_by_the_default():
     fed = simulate(d=5, n_samples=300, n_sites=2, random_state=0)
     assert not quiet_fit(fed.sites, penalty=1e6, check_residuals=False).W_.any()
-
-
-def test_a_path_of_penalties_costs_no_further_sum_and_bic_picks_one():
-    fed = simulate(d=6, n_samples=500, n_sites=4, random_state=0)
-    model = quiet_fit(fed.sites, search="dynotears", **AS_THEY_ARE)
-    path = model.lambda_path_
-    assert model.n_rounds_ == 2
-    assert path["lambda"].is_monotonic_decreasing
-    assert path.loc[0, ["n_present", "n_lagged"]].tolist() == [0, 0]
-    chosen = path[path.chosen].iloc[0]
-    assert chosen.score == path.score.min() == model.score_
-    assert chosen.n_present == np.count_nonzero(model.W_)
-    assert mistakes(model, fed.truth) <= 3
-    single = quiet_fit(fed.sites, search="dynotears", l1_penalty=0.05)
-    assert len(single.lambda_path_) == 1
-    assert single.score_ >= model.score_ - 1e-9
-
-
-def test_a_path_keeps_required_and_forbidden_edges():
-    fed = simulate(d=4, n_samples=300, n_sites=2, random_state=0)
-    model = quiet_fit(
-        fed.sites, search="dynotears", required_edges=[("x3", "x0", 0)], forbidden_edges=[("*", "x1", 1)]
-    )
-    assert model.W_[3, 0] != 0
-    assert not model.A_[0][:, 1].any()
-
-
-def driven(seed=0, n=120, sites=3):
-    """x1 follows the square of x0; the label marks a shift that differs between recordings."""
-    rng = np.random.default_rng(seed)
-    data = {}
-    for k in range(sites):
-        x = rng.standard_normal((n, 3))
-        x[1:, 1] += 0.8 * x[:-1, 0] ** 2
-        label = (np.arange(n) < n // 2).astype(int)
-        x += np.outer(label, rng.normal(0, 5, 3))
-        data[f"s{k}"] = pd.DataFrame(x, columns=["a", "b", "c"]).assign(on=label)
-    return data
-
-
-def test_features_and_centring_go_through_the_same_estimator():
-    data = driven()
-    model = OneShotDBN(features="auto", center_by="on").fit(data, label="on")
-    ranker = LaggedEdgeRanker(features="auto", center_by="on").fit(data)
-    ranked = ranker.edge_probabilities_
-    pd.testing.assert_frame_equal(model.edge_probabilities_[list(ranked.columns)], ranked)
-    first = model.edge_probabilities_.iloc[0]
-    assert (first.source, first.target, first.lag) == ("a", "b", 1)
-    assert first.probability > 0.99
-    assert model.features_ in ("quadratic", "spline")
-    assert len(model.selection_) == 3
-    assert "largest log marginal likelihood of 3 candidates" in model.reason_
-    assert not model.W_.any()
-    assert model.A_[0, 0, 1] == pytest.approx(first.weight)
-    assert model.n_rounds_ == 2
-    assert model.n_samples_ == 3 * 119
-    np.testing.assert_allclose(OneShotDBN(features="auto", center_by="on").fit(data).A_, model.A_)
-
-
-def test_a_label_other_than_that_of_the_centring_is_refused():
-    with pytest.raises(ParameterError, match="label='a' must be the column of center_by='on'"):
-        OneShotDBN(center_by="on").fit(driven(), label="a")
 
 
 def test_few_rows_do_not_make_equal_variances_look_different():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import OneShotDBN
+from feddbn import OneShotDBN, Prepare
 from feddbn.core.designs.features import FeatureMap, register_feature_map
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
@@ -91,9 +91,9 @@ def test_other_units_give_the_same_network():
 
 def test_masked_sums_of_sites_give_what_one_table_gives():
     sites = bent()
-    pooled = OneShotDBN(features="spline", center="none").fit(sites)
+    pooled = OneShotDBN(features="spline", prepare=Prepare(center="none")).fit(sites)
     federation = secure_federation({name: Site(name, data) for name, data in read_sites(sites).items()})
-    masked = OneShotDBN(features="spline", center="none", federation=federation).fit(None)
+    masked = OneShotDBN(features="spline", prepare=Prepare(center="none"), federation=federation).fit(None)
     np.testing.assert_allclose(masked.W_, pooled.W_, atol=1e-6)
     for one, other in zip(masked.dbn_.curves, pooled.dbn_.curves, strict=True):
         np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
@@ -153,7 +153,10 @@ def test_residuals_of_curves_are_looked_at():
     assert "memory" not in model.residuals_.violations
     rng = np.random.default_rng(0)
     tails = {"s": rng.standard_t(2.2, size=(900, 3))}
-    assert "tails" in OneShotDBN(features="spline", spikes="keep").fit(tails).residuals_.violations
+    assert (
+        "tails"
+        in OneShotDBN(features="spline", prepare=Prepare(spikes="keep")).fit(tails).residuals_.violations
+    )
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ def assert_same(found, expected):
 @pytest.mark.parametrize(
     ("estimator", "offset"),
     [
-        (OneShotDBN(1, **AS_THEY_ARE, **SECOND), 1e5),
-        (OneShotDBN("auto", max_lags=2, noise_variance="free", **AS_THEY_ARE, **SECOND), 0.0),
+        (OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND), 1e5),
+        (OneShotDBN("auto", max_lags=2, noise_variance="free", prepare=AS_THEY_ARE, **SECOND), 0.0),
         (OneShotDBN(1, **{**AS_THEY_ARE, "center": "recording"}, **SECOND), 30.0),
         (OneShotDBN(1, **{**AS_THEY_ARE, "center": "recording", "detrend": 1}, **SECOND), 30.0),
         (OneShotDBN(1, **SECOND), 0.0),
@@ -75,18 +75,20 @@ def test_a_month_more_is_the_fit_of_all_rows(estimator, offset):
 
 def test_a_recording_that_goes_on_is_given_with_its_last_rows_again():
     fed = made(seed=1)
-    estimator = OneShotDBN(2, **AS_THEY_ARE, **SECOND)
+    estimator = OneShotDBN(2, prepare=AS_THEY_ARE, **SECOND)
     first, second = months(fed, 150, overlap=2)
     found = estimator.fit(first).update(second)
-    assert_same(found, OneShotDBN(2, **AS_THEY_ARE, **SECOND).fit(fed.sites))
+    assert_same(found, OneShotDBN(2, prepare=AS_THEY_ARE, **SECOND).fit(fed.sites))
 
 
 def test_several_months_and_a_site_that_comes_later():
     fed = made(seed=2, n_sites=4)
     names = list(fed.sites)
-    estimator = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit({name: fed.sites[name] for name in names[:2]})
+    estimator = OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(
+        {name: fed.sites[name] for name in names[:2]}
+    )
     estimator.update({names[2]: fed.sites[names[2]]}).update({names[3]: fed.sites[names[3]]})
-    assert_same(estimator, OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(fed.sites))
+    assert_same(estimator, OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(fed.sites))
     assert list(estimator.sites_.index) == names
     assert estimator.sites_["rows"].tolist() == [261] * 4
     assert estimator.n_rounds_ == 3
@@ -96,17 +98,17 @@ def test_several_months_and_a_site_that_comes_later():
 def test_an_update_survives_a_pickle_and_masks():
     fed = made(seed=3, n_sites=4)
     first, second = months(fed, 150)
-    kept = pickle.loads(pickle.dumps(OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(first)))
+    kept = pickle.loads(pickle.dumps(OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(first)))
     sites = {name: Site(name, data) for name, data in read_sites(second).items()}
     kept.set_params(federation=secure_federation(sites)).update(None)
-    expected = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(parts(first, second))
+    expected = OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(parts(first, second))
     np.testing.assert_allclose(kept.A_, expected.A_, atol=1e-8)
 
 
 def test_a_stored_result_goes_on(tmp_path):
     fed = made(seed=4)
     first, second = months(fed, 150)
-    fitted = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(first)
+    fitted = OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(first)
     assert "sums" not in Result.from_estimator(fitted).to_dict()
     path = Result.from_estimator(fitted, keep_sums=True).save(tmp_path / "r.json")
     stored = Result.load(path)
@@ -132,7 +134,7 @@ def test_what_the_new_rows_alone_would_need_is_said():
 def test_an_update_that_fails_leaves_the_fit_as_it_was():
     fed = made(seed=6)
     first, second = months(fed, 150)
-    fitted = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(first)
+    fitted = OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(first)
     A, n = fitted.A_.copy(), fitted.n_samples_
     wrong = {
         name: [table.rename(columns={"x0": "y0"}) for table in tables] for name, tables in second.items()
@@ -171,7 +173,7 @@ def test_what_cannot_be_updated_says_so():
     "change", [{"mean": [1.0]}, {"scatter": [1.0, 2.0]}, {"n_lags": "x"}, {"center": 3, "n": None}]
 )
 def test_sums_that_were_damaged_are_refused(change):
-    fitted = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(made(n_sites=2, rows=60).sites)
+    fitted = OneShotDBN(1, prepare=AS_THEY_ARE, **SECOND).fit(made(n_sites=2, rows=60).sites)
     stored = fitted.sums_to_dict()
     assert Tally.from_dict(stored).variables == fitted._tally.variables
     with pytest.raises(FileError, match=r"r\.json holds sums that cannot be read"):

@@ -368,8 +368,6 @@ class LearnOptions:
     criterion: Criterion = field(default_factory=Criterion)
     n_restarts: int = 2
     average: bool | Literal["auto"] = "auto"
-    lambdas: tuple[float, ...] | None = None
-    """Penalties of a DYNOTEARS path instead of a search over orders; empty: a grid from the data."""
 
 
 @dataclass(frozen=True)
@@ -423,8 +421,6 @@ class Learned:
         Before edges were selected at their full price: where questions about neighbouring networks start.
     search
         The search that found it, which answers them.
-    path
-        What a DYNOTEARS path found at each penalty, largest first.
     """
 
     support: BoolArray
@@ -436,18 +432,6 @@ class Learned:
     score: float
     network: OrderResult
     search: OrderSearch
-    path: tuple[PathPoint, ...] = ()
-
-
-@dataclass(frozen=True)
-class PathPoint:
-    """The network at one penalty: its edges at lag 0 and beyond after the refit, and its score."""
-
-    penalty: float
-    n_present: int
-    n_lagged: int
-    score: float
-    converged: bool
 
 
 def learn_network(

@@ -87,8 +87,6 @@ def tasks_of(study: Study) -> tuple[str, ...]:
             *curved,
         )
     further = method.further_tasks
-    if _is_lagged_only(given):
-        return tuple(task for task in further if task.startswith("feature"))
     left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
     blocks = [task for task in further if task.startswith("block")]
     if blocks:
@@ -175,10 +173,6 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         resampling=_resampling(study) if study.goal == "confidence" else {},
         parameters=given,
     )
-
-
-def _is_lagged_only(given: Mapping[str, Any]) -> bool:
-    return any(given.get(name) is not None for name in ("smoothing", "center_by"))
 
 
 def _looks(parameters: Mapping[str, Any]) -> bool:

@@ -524,7 +524,9 @@ def _network_of(
     rng: np.random.Generator,
 ) -> CurvedLearned:
     # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
-    working = told.moments if options.scale == "federated" else in_data_units(told.moments, told.design)
+    working = (
+        told.moments if options.prepare.scale == "federated" else in_data_units(told.moments, told.design)
+    )
     learn: LearnOptions = options.learn
     if options.prepare.input_places(variables) and learn.noise_variance == "auto":
         # How an input varies is no noise: it must not count where noise variances are compared.

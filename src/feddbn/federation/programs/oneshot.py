@@ -21,7 +21,6 @@ from feddbn.core.designs.nuisance import ONE_MEAN
 from feddbn.core.designs.recordings import CompleteRows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
-from feddbn.core.orders.lambda_path import learn_by_path
 from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,
     EdgeOrientation,
@@ -190,8 +189,6 @@ class OneShotOptions:
         Choose the number of lags by the score.
     prepare
         What is done to the rows first. The intercept is always fitted.
-    scale
-        "none" or "federated": whether the search sees variables scaled to unit variance.
     use_nongaussian
         "auto": only if the residuals are clearly not Gaussian.
     learn
@@ -201,7 +198,6 @@ class OneShotOptions:
     n_lags: int = 1
     choose_n_lags: bool = False
     prepare: Prepare = AS_THEY_ARE
-    scale: Literal["none", "federated"] = "none"
     use_nongaussian: bool | Literal["auto"] = "auto"
     learn: LearnOptions = field(default_factory=LearnOptions)
 
@@ -249,7 +245,7 @@ def oneshot_program(
     rng: np.random.Generator,
 ) -> ServerProgram[OneShotOutcome]:
     """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
-    may_ask = bool(options.use_nongaussian) and options.learn.lambdas is None
+    may_ask = bool(options.use_nongaussian)
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
     program = asked_moments_program(variables, options.n_lags, options.prepare, shaped)
@@ -289,10 +285,7 @@ def learn_from_moments(
         working, moments = working.select(kept), moments.select(kept)
         constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
     dependent = _dependent(moments, variables, inputs)
-    if options.learn.lambdas is not None:
-        learned = learn_by_path(working, d, p, constraints, options.learn)
-    else:
-        learned = learn_network(working, d, p, constraints, options.learn, rng)
+    learned = learn_network(working, d, p, constraints, options.learn, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
 
 
@@ -303,7 +296,7 @@ def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOpt
     # Large means were asked about an origin near them, so only rounding of the values themselves is left.
     check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
     working = moments
-    if options.scale == "federated":
+    if options.prepare.scale == "federated":
         sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
         working = moments.scaled(np.tile(sd, p + 1))
     # How an input varies is no noise: it must not count where noise variances are compared or added up.
@@ -325,7 +318,8 @@ def _dependent(
     findings = tuple(one.finding(variables) for one in found)
     if len(found) == d - 1 and d > 1 and all(one.others == (0,) for one in found):
         raise DataError(
-            f"all variables follow from {variables[0]}, so no edge can be learned: {say(findings[0])}"
+            f"all variables follow from {variables[0]}, so no edge can be learned: {say(findings[0])}",
+            code="all-dependent",
         )
     return findings
 
@@ -503,7 +497,10 @@ def _looked_at(
     instead: Instead | None,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
     assert outcome.asked is not None
-    prepare = replace(AS_THEY_ARE, center=outcome.asked.center, exogenous=options.prepare.inputs)
+    wanted = options.prepare
+    prepare = replace(
+        AS_THEY_ARE, center=outcome.asked.center, exogenous=wanted.exogenous, scale=wanted.scale
+    )
     settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False)
     fit = _Fit(outcome, outcome.moments)
     checks, may_add = yield from _checked(fit, variables, settled)
@@ -588,7 +585,11 @@ def _explain_memory(
     longer = yield from moments_program(variables, p + 1, settled.prepare.center)
     # Recordings centred on their own means come with none; levels are those of the first sum.
     longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
-    scale = safe_roots(np.diag(longer.scatter)[:d] / longer.n) if settled.scale == "federated" else np.ones(d)
+    scale = (
+        safe_roots(np.diag(longer.scatter)[:d] / longer.n)
+        if settled.prepare.scale == "federated"
+        else np.ones(d)
+    )
     plain = longer.select(np.arange((p + 1) * d))
     inputs = settled.prepare.input_places(variables)
     limits = _limits(constraints, p + 1, d, inputs)
@@ -695,11 +696,11 @@ def _hidden_causes(
     support = outcome.learned.support
     if outcome.learned.noise.kind == "equal":
         return HiddenDoubts(np.zeros_like(support))
-    is_told = not outcome.dependent and outcome.learned.path == () and may_be_looked_for(d)
+    is_told = not outcome.dependent and may_be_looked_for(d)
     if not is_told or options.prepare.input_places(variables):
         return None
     moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
-    if options.scale == "federated":
+    if options.prepare.scale == "federated":
         moments = moments.scaled(
             np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
         )

@@ -126,8 +126,8 @@ def _folded(question: Question, fold: Fold) -> Question:
     if not isinstance(question, RowsQuestion):
         if question.reads_rows:
             raise ParameterError(
-                f"the task {question.name!r} cannot be asked about earlier rows only, so what needs it (features, smoothing, "
-                "center_by, noise) cannot be judged on held-out rows; leave that out."
+                f"the task {question.name!r} cannot be asked about earlier rows only, so what needs it (features, noise) "
+                "cannot be judged on held-out rows; leave that out."
             )
         return question
     if question.fold:

@@ -163,22 +163,17 @@ def new_moments_program(tally: Tally) -> ServerProgram[Moments]:
     return Moments(new.n, mean, symmetric(total[size + 1 : size + 1 + q * (q + 1) // 2], q))
 
 
-def changes_of_treatment(old: Treatment, new: AskedMoments, variables: tuple[str, ...]) -> list[str]:
-    """Say what the new rows alone would have done to them and the old ones had not."""
-    found, done = [], new.treatment
-    if done.center == "recording" and old.center != "recording":
-        found.append("means of each recording are taken off")
-    if done.degree > old.degree:
-        found.append(f"trends of degree {done.degree} are taken off each recording")
+def changes_of_treatment(old: Treatment, new: AskedMoments, variables: tuple[str, ...]) -> dict[str, Any]:
+    """Return what the new rows alone would have had done to them and the old ones had not; empty if nothing."""
+    done = new.treatment
     periods = [period for period in done.periods if not any(abs(period - o) < 0.05 * o for o in old.periods)]
-    if periods:
-        found.append(f"cycles of {', '.join(f'{period:.4g}' for period in periods)} rows are taken off")
     known = set() if old.limits is None else set(np.flatnonzero(old.limits).tolist())
-    far = [variables[i] for i in new.spiky if i not in known]
-    if far:
-        found.append(f"far cells of {', '.join(far)} are left out")
-    if done.log_scales is not None:
-        found.append("sites are brought to one scale")
-    if new.n_disagreeing:
-        found.append(f"{new.n_disagreeing} sites do not fit the others")
-    return found
+    found = {
+        "own_means": done.center == "recording" and old.center != "recording",
+        "degree": done.degree if done.degree > old.degree else 0,
+        "periods": periods,
+        "outliers": [variables[i] for i in new.spiky if i not in known],
+        "own_scales": done.log_scales is not None,
+        "n_disagreeing": new.n_disagreeing,
+    }
+    return {what: value for what, value in found.items() if value}

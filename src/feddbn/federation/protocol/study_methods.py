@@ -202,12 +202,6 @@ def check_noise(study: Study) -> None:
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
         )
-    for name in ("smoothing", "center_by"):
-        if study.parameters.get(name) is not None:
-            raise ParameterError(
-                f"privacy.epsilon: {name} = {study.parameters[name]!r} asks for sums that carry no noise; remove {name}, or "
-                "remove epsilon."
-            )
     if study.privacy.unit == "row" and flat_names(study.parameters).get("spikes") == "remove":
         raise ParameterError(
             "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import OneShotDBN
+from feddbn import OneShotDBN, Prepare
 from support.wards import stays, ward, wards
 
 
 def warned(data: object, missing: str = "fill", **options: object) -> list[str]:
-    model = OneShotDBN(n_lags=1, noise_variance="free", missing=missing).fit(data, **options)
+    model = OneShotDBN(n_lags=1, noise_variance="free", prepare=Prepare(missing=missing)).fit(data, **options)
     return [text for text in model.warnings_ if "Cure:" in text]
 
 

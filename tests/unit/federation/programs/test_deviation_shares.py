@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from feddbn import Prepare
 from feddbn.core.statistics.survey import N_BINS
 from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError
@@ -187,7 +188,7 @@ def test_spikes_are_left_out_at_a_generous_epsilon_and_it_is_said():
     wrong = {}
     for spikes in ("keep", "remove"):
         private = private_federation(sites, 8.0, spikes=spikes == "remove", rng=np.random.default_rng(2))
-        model = OneShotDBN(federation=private, spikes=spikes).fit(None)
+        model = OneShotDBN(federation=private, prepare=Prepare(spikes=spikes)).fit(None)
         found = score(made.truth, model.dbn_)
         wrong[spikes] = found["W"]["shd"] + found["A"]["shd"]
     assert model.treatment_["spikes"] == list(made.truth.variables)
@@ -195,14 +196,14 @@ def test_spikes_are_left_out_at_a_generous_epsilon_and_it_is_said():
     assert wrong["remove"] <= 1
     assert wrong["keep"] >= 5
     with pytest.raises(BudgetExceeded, match="this site's budget is 8"):
-        OneShotDBN(federation=private, spikes="remove").fit(None)
+        OneShotDBN(federation=private, prepare=Prepare(spikes="remove")).fit(None)
 
 
 def test_what_noise_hides_and_what_nobody_paid_for_is_said():
     _, sites = spiky_sites(50)
     poor = private_federation(sites, 2.0, clip=60.0, spikes=True, rng=np.random.default_rng(2))
-    said = OneShotDBN(federation=poor, spikes="remove").fit(None).warnings_
+    said = OneShotDBN(federation=poor, prepare=Prepare(spikes="remove")).fit(None).warnings_
     assert any("the noise hides how much x0, x1, x2, x3, x4 vary" in sentence for sentence in said)
     plain = private_federation(sites, 8.0, clip=60.0, rng=np.random.default_rng(2))
-    said = OneShotDBN(federation=plain, spikes="remove").fit(None).warnings_
+    said = OneShotDBN(federation=plain, prepare=Prepare(spikes="remove")).fit(None).warnings_
     assert any("spikes='remove' left no cell out" in sentence for sentence in said)

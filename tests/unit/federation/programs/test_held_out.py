@@ -132,7 +132,7 @@ def test_rows_with_empty_cells_count_and_a_network_learned_from_them_predicts_be
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: OneShotDBN(**AS_THEY_ARE, use_nongaussian=True, noise_variance="free"),
+        lambda: OneShotDBN(prepare=AS_THEY_ARE, use_nongaussian=True, noise_variance="free"),
         lambda: FDBNL(**AS_THEY_ARE, tol=1e-3),
     ],
 )

@@ -1,0 +1,197 @@
+"""What fits say about what was done to the rows first."""
+
+from __future__ import annotations
+
+from feddbn.words import Said, says
+
+_MOST_SHOWN = 6
+
+
+@says("own-means")
+def _own_means(it: Said) -> str:
+    return (
+        f"recordings differ in their means (BIC {it['evidence']:.0f} better with means of their own), so each was centred on "
+        f"its own; {_levels(it)} {it.cure} keeps one mean for all."
+    )
+
+
+def _levels(it: Said) -> str:
+    has = "intercepts are those of the average recording, "
+    if it.in_python:
+        return f"{has}`dbn_.at_level(mean)` has those of one (`feddbn forecast` uses them)."
+    return f"{has}and `feddbn forecast` uses those of each."
+
+
+@says("own-courses")
+def _own_courses(it: Said) -> str:
+    parts = []
+    if it["degree"]:
+        parts.append(
+            "trends" if it["degree"] == 1 else f"slow changes (a polynomial of degree {it['degree']})"
+        )
+    if it["periods"]:
+        parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in it['periods'])} rows")
+    where = " (`model.courses.fit_course`)" if it.in_python else ""
+    return (
+        f"recordings have {' and '.join(parts)} of their own (BIC {it['evidence']:.0f} better), which were taken off "
+        "together with their means; intercepts are those of the average recording, and `feddbn forecast` goes on along a "
+        f"recording's own course{where}. {it.cure} keep them."
+    )
+
+
+@says("own-scales")
+def _own_scales(it: Said) -> str:
+    return (
+        f"sites measure on different scales (BIC {it['evidence']:.0f} better with scales of their own), so each was brought "
+        f"to the mean scale; weights are in that. {it.cure} keeps the values as they are."
+    )
+
+
+@says("outliers-removed")
+def _outliers_removed(it: Said) -> str:
+    return (
+        f"cells of {it.names} are outliers: they lie far from their neighbours in time and have no effect on anything, as "
+        f"errors of measurement do; they were left out. {it.cure} uses them."
+    )
+
+
+@says("outliers-removed-under-noise")
+def _outliers_removed_under_noise(it: Said) -> str:
+    return (
+        f"cells of {it.names} that lie {it['far']:g} robust standard deviations or more from their neighbours in time were "
+        f"left out. {it['share']:.0%} of the privacy budget paid for these scales, which are noisy. {it.cure} uses all cells "
+        "and the whole budget."
+    )
+
+
+@says("scales-hidden-by-noise")
+def _scales_hidden(it: Said) -> str:
+    return (
+        f"the noise hides how much {it.names} vary, so their outliers were kept; more recordings or a larger epsilon would "
+        "show it."
+    )
+
+
+@says("bursts-kept")
+def _bursts_kept(it: Said) -> str:
+    return (
+        f"cells of {it.names} lie far from their neighbours in time, often several in a row, as bursts do and errors of "
+        f"measurement seldom; they were kept. If they are errors, leave them empty, or use {it.cure}."
+    )
+
+
+@says("outliers-after-pulses-kept")
+def _outliers_after_pulses(it: Said) -> str:
+    return (
+        f"cells of {it.names} lie far from their neighbours in time; they may be what pulses of the inputs "
+        f"({', '.join(it['inputs'])}) did, so they were kept. {it.cure} leaves them out."
+    )
+
+
+@says("empty-cells")
+def _empty_cells(it: Said) -> str:
+    share = it["share"]
+    if share:
+        size = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
+        what = f"{size} of the cells are empty{' besides outliers that were left out' if it['has_removed'] else ''}"
+    else:
+        what = "no cell was empty before outliers were left out"
+    return (
+        f"{what}; all rows were used for what they hold, and are worth {it['n']:.0f} complete ones. {it.cure} uses complete "
+        "rows only."
+    )
+
+
+@says("pairs-unseen")
+def _pairs_unseen(it: Said) -> str:
+    pairs = it["pairs"]
+    shown = [
+        f"{f'{first} and {second}' if first != second else f'{first} and its own past'} (lag {', '.join(map(str, lags))})"
+        for first, second, lags in pairs[:_MOST_SHOWN]
+    ]
+    more = f"; and {len(pairs) - _MOST_SHOWN} more pairs" if len(pairs) > _MOST_SHOWN else ""
+    return (
+        f"hardly any row has cells of both: {'; '.join(shown)}{more}. Edges between these are guessed from the other "
+        "variables, however certain they look. Measure both together at some site, bring all columns to one rate, leave "
+        f"one of them out with {it.option('variables')}, or rule the edges out with forbidden_edges."
+    )
+
+
+@says("sites-disagree")
+def _sites_disagree(it: Said) -> str:
+    n, of = it["n"], it["n_sites"]
+    what = (
+        f"{n} of {of} sites do not fit the others" if n > 1 else f"one of {of} sites does not fit the others"
+    )
+
+    def wish(value: str) -> str:
+        return it.setting("prepare.on_disagreement", value)
+
+    if it["left_out"] and it["personal"]:
+        return (
+            f"{what} and stayed out of the sums; its owner is told why. Its own network is learned at home, from its rows "
+            f"alone; {wish('exclude')} learns none for it."
+        )
+    if it["left_out"]:
+        return (
+            f"{what} and stayed out of the sums; its owner is told why. {wish('warn')} keeps it in, {wish('personal')} "
+            f"learns a network of its own for it, {it.method('PFDBNL', 'pfdbnl')} one for each site."
+        )
+    if n > of / 3:
+        return (
+            f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use "
+            f"{it.method('PFDBNL', 'pfdbnl')}."
+        )
+    return f"{what}; its owner is told why. {wish('exclude')} leaves it out (not of PFDBNL, which has a network for each)."
+
+
+@says("not-looked-at-under-noise")
+def _not_looked_at(it: Said) -> str:
+    return (
+        "whether recordings differ in their means, trends or scales, and whether variables are yes/no or counts, was not "
+        f"looked at, since these sites add noise to one matrix only; if means may differ, use {it.cure}."
+    )
+
+
+@says("no-intercepts")
+def _no_intercepts(it: Said) -> str:
+    has = "`dbn_.at_level(mean)` has those of one recording (" if it.in_python else "("
+    return (
+        "recordings were centred on their own means and nothing was asked about these, so intercepts are 0; "
+        f"{has}`feddbn forecast` uses those of each)."
+    )
+
+
+@says("outliers-kept-under-noise")
+def _outliers_kept(it: Said) -> str:
+    cure = "use private_federation(..., spikes=True), or " if it.in_python else ""
+    return (
+        f"{it.setting('prepare.spikes', 'remove')} left no cell out, since these sites add noise and nothing was set aside "
+        f"for scales; {cure}say it in the parameters of the study."
+    )
+
+
+@says("kinds-as-lines")
+def _kinds_as_lines(it: Said) -> str:
+    kinds, means = it["kinds"], it["means"]
+    told = [
+        f"{name} looks like yes/no (only 0 and 1)"
+        if kind == "binary"
+        else f"{name} looks like a count (whole numbers from 0, mean {means[name]:.2g})"
+        for name, kind in kinds.items()
+    ]
+    shown = "; ".join(told[:_MOST_SHOWN])
+    shown += f"; and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
+    line = "it is treated as a line" if len(told) == 1 else "they are treated as lines"
+    if it.in_python:
+        cure = f"MixedDBN(kinds={kinds!r})"
+    elif it.audience == "cli":
+        cure = " ".join(["--method mixed", *(f"--kinds {name}={kind}" for name, kind in kinds.items())])
+    else:
+        cure = 'method = "mixed" with these kinds'
+    return f"{shown}; {line}. {cure} cures it."
+
+
+@says("site-note")
+def _site_note(it: Said) -> str:
+    return f"site {it['site']!r}: {it['text']}"
