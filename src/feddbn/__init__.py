@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from feddbn.data.layout import Layout as Layout
     from feddbn.federation.programs.prepare import AS_THEY_ARE as AS_THEY_ARE
     from feddbn.federation.programs.prepare import Prepare as Prepare
+    from feddbn.methods.base import simulated as simulated
     from feddbn.methods.baselines import Average as Average
     from feddbn.methods.baselines import BestSite as BestSite
     from feddbn.methods.baselines import LocalOnly as LocalOnly
@@ -69,6 +70,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "score_sites": "feddbn.methods.scoring",
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.methods.simulation",
+    "simulated": "feddbn.methods.base",
     "simulate_system": "feddbn.methods.simulation",
     "Summary": "feddbn.model.summary",
     "summary": "feddbn.methods.summary",

@@ -372,6 +372,7 @@ class Settings:
             f"{one.name}={getattr(self, one.name)!r}"
             for one in _in_order(type(self))
             if getattr(self, one.name) != one.default
+            and not (one.default is None and getattr(self, one.name) == {})
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 

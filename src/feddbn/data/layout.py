@@ -7,7 +7,7 @@ its declared kind: its owner has to know which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.data.segments import MISSING
 from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times
 from feddbn.errors import DataError, ParameterError
+from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
 
 __all__ = [
     "ROW_TIMES",
@@ -116,28 +117,101 @@ ROW_TIMES = "@time"
 _LONG = 4096
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The columns that are not variables, the chosen variables, and the rules for time and missing values.
+def _column() -> Rule:
+    return text("the name of a column") | nothing()
 
-    Its fields are the arguments of `feddbn.data.read_sites`, where they are explained.
+
+def _anything(what: str) -> Rule:
+    """A value that is checked when it is read."""
+    return Rule(lambda value: True, (what,))
+
+
+@dataclass(frozen=True, repr=False)
+class Layout(Settings):
+    """How a table is read: the columns that are not variables, the chosen variables, and the rules for time.
+
+    Whatever reads data takes one as ``layout=``, or its fields by name: ``fit(rows, site="ward", time="t")``.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.Layout(site="ward", time="t", freq="1h")
+    Layout(site='ward', time='t', freq='1h')
     """
 
-    site: str | None = None
-    series: str | None = None
-    time: str | None = None
-    label: str | None = None
-    variables: tuple[str, ...] | None = None
-    freq: Freq = None
-    missing: str = "drop"
-    sort: bool = False
-    jitter: float | None = None
-    day_first: bool | None = None
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    site: str | None = setting(None, _column(), "Column that names the site, in one table of all sites.")
+    series: str | None = setting(None, _column(), "Column that names the recording within its site.")
+    time: str | None = setting(
+        None,
+        _column(),
+        "Column with the time. Without it, dates in the index of a DataFrame are its times; any other index is ignored and "
+        "rows directly follow each other.",
+    )
+    label: str | None = setting(
+        None,
+        _column(),
+        'Column with a label per row, kept beside the variables; "@time" for the times of rows, if these are dates.',
+    )
+    variables: Sequence[str] | None = setting(
+        None,
+        _anything("a list of columns"),
+        "Columns to use, in this order; by default every column that has no other role. Sites are aligned by name. Arrays "
+        "have x0, x1, ... unless `variables` names all their columns.",
+    )
+    freq: Freq = setting(
+        None,
+        _anything("a step"),
+        'Expected step from row to row: a number, or text such as "1h", "D", "MS"; by default the most common step of each '
+        "site, which must then be the same for all. A larger step starts a new segment; a smaller one is an error.",
+    )
+    missing: str = setting(
+        "drop",
+        word(*MISSING),
+        '"drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them. "keep" leaves '
+        "them in, NaN where a cell is missing, so that present cells can be used; rows of which no cell is present are left "
+        "out at the ends of a segment, and more than ten of them in a row end it. Estimators keep them (`Prepare`).",
+    )
+    sort: bool = setting(
+        False,
+        flag(),
+        "True puts the rows of every recording in the order of their times, which reads files of any size at once; otherwise "
+        "rows that are not in order are refused.",
+    )
+    jitter: float | None = setting(
+        None,
+        _anything("a share"),
+        "By which share of the step the distance of two neighbouring rows may be off, less than 0.5. By default 0.05, and "
+        "where it was needed the site says so (`remarks`); 0 allows nothing.",
+    )
+    day_first: bool | None = setting(
+        None,
+        flag() | nothing(),
+        "How dates such as 01/02/2024 are meant: True for the day first, False for the month. By default such dates are "
+        "refused; 2024-02-01 is always read.",
+    )
+    kinds: Any = setting(
+        None,
+        _anything("a mapping from variables to kinds"),
+        'Kinds of variables by name, as in `feddbn.core.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north", '
+        '"south"]}``. A level becomes its position, 0, 1, 2, ...; a cell that is no declared level, or no value of its kind, '
+        "is refused. Data that already are a `SiteData` have numbers and pass through.",
+    )
+
+    @classmethod
+    def of(cls, layout: Layout | None, columns: Mapping[str, Any], owner: str = "Layout") -> Layout:
+        """Return a layout from what somebody gave: a layout, some fields by name, or both."""
+        if layout is not None and not isinstance(layout, Layout):
+            raise ParameterError(f"layout={layout!r} must be feddbn.Layout(...) or None.")
+        return replace(layout or cls(), **cls.named(columns, owner)) if columns else layout or cls()
 
     def __post_init__(self) -> None:
-        if self.missing not in MISSING:
-            raise ParameterError(f"missing={self.missing!r} is not known; use 'drop', 'keep' or 'error'.")
+        super().__post_init__()
+        if isinstance(self.variables, str):
+            raise ParameterError(
+                f"variables={self.variables!r} must be a list of column names, such as [{self.variables!r}]."
+            )
+        if self.variables is not None:
+            object.__setattr__(self, "variables", tuple(str(name) for name in self.variables))
         named = [name for name in self.keys.values() if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(
@@ -151,15 +225,8 @@ class Layout:
             clash = [name for name in self.variables if name in named]
             if clash:
                 raise ParameterError(
-                    f"variables= contains {quoted(clash)}, which site=, series=, time= or label= uses "
-                    "already."
+                    f"variables= contains {quoted(clash)}, which site=, series=, time= or label= uses already."
                 )
-        for name, value, allowed in (
-            ("sort", self.sort, (True, False)),
-            ("day_first", self.day_first, (True, False, None)),
-        ):
-            if not any(value is one for one in allowed):
-                raise ParameterError(f"{name}={value!r} must be {' or '.join(map(repr, allowed[:2]))}.")
         parse_freq(self.freq)
         check_jitter(self.jitter)
         object.__setattr__(self, "kinds", declared_kinds(self.kinds))
@@ -207,7 +274,7 @@ class Layout:
             lacking = [name for name in self.variables if name not in columns]
             if lacking:
                 raise DataError(
-                    f"{where} lacks {_column(lacking)}, which variables= asks for; its columns are "
+                    f"{where} lacks {_columns(lacking)}, which variables= asks for; its columns are "
                     f"{quoted(columns)}."
                 )
             return self.variables
@@ -231,9 +298,9 @@ class Layout:
         if lacking or extra:
             parts = []
             if lacking:
-                parts.append(f"lacks {_column(lacking)}")
+                parts.append(f"lacks {_columns(lacking)}")
             if extra:
-                parts.append(f"has the extra {_column(extra)}")
+                parts.append(f"has the extra {_columns(extra)}")
             raise DataError(
                 f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
                 "or choose common ones with variables=."
@@ -246,7 +313,7 @@ def quoted(names: Sequence[object], most: int = 10) -> str:
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _column(names: Sequence[str]) -> str:
+def _columns(names: Sequence[str]) -> str:
     return f"column{'' if len(names) == 1 else 's'} {quoted(names)}"
 
 
@@ -269,7 +336,7 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
     names = [str(name) for name in columns]
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
-        raise DataError(f"{where} has more than one {_column(twice)}; give every column its own name.")
+        raise DataError(f"{where} has more than one {_columns(twice)}; give every column its own name.")
     if any(type(name) is not str for name in columns):
         frame = frame.set_axis(names, axis=1)
     layout.require_keys(names, where)

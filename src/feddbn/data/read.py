@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,6 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import (
     Layout,
-    declared_kinds,
     frame_values,
     names_of_keys,
     row_labels,
@@ -27,7 +26,7 @@ from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite, Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
-from feddbn.data.times import Clock, Freq, Grid, StepCounter, order_of
+from feddbn.data.times import Clock, Grid, StepCounter, order_of
 from feddbn.errors import DataError, FileError, ParameterError
 
 __all__ = ["STREAM_BYTES", "read_sites"]
@@ -55,19 +54,10 @@ class _Series:
 def read_sites(
     data: Any,
     *,
-    site: str | None = None,
-    series: str | None = None,
-    time: str | None = None,
-    variables: Sequence[str] | None = None,
-    freq: Freq = None,
-    label: str | None = None,
-    missing: str = "drop",
+    layout: Layout | None = None,
     stream_bytes: int = STREAM_BYTES,
     same_variables: bool = True,
-    sort: bool = False,
-    jitter: float | None = None,
-    day_first: bool | None = None,
-    kinds: Mapping[str, object] | None = None,
+    **columns: Any,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
 
@@ -81,39 +71,12 @@ def read_sites(
         - a path to a .csv, .tsv or .parquet file: as the DataFrame in it, except that without `site` the one
           site has the file's name; or to a directory: each file, or sub-directory of files, is one site with
           its name, and each file in a sub-directory is one recording.
-    site, series, time
-        Columns that name the site, the recording within it, and the time. Without `time`, dates in the index
-        of a DataFrame are its times; any other index is ignored and rows directly follow each other.
-    variables
-        Columns to use, in this order; by default every column that has no other role. Sites are aligned by
-        name. Arrays have x0, x1, ... unless `variables` names all their columns.
-    freq
-        Expected step from row to row: a number, or text such as "1h", "D", "MS"; by default the most
-        common step of each site, which must then be the same for all. A larger step starts a new segment; a
-        smaller one is an error.
-    label
-        Column with a label per row, kept beside the variables; "@time" for the times of rows, if these are dates.
-    missing
-        "drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them.
-        "keep" leaves them in, NaN where a cell is missing, so that present cells can be used; rows of which no
-        cell is present are left out at the ends of a segment, and more than ten of them in a row end it.
+    layout, columns
+        Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
     stream_bytes
         A site whose files are larger than this together stays on disk and is read in batches.
     same_variables
         False leaves every site with the variables it has.
-    sort
-        True puts the rows of every recording in the order of their times, which reads files of any size at
-        once; otherwise rows that are not in order are refused.
-    jitter
-        By which share of the step the distance of two neighbouring rows may be off, less than 0.5. By
-        default 0.05, and where it was needed the site says so (`remarks`); 0 allows nothing.
-    day_first
-        How dates such as 01/02/2024 are meant: True for the day first, False for the month. By default such
-        dates are refused; 2024-02-01 is always read.
-    kinds
-        Kinds of variables by name, as in `feddbn.core.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north",
-        "south"]}``. A level becomes its position, 0, 1, 2, ...; a cell that is no declared level, or no value of its kind,
-        is refused. Data that already are a `SiteData` have numbers and pass through.
 
     Examples
     --------
@@ -123,25 +86,15 @@ def read_sites(
     >>> sorted(read_sites(rows, site="ward"))
     ['a', 'b']
     """
-    chosen = None if variables is None else tuple(str(name) for name in _listed(variables))
-    said = declared_kinds(kinds)
-    layout = Layout(site, series, time, label, chosen, freq, missing, sort, jitter, day_first, said)
+    layout = Layout.of(layout, columns, "read_sites")
     found, clocks = _Reader(layout, stream_bytes).read(data)
     if not found:
         raise DataError("data has no sites; give at least one.")
     _require_one_step(clocks)
-    read_kinds(said, tuple(dict.fromkeys(name for one in found.values() for name in one.variables)))
+    read_kinds(layout.kinds, tuple(dict.fromkeys(name for one in found.values() for name in one.variables)))
     if not same_variables:
         return {name: _align({name: one}, layout)[name] for name, one in found.items()}
     return _align(found, layout)
-
-
-def _listed(variables: Sequence[str]) -> list[str]:
-    if isinstance(variables, str):
-        raise ParameterError(
-            f"variables={variables!r} must be a list of column names, such as [{variables!r}]."
-        )
-    return list(variables)
 
 
 class _Reader:

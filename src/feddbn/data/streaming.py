@@ -188,7 +188,9 @@ class FileSite(ABC):
                 raise FileError(f"file {str(path)!r} does not exist; check the path.")
         wanted = None if variables is None else tuple(variables)
         said = declared_kinds(kinds)
-        self.layout = layout or Layout(None, series, time, label, wanted, freq, missing, kinds=said)
+        self.layout = layout or Layout(
+            series=series, time=time, label=label, variables=wanted, freq=freq, missing=missing, kinds=said
+        )
         self.name = name or stem(self.paths[0])
         self.batch_rows = int(batch_rows)
         self._given_index = index

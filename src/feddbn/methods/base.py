@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -24,6 +24,7 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.statistics.moments import Moments, dependences
 from feddbn.data import SiteData, check_sites, read_sites, summary
+from feddbn.data.layout import Layout
 from feddbn.data.preflight import quick_warnings
 from feddbn.errors import DependentColumnsWarning, ParameterError, ResidualsWarning
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings, flat_prepare
@@ -47,7 +48,15 @@ from feddbn.settings import MethodSettings, Rule, flat_names, is_federation, wit
 from feddbn.shown import ShownEstimator
 from feddbn.words import say
 
-__all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]
+__all__ = [
+    "DBNEstimator",
+    "FederatedEstimator",
+    "history_frame",
+    "in_process",
+    "label_column",
+    "network",
+    "simulated",
+]
 
 T = TypeVar("T")
 S = TypeVar("S", bound=MethodSettings)
@@ -93,8 +102,34 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
     return frame
 
 
-def simulated(sites: Mapping[str, SiteData], device: Device = HOST) -> Federation:
-    """Return a federation of sites that live in this process: the runtime of every fit without ``federation=``."""
+def simulated(
+    data: Any, *, device: str = "cpu", layout: Layout | None = None, **columns: Any
+) -> InProcessFederation:
+    """Return a federation of sites that live in this process, as every fit without ``federation=`` makes one.
+
+    Parameters
+    ----------
+    data
+        Anything `feddbn.data.read_sites` takes.
+    device
+        Who multiplies the rows: "cpu"; "auto": a GPU where torch finds one and the work pays; "cuda" (docs/performance.md).
+    layout, columns
+        Which columns are what: a `feddbn.Layout`, or its fields by name.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> federation = feddbn.simulated(data.sites, device="cpu")
+    >>> feddbn.OneShotDBN(federation=federation).fit(None).W_.shape
+    (3, 3)
+    """
+    found = replace(Layout.of(layout, columns, "simulated"), missing="keep")
+    return in_process(read_sites(data, layout=found), open_device(device))
+
+
+def in_process(sites: Mapping[str, SiteData], device: Device = HOST) -> InProcessFederation:
+    """Return a federation of sites that were read already."""
     return InProcessFederation({name: Site(name, site, device=device) for name, site in sites.items()})
 
 
@@ -166,16 +201,9 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         data: Any,
         y: None = None,
         *,
-        site: str | None = None,
-        series: str | None = None,
-        time: str | None = None,
-        variables: list[str] | None = None,
-        freq: Any = None,
-        label: str | None = None,
-        sort: bool = False,
-        jitter: float | None = None,
-        day_first: bool | None = None,
+        layout: Layout | None = None,
         observer: Observer | None = None,
+        **columns: Any,
     ) -> Any:
         """Learn from `data` and return self.
 
@@ -184,22 +212,11 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         data
             Anything `feddbn.data.read_sites` takes: a dict from site name to recordings, one long DataFrame with
             `site`, `series` and `time` columns, or a path. None with ``federation=``: the sites have the data.
-        site, series, time, variables, freq, label, sort, jitter, day_first
-            Which columns are what, and how times are read: see `feddbn.data.read_sites`.
+        layout, columns
+            Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
         observer
             Called after every sum with the task and the answer; for progress bars.
         """
-        read = {
-            "site": site,
-            "series": series,
-            "time": time,
-            "variables": variables,
-            "freq": freq,
-            "label": label,
-            "sort": sort,
-            "jitter": jitter,
-            "day_first": day_first,
-        }
 
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
             self._fit(federation, sites, observer)
@@ -209,7 +226,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             raise ParameterError(f"observer={observer!r} must be a function; feddbn.Progress() is one.")
         self._begin()
         try:
-            self._on_federation(data, run, None, **read)
+            self._on_federation(data, run, Layout.of(layout, columns, "fit"))
         except BaseException:
             self._forget()
             raise
@@ -299,22 +316,18 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self,
         data: Any,
         run: Callable[[Federation, Mapping[str, SiteData] | None], None],
-        longest_lag: int | None,
-        **read: Any,
+        layout: Layout,
+        longest_lag: int | None = None,
     ) -> None:
         """Call `run` with the federation given by ``federation=``, or with one that simulates the sites of `data`.
 
         `longest_lag` replaces n_lags where several numbers of lags will be tried.
         """
         if self.federation is not None:
-            given = (
-                ["data", *read]
-                if data is not None
-                else [k for k, v in read.items() if v not in (None, False)]
-            )
-            if given:
+            if data is not None or layout != Layout():
+                given = "data" if data is not None else repr(layout)
                 raise ParameterError(
-                    f"{given[0]} must be None when federation= is given: the federation's sites hold the data."
+                    f"{given} must be None when federation= is given: the federation's sites hold the data."
                 )
             self._set_variables(self.federation.variables)
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
@@ -325,15 +338,15 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             raise ParameterError(
                 f"data is a federation; give it as {type(self).__name__}(federation=...) and call fit(None)."
             )
-        read["label"] = self._label_column(read.get("label"))
-        sites = self._read(data, read)
+        layout = replace(layout, label=self._label_column(layout.label), missing="keep")
+        sites = self._read(data, layout)
         n_lags = self._largest_lag if longest_lag is None else longest_lag
         self._check(sites, n_lags)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
-        declared = [name for name in read.values() if isinstance(name, str)]
+        declared = [name for name in layout.keys.values() if name is not None]
         self._tell(*quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills))
-        federation = simulated(sites, open_device(self.device))
+        federation = in_process(sites, open_device(self.device))
         with one_thread():
             run(federation, sites)
         self.site_notes_ = site_notes(federation)
@@ -345,8 +358,9 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             )
         )
 
-    def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
-        return read_sites(data, missing="keep", kinds=getattr(self, "kinds", None), **read)
+    def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
+        kinds = getattr(self, "kinds", None)
+        return read_sites(data, layout=layout if kinds is None else replace(layout, kinds=kinds))
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)

@@ -15,6 +15,7 @@ import pandas as pd
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.data import SiteData, check_sites, read_sites
+from feddbn.data.layout import Layout
 from feddbn.errors import DataError, ParameterError, ResultWarning
 from feddbn.federation.programs.held_out import Judge, Squares, Weights, judge_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE
@@ -22,7 +23,7 @@ from feddbn.federation.programs.statistics import EarlierRows, make_fold
 from feddbn.federation.protocol.rows import Fold
 from feddbn.federation.protocol.task import Federation, Observer, Task, run_program
 from feddbn.method_table import Method, available_methods, get_method
-from feddbn.methods.base import simulated
+from feddbn.methods.base import in_process
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.scoring import score, score_sites
 from feddbn.methods.truth import Truth, truth_of_sites
@@ -147,7 +148,7 @@ def compare(
     if held_out:
         check_sites(sites, 0)
         with one_thread():
-            yield from compare_on(simulated(sites), methods, parameters, held_out, truth, observer, start)
+            yield from compare_on(in_process(sites), methods, parameters, held_out, truth, observer, start)
         return
     for method in methods:
         yield _fitted(method, sites, parameters, truth, observer, start)
@@ -338,14 +339,15 @@ def compare_methods(
     held_out: float | None = None,
     observer: Observer | None = None,
     parameters: dict[str, Any] | None = None,
-    **read: Any,
+    layout: Layout | None = None,
+    **columns: Any,
 ) -> Comparison:
     """Fit several methods to the same sites and return a table of how well they do.
 
     Parameters
     ----------
     data
-        Anything `feddbn.data.read_sites` takes; `read` are its other arguments.
+        Anything `feddbn.data.read_sites` takes.
     methods
         Names of the method table, such as ``["oneshot", "fdbnl"]``; None for the usual ones.
     truth
@@ -357,6 +359,8 @@ def compare_methods(
         Called after every sum with the task and the answer; `feddbn.Progress` is one.
     parameters
         Arguments of the methods; each takes those that it has.
+    layout, columns
+        Which columns are what: a `feddbn.Layout`, or its fields by name.
 
     Examples
     --------
@@ -374,7 +378,7 @@ def compare_methods(
         check_network(truth, "truth")
     chosen: Iterable[Any] = default_methods(truth, False) if methods is None else map(get_method, methods)
     share = (0.2 if truth is None else 0.0) if held_out is None else held_out
-    sites = read_sites(data, missing="keep", **read)
+    sites = read_sites(data, layout=replace(Layout.of(layout, columns, "compare_methods"), missing="keep"))
     with warnings.catch_warnings():
         # Every estimator keeps its own advice in warnings_.
         warnings.simplefilter("ignore", ResultWarning)

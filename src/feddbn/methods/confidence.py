@@ -27,7 +27,7 @@ from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, Resampled
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
-from feddbn.methods.base import DBNEstimator, simulated
+from feddbn.methods.base import DBNEstimator, in_process
 from feddbn.methods.resampled_rows import ResampledRows, rows_to_resample
 from feddbn.methods.residuals import are_looked_at, fitted_network, residual_findings, summarise
 from feddbn.methods.result import plain
@@ -298,7 +298,7 @@ def _federation(
     if federation is None:
         if sites is None:
             raise ParameterError("give the data of the sites, or a federation.")
-        return simulated(read_sites(sites, variables=variables, missing="keep", kinds=kinds))
+        return in_process(read_sites(sites, variables=variables, missing="keep", kinds=kinds))
     if sites is not None:
         raise ParameterError("give sites or a federation, not both.")
     if variables is not None and tuple(variables) != federation.variables:

@@ -16,7 +16,7 @@ from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS
 from feddbn.federation.protocol.task import run_program
-from feddbn.methods.base import simulated
+from feddbn.methods.base import in_process
 from feddbn.methods.latent import LatentDBN
 from feddbn.methods.resampled_rows import rows_to_resample
 from feddbn.model.ancestral import AncestralGraph
@@ -74,7 +74,7 @@ def mark_confidence(
     whole(2).check("n_replicates", n_replicates)
     whole(0).check("random_state", random_state)
     (whole(1) | word(*BLOCK_LENGTHS)).check("block_length", block_length)
-    federation = data if is_federation(data) else simulated(read_sites(data, missing="keep"))
+    federation = data if is_federation(data) else in_process(read_sites(data, missing="keep"))
     names, n_lags = federation.variables, 2 * int(estimator.n_lags)
     rows = rows_to_resample(estimator, federation, n_lags)
     program = rows.program(

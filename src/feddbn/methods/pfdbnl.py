@@ -16,6 +16,7 @@ from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.optimum.certified import PersonalCertificate
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData, check_sites, read_sites
+from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PersonalSettings, personal_program
@@ -326,11 +327,11 @@ class PFDBNL(DBNEstimator[Any]):
         fit = yield from self._program(federation, run_number, _ROUNDS_OF_A_CANDIDATE)
         return None, fit.preparation
 
-    def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
+    def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
         """Return the sites; with `different_variables` each as it is, over the union of all names."""
         if not self.different_variables:
-            return super()._read(data, read)
-        return read_sites(data, same_variables=False, missing="keep", **read)
+            return super()._read(data, layout)
+        return read_sites(data, same_variables=False, layout=layout)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         lags = dict(self.site_lags or {})

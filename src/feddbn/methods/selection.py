@@ -19,6 +19,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.resampling import choose
 from feddbn.core.statistics.survey import FEWEST_SITES
+from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.held_out import Judge, Weights, comparison_program, judge_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE
@@ -233,7 +234,8 @@ def select(
     share: float = 0.3,
     rule: str = "one-standard-error",
     observer: Observer | None = None,
-    **read: Any,
+    layout: Layout | None = None,
+    **columns: Any,
 ) -> Selection:
     """Return the held-out losses of every combination in `grid`, and the one to take.
 
@@ -242,7 +244,9 @@ def select(
     estimator
         `FDBNL`, `PFDBNL` or `Dynotears`; what the grid does not name is taken from it.
     data
-        As for ``fit``; `read` are ``fit``'s other arguments (site, series, time, variables, ...).
+        As for ``fit``.
+    layout, columns
+        Which columns are what: a `feddbn.Layout`, or its fields by name.
     grid
         Parameter name -> values. They are tried simplest first, whatever their order: few lags, large penalties, few
         clusters, small mu.
@@ -271,7 +275,7 @@ def select(
             _select(estimator, federation, candidates, {}, HeldOut(n_blocks, share), rule, observer)
         )
 
-    estimator._on_federation(data, run, longest, **read)
+    estimator._on_federation(data, run, Layout.of(layout, columns, "select"), longest)
     return result[0]
 
 

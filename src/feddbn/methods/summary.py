@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -13,7 +12,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
-from feddbn.federation.programs.prepare import PreparedSettings
+from feddbn.data.layout import Layout
+from feddbn.federation.programs.prepare import Prepare, PreparedSettings
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, counted
 from feddbn.findings import Finding
@@ -125,7 +125,15 @@ class MomentSummary(SummaryEstimator[MomentSettings]):
         self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
 
 
-def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **options: Any) -> Summary:
+def summary(
+    data: Any,
+    n_lags: int = 1,
+    *,
+    prepare: Prepare | None = None,
+    layout: Layout | None = None,
+    observer: Observer | None = None,
+    **columns: Any,
+) -> Summary:
     """Return what a federation releases of its rows: one matrix of second moments at lags 0 to `n_lags`.
 
     Parameters
@@ -136,9 +144,10 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
         Number of lags.
     observer
         Called after every sum; for progress bars.
-    options
-        What is done to the rows first (``prepare=``, as in `MomentSummary`), and which columns are what (``site=``,
-        ``time=``, ...: arguments of `feddbn.data.read_sites`).
+    prepare
+        What is done to the rows first.
+    layout, columns
+        Which columns are what: a `feddbn.Layout`, or its fields by name.
 
     Examples
     --------
@@ -147,9 +156,10 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
     >>> feddbn.summary(data.sites, n_lags=1).columns
     ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
-    known = inspect.signature(MomentSummary.fit).parameters
-    read = {name: options.pop(name) for name in list(options) if name in known}
+    read = {name: columns.pop(name) for name in list(columns) if name in Layout.names() and name != "missing"}
     if is_federation(data):
-        data, options["federation"] = None, data
-    found: Summary = MomentSummary(n_lags, **options).fit(data, observer=observer, **read).summary_
+        data, columns["federation"] = None, data
+    # What is left may be flat names of what is done to the rows, as up to version 0.2.
+    made = MomentSummary(n_lags, prepare=prepare or Prepare()).set_params(**columns)
+    found: Summary = made.fit(data, layout=layout, observer=observer, **read).summary_
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,12 +12,13 @@ import pandas as pd
 from feddbn.core.backend.device import one_thread
 from feddbn.data import SiteData
 from feddbn.data.checks import summary
+from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.tally import Tally, changes_of_treatment, new_moments_program, tally_of
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.findings import Finding
-from feddbn.methods.base import DBNEstimator, S, simulated
+from feddbn.methods.base import DBNEstimator, S, in_process
 
 __all__ = ["UpdatedEstimator"]
 
@@ -32,15 +34,9 @@ class UpdatedEstimator(DBNEstimator[S]):
         self,
         data: Any,
         *,
-        site: str | None = None,
-        series: str | None = None,
-        time: str | None = None,
-        freq: Any = None,
-        label: str | None = None,
-        sort: bool = False,
-        jitter: float | None = None,
-        day_first: bool | None = None,
+        layout: Layout | None = None,
         observer: Observer | None = None,
+        **columns: Any,
     ) -> Any:
         """Add the rows of `data` to those that were fitted before, learn again, and return self.
 
@@ -55,7 +51,7 @@ class UpdatedEstimator(DBNEstimator[S]):
         ----------
         data
             New rows, as `fit` takes them: of the same variables, of sites old and new. None with ``federation=``.
-        site, series, time, freq, label, sort, jitter, day_first
+        layout, columns
             As in `fit`.
         observer
             Called after every sum with the task and the answer.
@@ -64,10 +60,7 @@ class UpdatedEstimator(DBNEstimator[S]):
         tally = self._tally
         if tally is None:
             raise ParameterError(f"update: {self._not_updated}")
-        read = {
-            "site": site, "series": series, "time": time, "freq": freq, "label": label, "sort": sort,
-            "jitter": jitter, "day_first": day_first, "variables": names,
-        }  # fmt: skip
+        read = replace(Layout.of(layout, columns, "update"), variables=tuple(names), missing="keep")
         federation, sites = self._new_rows(data, read)
         changes: dict[str, Any] = {}
         # A copy learns: an update that fails leaves the fit as it was.
@@ -86,7 +79,7 @@ class UpdatedEstimator(DBNEstimator[S]):
         self.__dict__.update(vars(learner))
         return self
 
-    def _new_rows(self, data: Any, read: dict[str, Any]) -> tuple[Federation, Mapping[str, SiteData] | None]:
+    def _new_rows(self, data: Any, read: Layout) -> tuple[Federation, Mapping[str, SiteData] | None]:
         if self.federation is not None:
             if data is not None:
                 raise ParameterError(
@@ -95,11 +88,11 @@ class UpdatedEstimator(DBNEstimator[S]):
             return self.federation, None
         sites = self._read(data, read)
         self._check(sites, self._largest_lag)
-        return simulated(sites), sites
+        return in_process(sites), sites
 
     def _changes(self, tally: Tally, sites: Mapping[str, SiteData]) -> dict[str, Any]:
         """What the new rows alone would have had done to them, beyond what was decided for the old ones."""
-        federation = simulated(sites)
+        federation = in_process(sites)
         rows = self._rows_on(federation)
         if rows.is_settled:
             return {}

@@ -46,9 +46,10 @@ def preflight(
     n_lags: int = 1,
     *,
     whole_rows: bool = True,
-    **read: Any,
+    layout: Layout | None = None,
+    **columns: Any,
 ) -> Findings:
-    """Return what was found in `data`, errors first; `read` are the arguments of `feddbn.data.read_sites`.
+    """Return what was found in `data`, errors first; it is read by `layout`, or its fields by name (`feddbn.Layout`).
 
     `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
 
@@ -64,8 +65,7 @@ def preflight(
     >>> [(one.what, one.severity) for one in preflight({"a": rows})]
     [('spikes', 'note')]
     """
-    chosen = read.get("variables")
-    layout = Layout(**{**read, "variables": None if chosen is None else tuple(chosen)})
+    layout = Layout.of(layout, columns, "preflight")
     sites = profile_sites(chunks(data, layout))
     out: list[Finding] = []
     keys: set[str] = set()
@@ -83,7 +83,7 @@ def preflight(
     # Of declared kinds a fit refuses what does not fit; trends, spikes and levels mean nothing there.
     told = {name for finding in proposed for name in finding.columns}
     out += _values(sites, keys | settled, glued, told)
-    read = {**read, "missing": "drop" if whole_rows else "keep"}
+    read = replace(layout, missing="drop" if whole_rows else "keep")
     out = _explained(out, _usable(data, n_lags, read, whole_rows))
     return Findings(sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity)))
 
@@ -156,9 +156,9 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _usable(data: Any, n_lags: int, read: dict[str, Any], whole_rows: bool) -> list[Finding]:
+def _usable(data: Any, n_lags: int, layout: Layout, whole_rows: bool) -> list[Finding]:
     try:
-        sites = read_sites(data, **read)
+        sites = read_sites(data, layout=layout)
         table = summary(sites, n_lags)
     except DataError as error:
         return [_refusal(error)]
