@@ -264,9 +264,16 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     ) -> None:
         outcome, report, curved = self._run(self._program(federation), federation, observer)[0]
         self._report(outcome, report, curved)
-        why_not = "" if curved is None else "curves need more than second moments; fit all rows again."
-        if report is not None and (report.noise_memory is not None or report.n_lags_added):
-            why_not = "noise with a memory, or a lag more, was found by more than second moments; fit all rows again."
+        why_not = None
+        if curved is not None:
+            why_not = ParameterError(
+                "curves need more than second moments; fit all rows again.", code="curved"
+            )
+        elif report is not None and (report.noise_memory is not None or report.n_lags_added):
+            why_not = ParameterError(
+                "noise with a memory, or a lag more, was found by more than second moments; fit all rows again.",
+                code="memory-removed",
+            )
         self._keep_sums(outcome.asked, self._largest_lag, why_not)
 
     def _fit_tally(self, tally: Tally) -> None:

@@ -397,7 +397,8 @@ class Result(Shown):
 def _sums(estimator: Any) -> dict[str, Any]:
     if not hasattr(estimator, "sums_to_dict"):
         raise ParameterError(
-            f"keep_sums: {type(estimator).__name__} does not learn from summed moments alone; use OneShotDBN or Dynotears."
+            f"keep_sums: {type(estimator).__name__} does not learn from summed moments alone; use OneShotDBN or Dynotears.",
+            code="cannot-update",
         )
     found: dict[str, Any] = estimator.sums_to_dict()
     return found

@@ -22,13 +22,15 @@ from feddbn.methods.base import DBNEstimator, S, in_process
 
 __all__ = ["UpdatedEstimator"]
 
+_NO_SUMS = ParameterError("this fit has kept no sums; fit all rows again.", code="no-sums")
+
 
 class UpdatedEstimator(DBNEstimator[S]):
     """An estimator to whose fit new rows can be added; a subclass learns from a tally in `_fit_tally`."""
 
     # What was summed so far; None, and why, where new rows cannot be added.
     _tally: Tally | None = None
-    _not_updated: str = "this fit has kept no sums; fit all rows again."
+    _why_not: ParameterError = _NO_SUMS
 
     def update(  # type: ignore[override]
         self,
@@ -42,7 +44,7 @@ class UpdatedEstimator(DBNEstimator[S]):
 
         The old rows are not needed: their sums are kept. Without trends, cycles and own means of recordings the result is
         that of a fit of all rows at once from second moments. What was done to the old rows is done to the new ones;
-        `warnings_` says if these alone would have been treated otherwise.
+        `findings_` says if these alone would have been treated otherwise.
 
         A lag does not reach from new rows to old ones. Where a recording goes on, give its last `n_lags` rows again in
         front of the new ones: they then serve as their past, and are not counted twice.
@@ -59,7 +61,7 @@ class UpdatedEstimator(DBNEstimator[S]):
         names = [str(name) for name in self.feature_names_in_]
         tally = self._tally
         if tally is None:
-            raise ParameterError(f"update: {self._not_updated}")
+            raise ParameterError(f"update: {self._why_not}", code=self._why_not.code)
         read = replace(Layout.of(layout, columns, "update"), variables=tuple(names), missing="keep")
         federation, sites = self._new_rows(data, read)
         changes: dict[str, Any] = {}
@@ -108,16 +110,17 @@ class UpdatedEstimator(DBNEstimator[S]):
         super()._forget()
         self._tally = None
 
-    def _keep_sums(self, asked: AskedMoments | None, n_lags: int, why_not: str = "") -> None:
+    def _keep_sums(
+        self, asked: AskedMoments | None, n_lags: int, why_not: ParameterError | None = None
+    ) -> None:
         """Keep what was summed for a later `update`, or why that cannot be."""
-        self._tally = None
-        self._not_updated = why_not or type(self)._not_updated
-        if asked is None or why_not:
+        self._tally, self._why_not = None, why_not or _NO_SUMS
+        if asked is None or why_not is not None:
             return
         try:
             self._tally = tally_of(asked, self._variables, n_lags)
         except ParameterError as error:
-            self._not_updated = str(error)
+            self._why_not = error.with_traceback(None)
 
     def _fit_tally(self, tally: Tally) -> None:
         """Learn from all that was summed and set the attributes of a fit."""
@@ -126,7 +129,7 @@ class UpdatedEstimator(DBNEstimator[S]):
     def sums_to_dict(self) -> dict[str, Any]:
         """Return what was summed so far as plain values, for `Result.from_estimator(..., keep_sums=True)`."""
         if self._tally is None:
-            raise ParameterError(f"keep_sums: {self._not_updated}")
+            raise ParameterError(f"keep_sums: {self._why_not}", code=self._why_not.code)
         return {**self._tally.to_dict(), "selected": dict(self._selected)}
 
     def take_up(self, sums: Mapping[str, Any], sites: pd.DataFrame, n_rounds: int, where: str) -> Any:

@@ -115,18 +115,21 @@ def tally_of(asked: AskedMoments, variables: tuple[str, ...], n_lags: int) -> Ta
     done = asked.treatment
     if done.row_model is not None:
         raise ParameterError(
-            "missing='fill' filled empty or far cells in by a model of all rows, which new rows would change; fit all rows "
-            "again, or fit with missing='drop' to be able to update."
+            "missing='fill' filled empty cells and outliers in by a model of all rows, which new rows would change; fit all "
+            "rows again, or fit with missing='drop' to be able to update.",
+            code="cells-filled",
         )
     if done.log_scales is not None:
         raise ParameterError(
             "gains='site' brought sites to one scale by all their rows, which new rows would change; fit all rows again, or "
-            "fit with gains='none' to be able to update."
+            "fit with gains='none' to be able to update.",
+            code="scales-of-all-rows",
         )
     if done.abstain:
         raise ParameterError(
             "on_disagreement='exclude' left sites out that did not fit, and new rows might; fit all rows again, or fit with "
-            "on_disagreement='warn' to be able to update."
+            "on_disagreement='warn' to be able to update.",
+            code="sites-left-out",
         )
     return Tally(variables, n_lags, asked.moments, done)
 
