@@ -102,6 +102,13 @@ class Findings(list[Finding], Shown):
     def __init__(self, found: Iterable[Finding] = ()) -> None:
         super().__init__(sorted(found, key=lambda one: LEVELS.index(one.level)))
 
+    @classmethod
+    def stored_in(cls, result: Mapping[str, Any]) -> Findings:
+        """Return what a stored result tells; one of version 0.2 has sentences instead of findings."""
+        if result.get("findings") is not None:
+            return cls(Finding.from_dict(one) for one in result["findings"])
+        return cls(Finding("text", "warning", {"text": str(text)}) for text in result.get("warnings") or ())
+
     @property
     def codes(self) -> tuple[str, ...]:
         """The codes, in order."""

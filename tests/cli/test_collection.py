@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from feddbn.cli import collection, submit
+from feddbn.cli import submit
 from feddbn.cli.main import app
 from feddbn.cli.submit import MOST_CUT_OFF, Awaited, wait_for_one
 from feddbn.errors import FederationError, StateError
@@ -73,8 +73,8 @@ class Engine:
 def sent(monkeypatch, tmp_path):
     """Send a study through an engine; return what was printed and the exit code."""
     waited = []
-    monkeypatch.setattr(collection.time, "sleep", waited.append)
-    monkeypatch.setattr(collection, "wait_for_one", collection.wait_for_one)
+    monkeypatch.setattr(submit.time, "sleep", waited.append)
+    monkeypatch.setattr(submit, "wait_for_one", submit.wait_for_one)
 
     def quick(session, awaited, run_id):
         wait_for_one(session, awaited, run_id, wait=waited.append)

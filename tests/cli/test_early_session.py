@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from feddbn.cli import early_session
+from feddbn.cli import submit
 from feddbn.cli.submit import EarlySession
 from feddbn.errors import FederationError
 
@@ -50,7 +50,7 @@ def test_what_goes_wrong_is_told_when_it_is_entered():
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_one_that_is_not_wanted_any_more_is_closed_even_if_it_opens_late(monkeypatch, is_slow):
-    monkeypatch.setattr(early_session, "_LINGER_S", 0.01 if is_slow else 10)
+    monkeypatch.setattr(submit, "_LINGER_S", 0.01 if is_slow else 10)
     session = Session()
     early = EarlySession(session)
     if is_slow:

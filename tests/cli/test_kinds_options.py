@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from feddbn.cli.wording import as_options
 
 from feddbn.cli.options import give_kinds, kinds_as_options, parse_kinds
-from feddbn.cli.wording import as_options
 from feddbn.core.kinds import read_kinds
 from feddbn.errors import ParameterError
 from feddbn.method_table import Method

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from feddbn.cli.wording import as_options
 
 import feddbn
-from feddbn.cli.wording import as_options
 from feddbn.methods.result import Result
 
 

@@ -1,4 +1,4 @@
-"""``feddbn check``: what is wrong with data, before a fit."""
+"""``feddbn check``: what is wrong with data, before a fit; and what a study found that checked the data of all sites."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import typer
 
 from feddbn.cli.options import Data, Json, reads_data
 from feddbn.cli.terminal import print_json, print_table, say
-from feddbn.cli.wording import as_options, as_parameters
-from feddbn.data.preflight import Finding
-from feddbn.data.preflight.finding import SEVERITIES
 from feddbn.errors import FileError, ParameterError
+from feddbn.findings import Finding, Findings
+from feddbn.words import Audience, card, counted, setting
 
 __all__ = ["check", "findings_of", "print_findings", "read_findings"]
 
@@ -40,15 +39,19 @@ def check(
         raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
     of_study = data.suffix == ".json"
     findings = read_findings(data) if of_study else preflight(data, n_lags, **read)
+    audience: Audience = "lead" if of_study else "cli"
     if as_json:
-        print_json([vars(finding) for finding in findings])
+        said = ((one, card(one, audience)) for one in findings)
+        print_json(
+            [{**one.to_dict(), "finding": words.detail, "advice": words.advice} for one, words in said]
+        )
     else:
-        print_findings(findings, of_study)
-    if any(finding.severity == "error" for finding in findings):
+        print_findings(findings, audience)
+    if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
 
 
-def read_findings(path: Path) -> list[Finding]:
+def read_findings(path: Path) -> Findings:
     """Return the findings in ``findings.json`` of a study that checked the data."""
     where = f"file {str(path)!r}"
     try:
@@ -62,36 +65,42 @@ def read_findings(path: Path) -> list[Finding]:
     return findings_of(values, where)
 
 
-def findings_of(values: Any, where: str) -> list[Finding]:
-    """Return findings from plain values; refuse what are none."""
+def findings_of(values: Any, where: str) -> Findings:
+    """Return findings from plain values, also as version 0.2 wrote them; refuse what are none."""
     try:
-        found = [Finding(**{**one, "columns": tuple(map(str, one["columns"]))}) for one in values]
-        if all(one.severity in SEVERITIES for one in found):
-            return found
-    except (TypeError, KeyError):
-        pass
-    raise FileError(f"{where} holds no findings; they are in findings.json of a study with goal = 'check'.")
+        return Findings(Finding.from_dict(_coded(one) if "sentence" in one else one) for one in values)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise FileError(
+            f"{where} holds no findings; they are in findings.json of a study with goal = 'check'."
+        ) from None
 
 
-def print_findings(findings: Sequence[Finding], of_study: bool = False) -> None:
-    """One row for each kind of finding; sites that share it stand together. Cures are options, or lines of a study's file."""
-    worded = as_parameters if of_study else as_options
+def _coded(old: dict[str, Any]) -> dict[str, Any]:
+    """A finding of version 0.2, which had a sentence and no code that has words now."""
+    where = {name: old[name] for name in ("site", "recording") if old.get(name) is not None}
+    values = {"text": str(old["sentence"]), "cure": f"Cure: {old['cure']}." if old["cure"] else "", **where}
+    return {"code": "text", "level": old["severity"], "values": values, "about": old["columns"]}
+
+
+def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> None:
+    """One row for each kind of finding; sites that share it stand together."""
     if not findings:
         say("Nothing was found that would make a network wrong.")
         return
     groups: dict[tuple[str, str, tuple[str, ...]], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.severity, finding.what, finding.columns), []).append(finding)
+    for one in findings:
+        # Old files have one code for all.
+        groups.setdefault((one.level, str(one.values.get("text", one.code)), one.about), []).append(one)
     rows = []
     for same in groups.values():
-        first = same[0]
-        where = "all" if first.site is None else first.site
+        words = card(same[0], audience)
+        where = str(same[0].values.get("site", "all"))
         where += f" and {len(same) - 1} more" if len(same) > 1 else ""
-        rows.append([first.severity, where, f"{first.sentence}\n-> {worded(first.cure)}"])
-    print_table(["level", "site", "finding -> cure"], rows, n_text=3)
-    for finding in findings:
-        if finding.what == "kinds" and not of_study:
+        rows.append([same[0].level, where, "\n".join(filter(None, [words.detail, words.advice]))])
+    print_table(["level", "site", "finding and cure"], rows, n_text=3)
+    for one in findings:
+        if one.code == "kinds" and audience == "cli":
             # Lines of a table are cut; this one is to be copied.
-            say(f"If you agree: {as_options(finding.cure).split('; other')[0].removeprefix('if so, use ')}")
+            say(f"If you agree: --method mixed {setting('kinds', one.cure['kinds'], 'cli')}")
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
-    say(", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n) + ".")
+    say(", ".join(counted(n, level) for level, n in counts.items() if n) + ".")

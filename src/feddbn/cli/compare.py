@@ -93,7 +93,7 @@ def print_scores(lines: Sequence[Compared]) -> None:
         known = line.to_dict()
         rows.append([known["label"], *cells, number(known["rounds"]), number(known["seconds"], 1)])
     heads = ["method", "W shd", "tpr", "fdr", "A shd", "tpr", "fdr", "rounds", "s"]
-    print_table(heads, rows, "edges within a moment (W) and lagged (A)")
+    print_table(heads, rows, "contemporaneous (W) and lagged (A) edges")
 
 
 _COLUMNS = ("shd", "shd_paper", "tpr", "fdr", "precision", "f1")
@@ -106,7 +106,7 @@ def score(
     result: Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Score a result against the truth, edges within a moment (W) and lagged edges (A).
+    """Score a result against the truth, contemporaneous (W) and lagged edges (A).
 
     shd counts a reversed edge once, shd_paper twice. If the sites have different truths, each site's network
     is scored against its own and the means are shown.
@@ -128,7 +128,7 @@ def score(
         if by_kind is not None:
             shown = by_kind[["part", "kind", "shd", "tpr", "fdr", "f1", "n_true"]]
             print_frame(shown, "by the kind of the target", n_text=2)
-        say(f"Regardless of direction within a moment: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
+        say(f"Regardless of contemporaneous directions: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
         return
     truths = truth_of_sites(true, found)
     per_site = score_sites(truths, found)

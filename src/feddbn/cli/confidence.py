@@ -18,9 +18,10 @@ from feddbn.cli.options import (
     parse_params,
     reads_data,
 )
-from feddbn.cli.terminal import print_frame, print_json, progress, remark, say, write_csv
-from feddbn.cli.wording import as_options
+from feddbn.cli.printed import All, print_notes
+from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
 from feddbn.errors import ResultWarning
+from feddbn.findings import Findings
 from feddbn.method_table import METHODS, get_method
 
 __all__ = ["confidence"]
@@ -46,6 +47,7 @@ def confidence(
     level: Annotated[float, typer.Option(help="Coverage of the interval of a weight.")] = 0.9,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same table.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes for the refits.")] = 1,
+    show_all: All = False,
     as_json: Json = False,
     *,
     read: dict[str, Any],
@@ -92,6 +94,5 @@ def confidence(
     linked = table[(table["presence"] >= 0.9) & (table["probability"] < 0.9) & (table["weight"] != 0)]
     if len(linked):
         say(f"{len(linked)} more have a link at 0.9 or more, but not its direction.")
-    for warning in table.attrs["warnings"]:
-        remark(f"note: {as_options(warning)}")
+    print_notes(Findings.stored_in({str(name): value for name, value in table.attrs.items()}), show_all)
     say(f"Edges: {out}")

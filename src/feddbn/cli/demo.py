@@ -53,7 +53,7 @@ def demo(
         lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))
     result = Result.from_estimator(lines[0].estimator, truth=truth)
     result.save(out / "result.json")
-    page = write_report(result.to_dict(), out / "report.html")
+    page = write_report(result.to_dict(), out / "report.html", audience="cli")
     if as_json:
         files = {
             "data": out / "data",
@@ -70,7 +70,7 @@ def demo(
         return
     within, lagged = np.count_nonzero(truth.W), np.count_nonzero(truth.A)
     say("Simulated: ten sites that measure the same 10 variables and hold 512 usable rows together.")
-    say(f"They follow one network with {within} edges within a moment (W) and {lagged} lagged ones (A).")
+    say(f"They follow one network with {within} contemporaneous edges (W) and {lagged} lagged ones (A).")
     say("FDBNL learned it from sums over the sites; Alldata is what pooling all rows would give.")
     print_scores(lines)
     learned = result.dbn

@@ -26,7 +26,7 @@ def effects(
         str | None,
         typer.Argument(help="The variable that is looked at; all if left out.", show_default=False),
     ] = None,
-    horizon: Annotated[int, typer.Option(help="How many moments to follow the change.")] = 10,
+    horizon: Annotated[int, typer.Option(help="How many time steps to follow the change.")] = 10,
     through: Annotated[
         str | None,
         typer.Option(help="Count as mediated only what passes through these variables (commas between)."),
@@ -47,9 +47,9 @@ def effects(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what raising SOURCE by 1 for one moment adds to TARGET: in all, directly, and through others.
+    """Show what raising SOURCE by 1 for one time step adds to TARGET: in all, directly, and through others.
 
-    Without a TARGET: the largest effect on every variable, when it comes, and the sum over all moments. In a network with
+    Without a TARGET: the largest effect on every variable, when it comes, and the sum over all time steps. In a network with
     curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers.
     """
     from feddbn.methods.truth import read_network
@@ -92,12 +92,12 @@ def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | Non
     from feddbn.model.inputs import variable_index
 
     if not dbn.bends:
-        return f"raising {source} by {1 if by is None else by:g} for one moment"
+        return f"raising {source} by {1 if by is None else by:g} for one time step"
     i = variable_index(source, dbn.variables, "source")
     begin, step = from_and_by(dbn, i, at, by)
     levels = dbn.kinds[i].levels
     one, other = (levels[int(x)] if levels else f"{x:.4g}" for x in (begin, begin + step))
-    return f"setting {source} to {other} instead of {one} for one moment"
+    return f"setting {source} to {other} instead of {one} for one time step"
 
 
 def _on_all(

@@ -78,7 +78,7 @@ def try_it(
 def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -> None:
     from feddbn.cli.compare import score
     from feddbn.cli.demo import simulate_demo
-    from feddbn.cli.fit import print_result
+    from feddbn.cli.printed import print_result
     from feddbn.cli.report import report
     from feddbn.cli.submit import submit
     from feddbn.methods.result import Result

@@ -18,18 +18,15 @@ from feddbn.cli.options import (
     parse_params,
     reads_data,
 )
-from feddbn.cli.printed import print_changes, print_shared_edges
-from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say, short
-from feddbn.cli.wording import as_options
+from feddbn.cli.printed import All, print_result, print_shared_edges
+from feddbn.cli.terminal import print_json, progress, say
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.method_table import METHODS, default_method, get_method
 
 if TYPE_CHECKING:
-    from feddbn.methods.result import Result
+    pass
 
 __all__ = ["fit", "print_result", "update"]
-
-_MOST_EDGES = 20
 
 
 @reads_data
@@ -49,7 +46,7 @@ def fit(
         ),
     ] = None,
     n_lags: Annotated[str | None, typer.Option(help="Number of lags, or auto where the method can.")] = None,
-    lambda_w: Annotated[float | None, typer.Option(help="Penalty of edges within a moment.")] = None,
+    lambda_w: Annotated[float | None, typer.Option(help="Penalty of contemporaneous edges.")] = None,
     lambda_a: Annotated[float | None, typer.Option(help="Penalty of lagged edges.")] = None,
     forbid: Annotated[
         list[str] | None,
@@ -72,6 +69,7 @@ def fit(
     min_count: Annotated[
         int, typer.Option(help="Personal methods: hide how many sites have an edge if they are fewer.")
     ] = 1,
+    show_all: All = False,
     as_json: Json = False,
     *,
     read: dict[str, Any],
@@ -104,7 +102,7 @@ def fit(
         shared = {} if report is None else {"shared_edges": report.to_dict()}
         print_json({"result": str(out), **result.to_dict(), **shared})
         return
-    print_result(result)
+    print_result(result, estimator.findings_, show_all)
     if report is not None:
         print_shared_edges(report)
     say(f"Result: {out}")
@@ -140,59 +138,6 @@ def _edge(option: str, text: str) -> tuple[str, str, int]:
     raise ParameterError(f"--{option} {text!r} must look like FROM,TO,LAG, for example --{option} x0,x1,0.")
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def print_result(result: Result) -> None:
-    """Print what was learned: size, how the fit ended, the strongest edges, warnings."""
-    import numpy as np
-
-    from feddbn.methods.result import stored_changes
-
-    dbn = result.dbn
-    n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
-    rows = f", {n_rows} usable rows" if n_rows else ""
-    sizes = [_count(dbn.d, "variable"), _count(dbn.n_lags, "lag"), _count(len(result.sites), "site")]
-    say(f"{result.method}: {', '.join(sizes)}{rows}")
-    what = "sum" if result.status.get("name") == "EXACT" else "round"
-    rounds = "" if result.n_rounds is None else f" ({_count(result.n_rounds, what)})"
-    say(f"The fit {result.status['message']}{rounds}.")
-    within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
-    say(f"{within} edges within a moment, {lagged} lagged.")
-    _print_edges(result)
-    changes = stored_changes(result.diagnostics, result.parameters)
-    if changes is not None:
-        print_changes(changes)
-    for warning in result.warnings:
-        remark(f"note: {as_options(warning)}")
-
-
-def _print_edges(result: Result) -> None:
-    """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
-    edges = sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"]))
-    # Old results know one probability for an edge and its direction together.
-    certain = [("presence", "link"), ("direction", "direction")]
-    if all(edge.get("presence") is None for edge in edges):
-        certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
-    table, is_open = [], set(result.dbn.open_edges)
-    is_doubted = any(edge.get("could_be_hidden") for edge in edges)
-    for edge in edges[:_MOST_EDGES]:
-        line = "--" if edge["lag"] == 0 and (edge["source"], edge["target"]) in is_open else "->"
-        cells = [edge["source"], line, edge["target"], str(edge["lag"])]
-        cells += [short(edge["weight"]), number(edge.get("standardised"), 2)]
-        cells += [number(edge.get(key), 2) for key, _ in certain]
-        table.append([*cells, *(["?" if edge.get("could_be_hidden") else ""] if is_doubted else [])])
-    if table:
-        heads = ["from", "", "to", "lag", "weight", "in sd", *(head for _, head in certain)]
-        heads += ["hidden"] if is_doubted else []
-        print_table(heads, table, n_text=3)
-    if len(edges) > len(table):
-        say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
-    if is_open:
-        say(f"{_count(len(is_open), 'link')} (--) with a direction that the data do not tell.")
-
-
 @reads_data
 def update(
     result: Annotated[Path, typer.Argument(help="A result of `feddbn fit --keep-sums`.", show_default=False)],
@@ -201,6 +146,7 @@ def update(
         Path | None,
         typer.Option("--out", "-o", help="Where to write the new result; by default over the old one."),
     ] = None,
+    show_all: All = False,
     as_json: Json = False,
     *,
     read: dict[str, Any],
@@ -243,5 +189,5 @@ def update(
     if as_json:
         print_json({"result": str(path), **found.to_dict()})
         return
-    print_result(found)
+    print_result(found, estimator.findings_, show_all)
     say(f"Result: {path}")

@@ -20,8 +20,8 @@ from feddbn.cli.options import (
     parse_variables,
 )
 from feddbn.cli.terminal import print_frame, print_json, remark, say, write_csv
-from feddbn.cli.wording import as_options
 from feddbn.errors import ParameterError
+from feddbn.words import say as say_finding
 
 if TYPE_CHECKING:
     from feddbn.data.history import History
@@ -35,7 +35,7 @@ def forecast(
     history: Annotated[
         Path, typer.Argument(help="CSV or Parquet file of one recording; its end is where it goes on.")
     ],
-    steps: Annotated[int, typer.Option(help="How many moments ahead.")] = 8,
+    steps: Annotated[int, typer.Option(help="How many time steps ahead.")] = 8,
     interval: Annotated[float, typer.Option(help="Probability that an interval covers.")] = 0.9,
     do: Annotated[
         list[str] | None, typer.Option(metavar="VARIABLE=VALUE", help="Hold a variable at a value.")
@@ -52,7 +52,7 @@ def forecast(
     day_first: DayFirst = None,
     as_json: Json = False,
 ) -> None:
-    """Forecast the moments after a recording, with intervals; --do shows what holding a variable would do."""
+    """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
     from feddbn.data.history import read_history
     from feddbn.methods.truth import has_own_scales, own_course, read_network
     from feddbn.model.courses import fit_course, forecast_along
@@ -78,7 +78,7 @@ def forecast(
         ahead = dbn.do(held, past.rows, steps, interval, random_state=0)
     else:
         course = fit_course(
-            past.values, lost["degree"], lost["periods"], times=past.moments, variables=dbn.variables
+            past.values, lost["degree"], lost["periods"], times=past.steps, variables=dbn.variables
         )
         remark(
             f"note: the network was learned about each recording's own {_what(lost)}; this one's is that of its "
@@ -92,9 +92,9 @@ def forecast(
     if ahead.n_inferred and not past.n_empty:
         remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
     table = ahead.to_frame().drop(columns="time")
-    moments = past.times(steps)
-    if moments is not None:
-        text = [moment if isinstance(moment, (int, float)) else str(moment) for moment in moments]
+    times = past.times(steps)
+    if times is not None:
+        text = [one if isinstance(one, (int, float)) else str(one) for one in times]
         table.insert(1, "time", [text[step - 1] for step in table["step"]])
     if out is not None:
         write_csv(table, out)
@@ -107,7 +107,7 @@ def forecast(
         "variable",
         *level,
         "step",
-        *(["time"] if moments is not None else []),
+        *(["time"] if times is not None else []),
         "mean",
         "lower",
         "upper",
@@ -135,12 +135,12 @@ def _what(lost: dict[str, Any]) -> str:
 def _tell(past: History) -> None:
     """Say from where the forecast goes on, if that is not simply the end of the file."""
     for found in past.remarks:
-        remark(f"note: {found.sentence.rstrip('.')}; {as_options(found.cure)}.")
+        remark(f"note: {say_finding(found, 'cli')}")
     if past.n_empty:
         last = "" if past.last is None else f" ({past.last})"
         rows = "row is" if past.n_empty == 1 else f"{past.n_empty} rows are"
         remark(
-            f"note: the last {rows} empty; step 1 is the moment after them{last}, inferred from the rows before."
+            f"note: the last {rows} empty; step 1 is the time step after them{last}, inferred from the rows before."
         )
 
 

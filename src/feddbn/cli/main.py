@@ -22,8 +22,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.manual import EXIT_CODES, attach
 from feddbn.cli.terminal import complain, remark, say
-from feddbn.cli.wording import as_options
 from feddbn.errors import FeddbnError, missing_extra
+from feddbn.words import reworded
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -113,10 +113,12 @@ class CommandGroup(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
-                warnings.showwarning = lambda message, *_, **__: remark(f"note: {as_options(str(message))}")
+                warnings.showwarning = lambda message, *_, **__: remark(
+                    f"note: {reworded(str(message), 'cli')}"
+                )
                 return super().invoke(ctx)
         except FeddbnError as error:
-            complain(as_options(str(error)))
+            complain(reworded(str(error), "cli"))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             complain("interrupted.")

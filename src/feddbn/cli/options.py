@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-import shlex
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,7 +34,6 @@ __all__ = [
     "complete_method",
     "either",
     "give_kinds",
-    "kinds_as_options",
     "parse_kinds",
     "parse_n_lags",
     "parse_params",
@@ -110,18 +108,6 @@ def give_kinds(methods: Method | Iterable[Method], parameters: dict[str, Any], r
     if "kinds" in parameters:
         raise ParameterError("kinds is given by --kinds and by --param; keep one of them.")
     parameters["kinds"] = kinds
-
-
-def kinds_as_options(kinds: Mapping[str, Any]) -> str:
-    """Return the options that say these kinds."""
-    return " ".join(f"--kinds {shlex.quote(f'{name}={_text(said)}')}" for name, said in kinds.items())
-
-
-def _text(said: Any) -> str:
-    if isinstance(said, Mapping):
-        ((kind, levels),) = said.items()
-        return f"{kind}:{levels if isinstance(levels, int) else ','.join(levels)}"
-    return said if isinstance(said, str) else ",".join(said)
 
 
 _COLUMNS = "Columns of the data"

@@ -57,7 +57,7 @@ def plot(
     ] = None,
     truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data, for `truth`.")] = None,
     shock: Annotated[str | None, typer.Option(help="The variable that is shocked, for `responses`.")] = None,
-    horizon: Annotated[int, typer.Option(help="Moments to follow a shock.")] = 10,
+    horizon: Annotated[int, typer.Option(help="Time steps to follow a shock.")] = 10,
     min_weight: Annotated[float, typer.Option(help="Leave out weaker arrows (graph, time-series).")] = 0.0,
     standardised: Annotated[
         bool,

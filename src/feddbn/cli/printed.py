@@ -1,20 +1,88 @@
-"""When a network changes and what is different then, as tables after a fit."""
+"""What commands print of a result: the network, what to know about it, changes, what sites share, held-out rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from feddbn.cli.terminal import number, print_table, say, short
+import typer
+
+from feddbn.cli.terminal import number, print_table, remark, say, short
+from feddbn.findings import Finding, Findings
 from feddbn.method_table import METHODS
+from feddbn.words import counted, first_lines
 
 if TYPE_CHECKING:
-    from feddbn.methods.result import StoredChanges
+    from feddbn.methods.result import Result, StoredChanges
     from feddbn.methods.shared_edges import SharedEdges
 
-__all__ = ["print_changes", "print_comparison", "print_held_out", "print_selection", "print_shared_edges"]
+__all__ = [
+    "All",
+    "print_comparison",
+    "print_held_out",
+    "print_notes",
+    "print_result",
+    "print_selection",
+    "print_shared_edges",
+]
 
-_MOST_CHANGES = 30
+All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not only what matters most.")]
+_MOST_SHOWN, _MOST_CHANGES = 20, 30
+
+
+def print_result(result: Result, findings: Iterable[Finding] | None = None, show_all: bool = False) -> None:
+    """Print what was learned: size, how the fit ended, the strongest edges, and what to know; by default what is stored."""
+    import numpy as np
+
+    from feddbn.methods.result import stored_changes
+
+    dbn = result.dbn
+    n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
+    rows = f", {n_rows} usable rows" if n_rows else ""
+    sizes = [counted(dbn.d, "variable"), counted(dbn.n_lags, "lag"), counted(len(result.sites), "site")]
+    say(f"{result.method}: {', '.join(sizes)}{rows}")
+    what = "sum" if result.status.get("name") == "EXACT" else "round"
+    rounds = "" if result.n_rounds is None else f" ({counted(result.n_rounds, what)})"
+    say(f"The fit {result.status['message']}{rounds}.")
+    within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
+    say(f"{within} contemporaneous edges, {lagged} lagged.")
+    _print_edges(result)
+    changes = stored_changes(result.diagnostics, result.parameters)
+    if changes is not None:
+        print_changes(changes)
+    print_notes(Findings.stored_in(result.to_dict()) if findings is None else findings, show_all)
+
+
+def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
+    """Print what a fit found and did: what matters most, or all of it."""
+    told = list(findings)
+    for line in first_lines(told, "cli", len(told) if show_all else 5):
+        remark(line if line.startswith("and ") else f"note: {line}")
+
+
+def _print_edges(result: Result) -> None:
+    """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
+    edges = sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"]))
+    # Old results know one probability for an edge and its direction together.
+    certain = [("presence", "link"), ("direction", "direction")]
+    if all(edge.get("presence") is None for edge in edges):
+        certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
+    table, is_open = [], set(result.dbn.open_edges)
+    is_doubted = any(edge.get("could_be_hidden") for edge in edges)
+    for edge in edges[:_MOST_SHOWN]:
+        line = "--" if edge["lag"] == 0 and (edge["source"], edge["target"]) in is_open else "->"
+        cells = [edge["source"], line, edge["target"], str(edge["lag"])]
+        cells += [short(edge["weight"]), number(edge.get("standardised"), 2)]
+        cells += [number(edge.get(key), 2) for key, _ in certain]
+        table.append([*cells, *(["?" if edge.get("could_be_hidden") else ""] if is_doubted else [])])
+    if table:
+        heads = ["from", "", "to", "lag", "weight", "in sd", *(head for _, head in certain)]
+        heads += ["hidden"] if is_doubted else []
+        print_table(heads, table, n_text=3)
+    if len(edges) > len(table):
+        say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
+    if is_open:
+        say(f"{counted(len(is_open), 'link')} (--) with a direction that the data do not tell.")
 
 
 def print_changes(found: StoredChanges) -> None:
@@ -147,8 +215,8 @@ def print_selection(found: Mapping[str, Any]) -> None:
         for row in found["candidates"]
     ]
     print_table([*names, "held-out loss", "se of difference", "chosen"], rows, n_text=0)
-    for remark in found["remarks"]:
-        say(remark[0].upper() + remark[1:])
+    for text in found["remarks"]:
+        say(text[0].upper() + text[1:])
 
 
 def print_comparison(found: Mapping[str, Any]) -> None:

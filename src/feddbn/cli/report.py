@@ -44,7 +44,7 @@ def report(
 
         stored["diagnostics"] = {
             **(stored.get("diagnostics") or {}),
-            "check": [vars(f) for f in read_findings(check)],
+            "check": [one.to_dict() for one in read_findings(check)],
         }
     page = write_report(
         stored,
@@ -53,6 +53,7 @@ def report(
         truth=None if truth is None else read_network(truth),
         edges=None if edges is None else read_edges(edges),
         audit=None if audit is None else _audit_rows(audit),
+        audience="cli",
     )
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size})

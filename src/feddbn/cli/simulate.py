@@ -32,7 +32,7 @@ def simulate(
     n_sites: Annotated[int, typer.Option(help="Number of sites.")] = 10,
     n_samples: Annotated[int, typer.Option(help="Usable rows of all sites together.")] = 512,
     mean_degree: Annotated[
-        float, typer.Option(help="Mean number of edges at a variable within a moment.")
+        float, typer.Option(help="Mean number of contemporaneous edges at a variable.")
     ] = 4,
     lag_degree: Annotated[
         float, typer.Option(help="Mean number of edges that leave a variable per lag.")

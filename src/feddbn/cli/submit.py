@@ -394,7 +394,7 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
             from feddbn.cli.check import findings_of, print_findings
 
             found = findings_of(summary["findings"], f"the result of run {run_id!r}")
-            print_findings(found, of_study=True)
+            print_findings(found, "lead")
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class LeadResults:
             raise StateError(f"no network of run {run!r} was fetched; fetch its result first.")
         edges = place / "edges.csv"
         stored = Result.load(place / "result.json").to_dict()
-        return render_report(stored, edges=read_edges(edges) if edges.exists() else None)
+        return render_report(stored, edges=read_edges(edges) if edges.exists() else None, audience="lead")
 
 
 _COUNTS = ("round", "max_rounds", "replicates", "step")

@@ -105,7 +105,7 @@ class OwnNetworks:
         stored = _result(own if own.exists() else place / "result.feddbn").to_dict()
         if study is not None:
             stored["privacy"] = study.privacy.model_dump(mode="json")
-        return render_report(stored, audit=[asdict(entry) for entry in sent] or None)
+        return render_report(stored, audit=[asdict(entry) for entry in sent] or None, audience="owner")
 
     def learn(self, settings: SiteSettings, run: str) -> None:
         """Learn a network from this site's rows alone, with the variables and lags of the run's; nothing leaves."""

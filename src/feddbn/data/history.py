@@ -13,13 +13,14 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Recording
 from feddbn.data.layout import Layout, tidy_frame
-from feddbn.data.memory import Remark
 from feddbn.data.preflight.profile import chunks, profile_sites
 from feddbn.data.preflight.roles import check_keys
 from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.tables import open_table
 from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
 from feddbn.errors import DataError
+from feddbn.findings import Finding
+from feddbn.words import card
 
 __all__ = ["History", "read_history"]
 
@@ -34,7 +35,7 @@ class History:
         (n, d) rows after its last gap, NaN where a cell is missing.
     mean, n_rows
         Mean of the present cells, and number of rows that have some.
-    values, moments
+    values, steps
         (m, d) all rows of the recording, also those before gaps, and their (m,) times in rows since the first.
     end
         Time of the last of `rows` on the same clock.
@@ -49,14 +50,14 @@ class History:
     n_rows: int
     n_empty: int
     values: FloatArray
-    moments: FloatArray
+    steps: FloatArray
     end: int
     last: Any = None
     clock: Clock | None = None
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Finding, ...] = ()
 
     def times(self, steps: int) -> list[Any] | None:
-        """Return the times of the next moments, or None if they are not known."""
+        """Return the times of the next time steps, or None if they are not known."""
         clock = self.clock
         if self.last is None or clock is None or clock.step is None:
             return None
@@ -90,7 +91,7 @@ def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
     (site,) = sites.values()
     remarks += tuple(getattr(site, "remarks", ()))
     rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
-    values, moments = _all_rows(recordings[0])
+    values, at = _all_rows(recordings[0])
     clock = next(iter(clocks.values()), None)
     frame, own = tidy_frame(open_table(path).frame(), layout, where)
     if own.time is None or clock is None or clock.step is None:
@@ -104,22 +105,22 @@ def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
         last = parse_times(column, where, own.day_first)[-1]
     # Reading cuts empty rows at the end, but time has gone on.
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
-    return History(rows, mean, n_rows, n_empty, values, moments, end + n_empty, last, clock, remarks)
+    return History(rows, mean, n_rows, n_empty, values, at, end + n_empty, last, clock, remarks)
 
 
 def _all_rows(recording: Recording) -> tuple[FloatArray, FloatArray]:
-    """All rows, and at which moment each is."""
-    pieces, moments, end = [], [], -1
+    """All rows, and at which time step each is."""
+    pieces, steps, end = [], [], -1
     for block in recording.blocks():
         first = end + 1 if block.time is None else block.time
         pieces.append(block.values)
-        moments.append(first + np.arange(len(block.values), dtype=np.float64))
+        steps.append(first + np.arange(len(block.values), dtype=np.float64))
         end = first + len(block.values) - 1
-    return np.concatenate(pieces), np.concatenate(moments)
+    return np.concatenate(pieces), np.concatenate(steps)
 
 
 def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
-    """Return the rows after the last gap, the mean and number of all rows, and at which moment the last of them is."""
+    """Return the rows after the last gap, the mean and number of all rows, and at which time step the last of them is."""
     pieces: list[FloatArray] = []
     total, count, n_rows, end = np.zeros(d), np.zeros(d), 0, -1
     for block in recording.blocks():
@@ -133,18 +134,19 @@ def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArr
     return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
 
 
-def _other_columns(path: Path, layout: Layout, where: str) -> tuple[Remark, ...]:
+def _other_columns(path: Path, layout: Layout, where: str) -> tuple[Finding, ...]:
     """Refuse a file whose other columns show several recordings or disorder; tell of a column that may be a time."""
     assert layout.variables is not None
     remarks = []
     for profile in profile_sites(chunks(path, layout)).values():
         for found in check_keys(profile):
-            if set(found.columns) <= set(layout.variables):
+            if set(found.about) <= set(layout.variables):
                 continue
-            if found.what in ("glued", "shuffled-time"):
+            if found.code in ("glued", "shuffled-time"):
                 raise DataError(
-                    f"{where}: {found.sentence} Give the file of one recording, in the order of time."
+                    f"{where}: {card(found).detail} Give the file of one recording, in the order of time.",
+                    code=found.code,
                 )
-            if found.what == "undeclared-time" and layout.time is None:
-                remarks.append(Remark("times", f"column {found.columns[0]!r} may be the time", found.cure))
+            if found.code == "undeclared-time" and layout.time is None:
+                remarks.append(Finding("may-be-time", "note", about=found.about, cure=found.cure))
     return tuple(remarks)

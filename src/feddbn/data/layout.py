@@ -374,7 +374,9 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
             raise DataError(
                 f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, declare its levels "
                 "with kinds= for a method that knows kinds (MixedDBN), leave it out with variables=, or name its role with "
-                "site=, series=, time= or label=."
+                "site=, series=, time= or label=.",
+                code="not-numeric",
+                column=name,
             )
     if all(_is_plain(dtype) for dtype in chosen.dtypes):
         return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))

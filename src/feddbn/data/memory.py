@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block, Recording, SiteData, over_parts
+from feddbn.findings import Finding
 
-__all__ = ["AlignedSite", "ArrayRecording", "MemorySite", "Remark"]
+__all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
 
 T = TypeVar("T")
-
-
-class Remark(NamedTuple):
-    """What a person should know about how a site was read: a code, a sentence, what changes it."""
-
-    what: str
-    sentence: str
-    cure: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ class MemorySite:
     variables: tuple[str, ...]
     items: Sequence[ArrayRecording]
     n_dropped_rows: int = 0
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Finding, ...] = ()
 
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""
@@ -90,7 +83,7 @@ class AlignedSite:
         return int(getattr(self.site, "n_dropped_rows", 0))
 
     @property
-    def remarks(self) -> tuple[Remark, ...]:
+    def remarks(self) -> tuple[Finding, ...]:
         """What was decided when the underlying site was read."""
         return tuple(getattr(self.site, "remarks", ()))
 

@@ -22,12 +22,13 @@ from feddbn.data.layout import (
     tidy_frame,
     unnamed,
 )
-from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite, Remark
+from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
 from feddbn.data.times import Clock, Grid, StepCounter, order_of
 from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.findings import Finding
 
 __all__ = ["STREAM_BYTES", "read_sites"]
 
@@ -269,7 +270,7 @@ class _Reader:
             n_dropped += cutter.n_dropped
         return MemorySite(variables, tuple(items), n_dropped, remarks)
 
-    def _clock(self, name: str, collected: list[_Series]) -> tuple[Clock | None, tuple[Remark, ...]]:
+    def _clock(self, name: str, collected: list[_Series]) -> tuple[Clock | None, tuple[Finding, ...]]:
         timed = [(i, item) for i, item in enumerate(collected) if item.layout.time is not None]
         if not timed:
             return None, ()

@@ -181,7 +181,8 @@ class Segmenter:
                 row, column = np.argwhere(infinite)[0]
                 raise DataError(
                     f"{self.where} has an infinite value in column {self.variables[column]!r} at row "
-                    f"{self.n_rows + int(row)} (counted from 0); remove it or mark it as missing (NaN)."
+                    f"{self.n_rows + int(row)} (counted from 0); remove it or mark it as missing (NaN).",
+                    code="infinite",
                 )
             absent = np.isnan(values)
             if self.missing == "error" and absent.any():
@@ -189,7 +190,8 @@ class Segmenter:
                 raise DataError(
                     f"{self.where} has a missing value in column {self.variables[column]!r} at row "
                     f"{self.n_rows + int(row)} (counted from 0); fill it, or use missing='drop' to leave "
-                    "such rows out."
+                    "such rows out.",
+                    code="missing-value",
                 )
             self.has_empty = self.has_empty or (self.missing == "keep" and bool(absent.any()))
             drop = np.asarray(absent.all(axis=1) if self.missing == "keep" else absent.any(axis=1))
@@ -198,7 +200,8 @@ class Segmenter:
                 raise DataError(
                     f"{self.where} has a missing label at row "
                     f"{self.n_rows + int(np.flatnonzero(unlabelled)[0])} "
-                    "(counted from 0); fill it, or use missing='drop' to leave such rows out."
+                    "(counted from 0); fill it, or use missing='drop' to leave such rows out.",
+                    code="missing-label",
                 )
             drop = unlabelled if drop is None else drop | unlabelled
         return drop if drop is not None and drop.any() else None
@@ -215,12 +218,14 @@ class Segmenter:
                 raise DataError(
                     f"{self.where} has the same time in column {self.time!r} at rows {row - 1} and {row} "
                     "(counted from 0); "
-                    "keep one row per time, or name the column that tells recordings apart with series=."
+                    "keep one row per time, or name the column that tells recordings apart with series=.",
+                    code="same-time",
                 )
             raise DataError(
                 f"{self.where} has a time in column {self.time!r} at row {row} (counted from 0) that is "
                 f"earlier than the row before; sort the rows by {self.time!r} or give sort=True, or name the column "
-                "that tells recordings apart with series=."
+                "that tells recordings apart with series=.",
+                code="earlier",
             )
         if self.step is None:
             return np.zeros(len(ticks), dtype=bool)
@@ -233,6 +238,7 @@ class Segmenter:
                 f"{self.where} has times in column {self.time!r} at rows {row - 1} and {row} (counted from "
                 "0) that are closer "
                 "than the sampling step; resample to a regular step, give the right one with freq= "
-                "(for example freq='MS' for months), or allow uneven steps with jitter= (for example jitter=0.2)."
+                "(for example freq='MS' for months), or allow uneven steps with jitter= (for example jitter=0.2).",
+                code="closer",
             )
         return np.asarray(steps > self.step)

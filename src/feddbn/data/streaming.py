@@ -27,11 +27,11 @@ import numpy as np
 from feddbn.core.designs.recordings import Block
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
-from feddbn.data.memory import Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, StreamedTable, Table, stem
 from feddbn.data.times import Clock, Freq, Grid, StepCounter
 from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.findings import Finding
 
 __all__ = [
     "CsvSite",
@@ -81,22 +81,17 @@ class FileIndex:
 
     runs: tuple[Run, ...]
     clock: Clock | None
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Finding, ...] = ()
 
 
-def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Remark, ...]:
-    """Return a remark if rows were taken as evenly spaced that are not quite, and nobody asked for it."""
+def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Finding, ...]:
+    """Return a finding if rows were taken as evenly spaced that are not quite, and nobody asked for it."""
     found = None if layout.jitter is not None else counter.unevenness(clock, layout.tolerance)
     if found is None:
         return ()
     share, most = found
-    text = (
-        f"{max(share, 0.001):.1%} of the times in {layout.time!r} are off the step of {clock.describe()}, by at most "
-        f"{max(most, 0.001):.1%} of it, and were taken as even."
-    )
-    return (
-        Remark("uneven-times", text, "jitter=0 refuses such times, jitter=0.2 allows a fifth of the step"),
-    )
+    values = {"share": share, "most": most, "step": clock.describe()}
+    return (Finding("uneven-times", "note", values, (str(layout.time),), {"jitter": 0}),)
 
 
 def index_files(
@@ -247,7 +242,7 @@ class FileSite(ABC):
         return found.get("", FileIndex((), self.layout.clock))
 
     @property
-    def remarks(self) -> tuple[Remark, ...]:
+    def remarks(self) -> tuple[Finding, ...]:
         """What was decided about the times."""
         return self.index.remarks
 

@@ -81,7 +81,8 @@ def decimal_ticks(times: IntArray | FloatArray, name: object, where: str) -> Int
     if len(times) and np.abs(times).max() >= _LARGEST:
         raise DataError(
             f"{where} has times in column {name!r} that are too large to have fractions; use whole numbers "
-            "(for example milliseconds) or dates."
+            "(for example milliseconds) or dates.",
+            code="too-large",
         )
     return np.rint(np.asarray(times, dtype=np.float64) * DECIMAL).astype(np.int64)
 
@@ -128,14 +129,16 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
     if len(parts) < len(found) or not parts:
         raise DataError(
             f"{where} has times in column {name!r} that are neither numbers nor dates; write dates as "
-            "2024-01-31 or 2024-01-31T12:00, or convert the column with pandas.to_datetime."
+            "2024-01-31 or 2024-01-31T12:00, or convert the column with pandas.to_datetime.",
+            code="no-times",
         )
     first, second = (np.array([int(match[k]) for match in parts]) for k in (1, 3))
     is_day_first, is_month_first = bool((first > 12).any()), bool((second > 12).any())
     if is_day_first and is_month_first:
         raise DataError(
             f"{where} has dates in column {name!r} of which some have the day first and some the month; write them as "
-            "2024-01-31."
+            "2024-01-31.",
+            code="both-first",
         )
     if day_first is None:
         known = "in which the day stands first" if is_day_first else "in which the month stands first"
@@ -143,12 +146,14 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
         cure = f"give day_first={is_day_first}" if clear else "give day_first=True or day_first=False"
         raise DataError(
             f"{where} has dates in column {name!r} {known if clear else 'in which day or month may stand first'}; "
-            f"{cure}, or write them as 2024-01-31."
+            f"{cure}, or write them as 2024-01-31.",
+            code="day-or-month",
         )
     if (is_month_first and day_first) or (is_day_first and not day_first):
         raise DataError(
             f"{where} has dates in column {name!r} in which the {'month' if day_first else 'day'} stands first; "
-            f"day_first={day_first} cannot be right."
+            f"day_first={day_first} cannot be right.",
+            code="wrong-first",
         )
     wanted = [(m[3], m[1]) if day_first else (m[1], m[3]) for m in parts]
     text = [
@@ -160,7 +165,8 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
     except (ValueError, OverflowError):
         raise DataError(
             f"{where} has dates in column {name!r} that are not in the calendar; correct them or write them as "
-            "2024-01-31."
+            "2024-01-31.",
+            code="no-such-day",
         ) from None
 
 

@@ -13,12 +13,11 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray
 from feddbn.core.statistics.survey import FEWEST_SITES
-from feddbn.data.preflight import Finding
-from feddbn.data.preflight.finding import SEVERITIES, named
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.survey import Survey
 from feddbn.federation.programs.treatment import FirstLook, first_look_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.findings import Finding, Findings, Level
 
 __all__ = ["check_data", "look_findings"]
 
@@ -28,7 +27,7 @@ MANY_EMPTY = 0.3
 """From this share of empty cells on a check warns instead of noting it."""
 
 
-def check_data(estimator: Any, federation: Federation, observer: Observer | None = None) -> list[Finding]:
+def check_data(estimator: Any, federation: Federation, observer: Observer | None = None) -> Findings:
     """Return what a fit of `estimator` should know of the data of a federation, errors first.
 
     Asks for the ``survey`` and, unless the estimator has ``on_disagreement="ignore"`` or sites are few, for the
@@ -58,8 +57,8 @@ def check_data(estimator: Any, federation: Federation, observer: Observer | None
     return look_findings(look, names, n_lags, n_sites)
 
 
-def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_sites: int) -> list[Finding]:
-    """Return what a first look shows, in words, errors first."""
+def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_sites: int) -> Findings:
+    """Return what a first look shows, errors first."""
     survey = look.survey
     found = [
         *_rows(survey, len(variables), n_lags, n_sites),
@@ -70,57 +69,42 @@ def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_site
         *_scales(survey, n_sites),
         *_agreement(look, n_sites),
     ]
-    return sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity))
+    return Findings(found)
 
 
 def _rows(survey: Survey, d: int, n_lags: int, n_sites: int) -> list[Finding]:
     rows, recordings = int(survey.n_rows), int(survey.n_recordings)
-    what = f"{rows} rows in {recordings} recordings of {n_sites} sites"
     usable, columns = rows - n_lags * recordings, (n_lags + 1) * d
-    cure = "ask more sites, or use fewer variables or lags"
-    if usable <= columns:
-        text = f"{what}: at most {max(usable, 0)} can be used with n_lags={n_lags}, and a network has {columns} columns."
-        return [Finding("rows", "error", text, cure)]
-    if usable < ROWS_PER_COLUMN * columns:
-        text = f"{what}: at most {usable} can be used with n_lags={n_lags}, fewer than {ROWS_PER_COLUMN:g} for each column."
-        return [Finding("rows", "warning", text, cure)]
-    return [Finding("rows", "note", f"{what}.", "nothing has to be done")]
+    level: Level = (
+        "error" if usable <= columns else "warning" if usable < ROWS_PER_COLUMN * columns else "note"
+    )
+    counts = {"rows": rows, "recordings": recordings, "sites": n_sites, "usable": max(usable, 0)}
+    values = {**counts, "n_lags": n_lags, "columns": columns, "fewest": ROWS_PER_COLUMN}
+    return [Finding("all-rows", level, values)]
 
 
 def _empty(survey: Survey, d: int) -> list[Finding]:
-    share = survey.n_empty / max(survey.n_rows * d, 1.0)
-    if not share:
-        return []
-    text = f"{f'{share:.1%}' if share >= 0.001 else 'less than 0.1%'} of the cells are empty."
-    severity = "warning" if share >= MANY_EMPTY else "note"
-    return [
-        Finding("missing", severity, text, "missing='fill', which is usual, uses the cells that are there")
-    ]
+    share = float(survey.n_empty / max(survey.n_rows * d, 1.0))
+    level: Level = "warning" if share >= MANY_EMPTY else "note"
+    return (
+        [Finding("empty-cells", level, {"share": share}, cure={"prepare.missing": "fill"})] if share else []
+    )
 
 
 def _columns(survey: Survey, variables: Sequence[str]) -> list[Finding]:
     """Variables that hardly move, and variables with cells far from their neighbours in time."""
-    found = []
     still = _picked(variables, (survey.scales == 0) & ~_whole(survey))
-    if still:
-        text = f"in {named(still)} most cells equal their neighbours in time, as those of a stuck sensor do."
-        cure = "look for it at each site with `feddbn site check`, or leave it out with variables="
-        found.append(Finding("still", "warning", text, cure, columns=still))
     far = _picked(variables, survey.has_far)
-    if far:
-        text = f"in {named(far)} cells lie far from their neighbours in time: errors of measurement, codes, or bursts."
-        cure = "spikes='auto', which is usual, finds out whether they are errors; spikes='remove' leaves them out"
-        found.append(Finding("far", "warning", text, cure, columns=far))
-    return found
+    found = [Finding("still", "warning", about=still)] if still else []
+    cure = {"prepare.spikes": "auto"}
+    return found + ([Finding("outliers-somewhere", "warning", about=far, cure=cure)] if far else [])
 
 
 def _cycles(survey: Survey) -> list[Finding]:
-    if not survey.periods:
-        return []
-    text = f"cycles of {', '.join(f'{period:.4g}' for period in survey.periods)} rows stand out."
-    return [
-        Finding("cycles", "note", text, "period='auto', which is usual, takes them off where that is better")
-    ]
+    periods = [float(period) for period in survey.periods]
+    return (
+        [Finding("cycles", "note", {"periods": periods}, cure={"prepare.period": "auto"})] if periods else []
+    )
 
 
 def _kinds(survey: Survey, variables: Sequence[str]) -> list[Finding]:
@@ -129,39 +113,25 @@ def _kinds(survey: Survey, variables: Sequence[str]) -> list[Finding]:
     kinds = {**dict.fromkeys(binary, "binary"), **dict.fromkeys(whole, "count")}
     if not kinds:
         return []
-    told = [f"{named(binary)} with 0 and 1 only"] * bool(binary)
-    told += [f"{named(whole)} with whole numbers from 0 only"] * bool(whole)
-    cure = f"if so, use MixedDBN(kinds={kinds!r}); other methods take them as lines"
-    return [Finding("kinds", "note", f"{' and '.join(told)}.", cure, columns=tuple(kinds))]
+    return [Finding("kinds-somewhere", "note", {"kinds": kinds}, tuple(kinds), {"kinds": kinds})]
 
 
 def _scales(survey: Survey, n_sites: int) -> list[Finding]:
     if not survey.may_have_gains:
         return []
-    text = f"the {n_sites} sites measure on different scales, or in different units."
-    cure = "compare units; gains='auto', which is usual, brings sites to one scale where that is better"
-    return [Finding("scales", "warning", text, cure)]
+    return [Finding("scales", "warning", {"sites": n_sites}, cure={"prepare.gains": "auto"})]
 
 
 def _agreement(look: FirstLook, n_sites: int) -> list[Finding]:
-    """Whether sites fit each other, or why that is not known."""
+    """Whether sites fit each other, or that it is not known."""
     if look.n_disagreeing is None:
-        text = "whether one site has other units, exchanged columns or other relations than the rest was not looked at."
-        few = f"sites are compared where there are {FEWEST_SITES} or more of them with enough rows"
-        if n_sites >= FEWEST_SITES:
-            few = f"on_disagreement='warn' has sites compare themselves, if their owners allow the task 'agreement'; {few}"
-        return [Finding("not-compared", "note", text, few)]
-    n, of = look.n_disagreeing, int(look.survey.n_sites)
-    if n == 0:
+        cure = {"prepare.on_disagreement": "warn"} if n_sites >= FEWEST_SITES else {}
+        return [Finding("not-compared", "note", {"fewest": FEWEST_SITES}, cure=cure)]
+    if look.n_disagreeing == 0:
         return []
-    does = "one of {} sites does" if n == 1 else f"{n} of {{}} sites do"
-    text = f"{does.format(of)} not fit the others; the owner is told why."
-    cure = (
-        "on_disagreement='exclude' leaves it out"
-        if look.has_few_odd
-        else "PFDBNL learns a network for each site"
-    )
-    return [Finding("disagreement", "warning", text, cure)]
+    values = {"n": int(look.n_disagreeing), "of": int(look.survey.n_sites)}
+    cure = {"prepare.on_disagreement": "exclude"} if look.has_few_odd else {}
+    return [Finding("disagreement", "warning", values, cure=cure)]
 
 
 def _whole(survey: Survey) -> BoolArray:

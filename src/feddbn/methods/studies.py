@@ -128,7 +128,7 @@ def register_for_studies(method: Method) -> None:
         return _with_table(run(mine, federation), "comparison", table)
 
     def look(study: Study, federation: Federation) -> StudyResult:
-        findings = [plain(vars(found)) for found in check_data(estimator_of(study), federation)]
+        findings = [plain(found.to_dict()) for found in check_data(estimator_of(study), federation)]
         names = list(federation.variables)
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 

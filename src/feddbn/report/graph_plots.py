@@ -1,5 +1,5 @@
 """The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per
-moment).
+time step).
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ def plot_process_graph(
     """The axes with one node per variable and one arrow per effect.
 
     Arrow colour and width are the weight, a number on an arrow its lags (strongest first; straight arrows without a
-    number act within the moment), node colour the variable's effect on its own future. A line without a head is a link
+    number are contemporaneous), node colour the variable's effect on its own future. A line without a head is a link
     whose direction is open; shapes of nodes are kinds of variables, if there are several. With more than `max_labels`
     variables only the most connected ones are named.
 
@@ -425,10 +425,10 @@ def plot_time_series_graph(
     cluster: bool = True,
     standardised: bool = True,
 ) -> Axes:
-    """The axes with one row per variable and one column per moment t-p, ..., t.
+    """The axes with one row per variable and one column per time step t-p, ..., t.
 
-    Effects into moment t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier
-    moments are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
+    Effects into time step t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier
+    time steps are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
     column, without a head where their direction is open. `cluster` puts linked variables on neighbouring rows;
     `standardised`, `min_weight` and `limit` as in `plot_process_graph`.
 
@@ -459,8 +459,8 @@ def plot_time_series_graph(
         share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
         start, stop = row_of[row["source"]], row_of[row["target"]]
         first = row["lag"] - p if d <= REPEAT_LIMIT else 0
-        for moment in range(first, 1):
-            current = moment == 0
+        for step in range(first, 1):
+            current = step == 0
             style: dict[str, Any] = {
                 "arrowstyle": "-|>" if row["oriented"] else "-",
                 "mutation_scale": 7 if crowded else 11,
@@ -470,10 +470,10 @@ def plot_time_series_graph(
                 "zorder": 3 if current else 2,
             }
             if row["lag"] == 0:
-                arc = _bow(moment, start, stop, d, radius)
+                arc = _bow(step, start, stop, d, radius)
                 ax.add_patch(FancyArrowPatch(path=arc, facecolor="none", **style))
             else:
-                ends: dict[str, Any] = {"posA": (moment - row["lag"], start), "posB": (moment, stop)}
+                ends: dict[str, Any] = {"posA": (step - row["lag"], start), "posB": (step, stop)}
                 ax.add_patch(
                     FancyArrowPatch(
                         **ends,
@@ -546,12 +546,12 @@ def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, ma
         )  # fmt: skip
 
 
-def _bow(moment: int, start: int, stop: int, d: int, radius: float) -> Path:
+def _bow(step: int, start: int, stop: int, d: int, radius: float) -> Path:
     """An arc from row to row right of a column, further out the longer it is, so that nested arcs stay
     apart.
     """
-    out = moment + 0.1 + 0.7 * (abs(stop - start) / max(d - 1, 1)) ** 0.7
-    edge = moment + 0.006 * radius
+    out = step + 0.1 + 0.7 * (abs(stop - start) / max(d - 1, 1)) ** 0.7
+    edge = step + 0.006 * radius
     points = [(edge, start), (out, start), (out, stop), (edge, stop)]
     return Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
 

@@ -1,4 +1,4 @@
-"""Ancestral graphs as pictures: variables above each other, moments beside each other, a mark at each end of an edge."""
+"""Ancestral graphs as pictures: variables above each other, time steps beside each other, a mark at each end of an edge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REACH = 0.11
 
 
 def plot_marks(graph: AncestralGraph, *, ax: Axes | None = None) -> Axes:
-    """The axes with one row per variable and one column per moment; edges end in the present.
+    """The axes with one row per variable and one column per time step; edges end in the present.
 
     An arrowhead says that this end is no cause of the other, a plain end (tail) that it is one, a circle that it is not
     known. Blue edges are causes, orange ones are due to a hidden cause of both ends, grey ones may be either.

@@ -137,7 +137,7 @@ def _draw(
             panel = ax.inset_axes(box)
             panel.imshow(panels[r, c], cmap=HEAT_COLOURS, norm=norm, interpolation="nearest", aspect="equal")
             if r == 0:
-                panel.set_title("W (same moment)" if c == 0 else f"$A_{{{c}}}$ (lag {c})", fontsize=10)
+                panel.set_title("W (contemporaneous)" if c == 0 else f"$A_{{{c}}}$ (lag {c})", fontsize=10)
             named = [labels[i] for i in ticks]
             if r == n_rows - 1:
                 panel.set_xticks(ticks, named, rotation=90, fontsize=font)

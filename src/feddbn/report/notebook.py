@@ -18,7 +18,7 @@ from markupsafe import Markup
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from feddbn.core.optimum.certified import Certificate
-from feddbn.data.preflight.finding import Findings
+from feddbn.findings import LEVELS, Finding, Findings
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.comparison import Comparison
 from feddbn.methods.confidence import ConfidenceTable
@@ -35,7 +35,8 @@ from feddbn.report.graph_svg import graph_svg
 from feddbn.report.mark_plots import mark_svg
 from feddbn.report.page import summary_sentence
 from feddbn.report.record import ReportRecord, read_record
-from feddbn.report.verdicts import Verdict, verdicts
+from feddbn.report.verdicts import verdicts
+from feddbn.words import card, counted, say
 
 __all__ = ["Card", "Point", "Table", "html_of", "point_of", "shown_number", "table_of"]
 
@@ -44,25 +45,15 @@ _COLOURS = {
     "good": "#2a9d6f",
     "note": "#808080",
     "unknown": "#808080",
-    "caution": "#c98500",
     "warning": "#c98500",
-    "bad": "#dd5a50",
     "error": "#dd5a50",
 }
-_MARKS = {
-    "good": "✓",
-    "note": "i",
-    "unknown": "?",
-    "caution": "!",
-    "warning": "!",
-    "bad": "✗",
-    "error": "✗",
-}
+_MARKS = {"good": "✓", "note": "i", "unknown": "?", "warning": "!", "error": "✗"}
 
 
 @dataclass(frozen=True)
 class Point:
-    """One line of a list: how good it is (a level of a `Verdict` or a severity), a question, the answer, and more."""
+    """One line of a list: how good it is (the level of a finding), a question, the answer, and more."""
 
     text: str
     level: str = ""
@@ -99,10 +90,13 @@ class Card:
         return str(_template().render(card=self, colours=_COLOURS, marks=_MARKS))
 
 
-def point_of(verdict: Verdict) -> Point:
-    """A verdict as a line: question, answer, evidence and advice."""
-    more = " ".join(filter(None, [verdict.detail, verdict.advice]))
-    return Point(verdict.answer, verdict.level, verdict.question, "" if verdict.level == "good" else more)
+def point_of(finding: Finding) -> Point:
+    """A finding as a line: question, answer, evidence and advice."""
+    words = card(finding)
+    more = "" if finding.level == "good" else f"{words.detail} {words.advice}".strip()
+    if not words.answer:
+        return Point(words.detail, finding.level, words.question.rstrip(":"), words.advice)
+    return Point(words.answer, finding.level, words.question, more)
 
 
 def table_of(
@@ -180,8 +174,8 @@ _EDGES, _LINES = 10, 20
 # Drawn up to here; a picture of more is a cloud, and the page grows by a hundred kilobytes.
 _MOST_DRAWN = 120
 _LEGEND = (
-    "Width: weight in standard deviations; red is positive, blue negative. A number is a lag; straight arrows act within "
-    "the moment. Nodes are filled by their effect on their own future."
+    "Width: weight in standard deviations; red is positive, blue negative. A number is a lag; straight arrows are "
+    "contemporaneous. Nodes are filled by their effect on their own future."
 )
 _SCORES = ["part", "shd", "precision", "recall", "f1", "n_true", "n_estimated", "n_reversed"]
 
@@ -223,7 +217,7 @@ def _estimator(estimator: FederatedEstimator[Any]) -> Card:
         return Card(repr(estimator), "It has not learned anything yet: call fit(data).")
     graph = getattr(estimator, "ancestral_graph_", None)
     if graph is not None:
-        return replace(_ancestral(graph), title=type(estimator).__name__, warnings=estimator.warnings_)
+        return replace(_ancestral(graph), title=type(estimator).__name__, warnings=_told(estimator.findings_))
     if getattr(estimator, "dbn_", None) is not None:
         return _with_changes(estimator, _of_record(read_record(estimator), "estimator.dbn_.edges()"))
     name, own = type(estimator).__name__, getattr(estimator, "dbns_", None)
@@ -232,16 +226,18 @@ def _estimator(estimator: FederatedEstimator[Any]) -> Card:
         tables = [
             table_of(v, _EDGES, title=k, all_of_it=f"estimator.{k}", closed=True) for k, v in frames.items()
         ]
-        return Card(name, "It has no network; what it learned:", tables=tables, warnings=estimator.warnings_)
+        return Card(
+            name, "It has no network; what it learned:", tables=tables, warnings=_told(estimator.findings_)
+        )
     says = f"One network for each of {len(own)} sites, and none that they share; dbns_[site] is one of them."
-    return Card(name, says, tables=[_own_networks(own, None)], warnings=estimator.warnings_)
+    return Card(name, says, tables=[_own_networks(own, None)], warnings=_told(estimator.findings_))
 
 
 @_card.register
 def _scores(scores: Scores) -> Card:
     parts = {**scores, "skeleton": scores.skeleton}
     found = pd.DataFrame([{"part": part, **one} for part, one in parts.items()])
-    says = "W: within a moment; A: delayed; skeleton: within a moment, whichever way they point."
+    says = "W: contemporaneous; A: delayed; skeleton: contemporaneous, whichever way they point."
     return Card("Scores", says, tables=[table_of(found[_SCORES], 3)])
 
 
@@ -264,7 +260,7 @@ def _site_scores(scores: SiteScores) -> Card:
 @_card.register
 def _selection(selection: Selection) -> Card:
     chosen = ", ".join(f"{name} = {value}" for name, value in selection.chosen.items()) or "nothing"
-    points = [Point(text, "caution") for text in selection.remarks]
+    points = [Point(text, "warning") for text in selection.remarks]
     table = table_of(selection.to_frame(), _LINES, all_of_it="selection.to_frame()")
     return Card("Selection", f"Chosen: {chosen}.", points, tables=[table])
 
@@ -302,27 +298,20 @@ def _summary(summary: Summary) -> Card:
 @_card.register
 def _findings(findings: Findings) -> Card:
     if not findings:
-        return Card("Data check", "Nothing was found that a person should know before a fit.")
-    points = [
-        Point(one.sentence, one.severity, one.where, f"Cure: {one.cure}." if one.cure else "")
-        for one in findings
-    ]
-    counts = [(sum(one.severity == kind for one in findings), kind) for kind in ("error", "warning", "note")]
-    says = ", ".join(f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in counts if n)
-    return Card("Data check", f"{says}.", points)
+        return Card("Findings", "Nothing was found that a person should know.")
+    counts = [(sum(one.level == kind for one in findings), kind) for kind in LEVELS]
+    says = ", ".join(
+        f"{n} {kind}" if kind in ("unknown", "good") else counted(n, kind) for n, kind in counts if n
+    )
+    return Card("Findings", f"{says}.", [point_of(one) for one in findings])
 
 
 @_card.register
 def _certificate(certificate: Certificate) -> Card:
-    level = "good" if certificate.is_exact else "caution" if certificate.lower_bound > 0 else "unknown"
+    level = "good" if certificate.is_exact else "warning" if certificate.lower_bound > 0 else "unknown"
     says = "this is the global minimum" if certificate.is_exact else str(certificate)
     numbers = f"objective {certificate.objective:.6g}, lower bound {certificate.lower_bound:.6g}"
     return Card("Certificate", "", [Point(f"{says[:1].upper()}{says[1:]}.", level, "", numbers)])
-
-
-@_card.register
-def _verdict(verdict: Verdict) -> Card:
-    return Card("Verdict", "", [point_of(verdict)])
 
 
 @_card.register
@@ -338,7 +327,7 @@ def _residuals(found: ResidualSummary) -> Card:
     ]
     frame = pd.DataFrame(rows, columns=["what", "size", "p"])
     frame["contradicts"] = [name in found.violations for name in frame["what"]]
-    points = [Point(f"{name} contradicts the model.", "caution") for name in found.violations]
+    points = [Point(f"{name} contradicts the model.", "warning") for name in found.violations]
     points = points or [Point("Nothing in the residuals contradicts the model.", "good")]
     says = f"Residuals of {found.n_rows:,} rows, worth {found.n_effective:,.0f}."
     return Card("ResidualSummary", says, points, tables=[table_of(frame, len(frame))])
@@ -396,7 +385,7 @@ def _of_record(record: ReportRecord, all_edges: str) -> Card:
     points = [point_of(verdict) for verdict in verdicts(record)]
     tables = [_own_networks(record.personal, record.dbn)] if record.personal else []
     says = summary_sentence(record).removeprefix(record.method).strip()
-    card = Card(record.method, says, points, tables=tables, warnings=record.warnings)
+    card = Card(record.method, says, points, tables=tables, warnings=_told(record.findings))
     return _of_network(record, card, all_edges)
 
 
@@ -424,10 +413,14 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
     return replace(card, picture=picture, legend=_LEGEND if picture else "", tables=[*tables, *card.tables])
 
 
+def _told(findings: Findings) -> list[str]:
+    return [say(one) for one in findings if one.level != "good"]
+
+
 def _network_points(record: ReportRecord) -> list[Point]:
     """What a network says of itself, without knowing how it was learned."""
-    about = {"acyclic", "stable"} | ({"order"} if record.dbn.open_edges else set())
-    return [point_of(verdict) for verdict in verdicts(record) if verdict.key in about]
+    about = {"verdict-acyclic", "verdict-stable"} | ({"verdict-order"} if record.dbn.open_edges else set())
+    return [point_of(verdict) for verdict in verdicts(record) if verdict.code in about]
 
 
 def _counts(dbn: DBN) -> str:
@@ -436,7 +429,7 @@ def _counts(dbn: DBN) -> str:
     names = f"{dbn.d} variable{'' if dbn.d == 1 else 's'}"
     if not now + late:
         return f"{names}, {lags}, and no effect among them: the graph is empty."
-    return f"{names}, {lags}: {now:,} effect{'' if now == 1 else 's'} within a moment, {late:,} delayed."
+    return f"{names}, {lags}: {now:,} effect{'' if now == 1 else 's'} within a time step, {late:,} delayed."
 
 
 def _own_networks(own: Mapping[str, DBN], shared: DBN | None) -> Any:

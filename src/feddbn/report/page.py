@@ -24,6 +24,7 @@ from markupsafe import Markup
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, ParameterError
+from feddbn.findings import Finding, Findings
 from feddbn.method_table import find_method
 from feddbn.methods.result import StoredChanges, stored_changes
 from feddbn.model.dbn import DBN
@@ -43,16 +44,13 @@ from feddbn.report.matrix_plots import (
     plot_weights,
     site_differences,
 )
-from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
-from feddbn.report.verdicts import number, sentence, treatment_rows, verdicts
+from feddbn.report.record import EDGE_COLUMNS, ReportRecord, number, read_record
+from feddbn.report.verdicts import treatment, verdicts
+from feddbn.words import Audience, card, full_sentence, say
 
 __all__ = [
     "PageTable",
-    "changes_section",
-    "coefficient_rows",
-    "findings_tables",
     "held_out_tables",
-    "kind_rows",
     "page_data",
     "render_report",
     "summary_sentence",
@@ -69,6 +67,7 @@ def write_report(
     truth: DBN | None = None,
     sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
+    audience: Audience = "python",
 ) -> Path:
     """The path of the report written for `result`.
 
@@ -90,6 +89,8 @@ def write_report(
     audit
         Entries of a site's audit log (task, event, length, n_bytes, protection, ...), summarised in the
         page; the result's own if None.
+    audience
+        Who reads it, and so how settings are written: "python", "cli" or "lead".
 
     Examples
     --------
@@ -100,7 +101,8 @@ def write_report(
     'report.html'
     """
     target = Path(path)
-    text = render_report(result, title=title, edges=edges, truth=truth, sites=sites, audit=audit)
+    beside: dict[str, Any] = {"edges": edges, "truth": truth, "sites": sites, "audit": audit}
+    text = render_report(result, title=title, audience=audience, **beside)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -117,6 +119,7 @@ def render_report(
     truth: DBN | None = None,
     sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
+    audience: Audience = "python",
 ) -> str:
     """The HTML text of the report for `result`; the same result gives the same text. See `write_report`.
 
@@ -147,17 +150,21 @@ def render_report(
         summary=summary_sentence(record),
         facts=_facts(record),
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
-        verdicts=verdicts(record),
+        verdicts=[(one, card(one, audience)) for one in verdicts(record)],
         figures=_figures(record),
         products=_product_rows(record.dbn),
         kinds=kind_rows(record.dbn),
         coefficients=coefficient_rows(record.dbn),
         changes=changes_section(record),
         sites=_site_rows(record),
-        warnings=[_capitalised(text) for text in record.warnings],
-        treatment=treatment_rows(record),
+        findings=[
+            (one.level, _capitalised(say(one, audience), record.dbn.variables))
+            for one in record.findings
+            if one.level != "good"
+        ],
+        treatment=[card(one, audience) for one in treatment(record)],
         held_out=held_out_tables(record),
-        check=findings_tables(record),
+        check=findings_tables(record, audience),
         audit=_audit_rows(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),
@@ -189,7 +196,7 @@ def summary_sentence(record: ReportRecord) -> str:
     return (
         f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} "
         f"variables{rows}{where}{rounds}: "
-        f"{n_now:,} within a moment and {n_late:,} delayed by up to {steps}{curved}."
+        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
     )
 
 
@@ -354,9 +361,9 @@ def _truth_counts(record: ReportRecord) -> dict[str, int] | None:
     }
 
 
-def _capitalised(text: str) -> str:
-    # Other sentences may begin with the name of a site or a variable, which stays as it is written.
-    return text[:1].upper() + text[1:] if text.startswith(("the ", "this ")) else text
+def _capitalised(text: str, variables: Sequence[str]) -> str:
+    # A sentence may begin with the name of a variable, which stays as it is written.
+    return text if text.startswith(tuple(variables)) else text[:1].upper() + text[1:]
 
 
 def _shown(value: object) -> str:
@@ -529,7 +536,7 @@ def _selection(facts: Mapping[str, Any]) -> PageTable:
         if facts.get("rule") == "best"
         else "The simplest candidate was taken that is within one standard error of the lowest loss."
     )
-    remarks = tuple(sentence(str(text)) for text in facts.get("remarks") or ())
+    remarks = tuple(full_sentence(str(text)) for text in facts.get("remarks") or ())
     note = f"Loss per row, {_where(facts.get('share'))}. {'' if remarks else rule}".strip()
     heads = (*names, "Held-out loss", "Standard error of the difference to the lowest", "")
     return PageTable("How parameters were chosen", note, heads, rows, remarks)
@@ -541,7 +548,7 @@ def _comparison(facts: Mapping[str, Any]) -> PageTable:
         (str(row.get("label")), *(_shown_value(row.get(key), digits) for key, digits in keys))
         for row in facts["methods"]
     )
-    heads = ("Method", "Log-likelihood of a row", "Edges within a moment", "Lagged edges", "Rounds")
+    heads = ("Method", "Log-likelihood of a row", "Contemporaneous edges", "Lagged edges", "Rounds")
     note = (
         f"Mean log-likelihood, {_where(facts.get('held_out_share'))}; higher is better. "
         "It says how well a method predicts, not whether its arrows are right."
@@ -571,24 +578,18 @@ _NOTE = (
 )
 
 
-def findings_tables(record: ReportRecord) -> list[PageTable]:
+def findings_tables(record: ReportRecord, audience: Audience = "python") -> list[PageTable]:
     """The table of a check that is told beside the result; none if there was none."""
     found = record.diagnostics.get("check")
     if not isinstance(found, list):
         return []
-    rows = tuple(
-        (
-            str(one.get("severity", "")),
-            "all" if one.get("site") is None else str(one["site"]),
-            str(one.get("sentence", "")),
-            sentence(str(one.get("cure", ""))),
-        )
-        for one in found
-        if isinstance(one, Mapping)
-    )
-    if not rows:
-        rows = (("note", "all", "Nothing was found that would make a network wrong.", ""),)
-    return [PageTable("What a check of the data found", _NOTE, ("Level", "Site", "Finding", "Cure"), rows)]
+    rows = []
+    for one in Findings(map(Finding.from_dict, found)):
+        words = card(one, audience)
+        rows.append((one.level, str(one.values.get("site", "all")), words.detail, words.advice))
+    rows = rows or [("note", "all", "Nothing was found that would make a network wrong.", "")]
+    heads = ("Level", "Site", "Finding", "Cure")
+    return [PageTable("What the data-quality check found", _NOTE, heads, tuple(rows))]
 
 
 _MOST_ROWS = 200

@@ -18,6 +18,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.findings import Finding, Findings
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.csv_cells import unguarded
@@ -33,9 +34,17 @@ from feddbn.model.stored import (
 )
 from feddbn.report.graph_plots import time_series_edges
 
-__all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
+__all__ = ["EDGE_COLUMNS", "ReportRecord", "number", "read_edges", "read_record"]
 
 _WANTED = ("source", "target", "lag", "weight", "probability")
+
+
+def number(value: object) -> float | None:
+    """A finite number of a result, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        return None
+    found = float(value)
+    return found if np.isfinite(found) else None
 
 
 def read_edges(path: Path) -> pd.DataFrame:
@@ -84,8 +93,8 @@ class ReportRecord:
         Rounds of exchange, or None.
     privacy, diagnostics
         What the result says about protection and data.
-    warnings
-        Sentences.
+    findings
+        What the fit found and did, what matters most first.
     personal
         Each site's own network; empty if there is none.
     truth
@@ -109,7 +118,7 @@ class ReportRecord:
     n_rounds: int | None
     privacy: dict[str, Any] | None
     diagnostics: dict[str, Any]
-    warnings: tuple[str, ...]
+    findings: Findings
     personal: dict[str, DBN]
     truth: DBN | None
     audit: tuple[dict[str, Any], ...]
@@ -141,11 +150,11 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
     dbn = _network(stored["dbn"], stored.get("variables"), "dbn")
     truth = stored.get("truth")
     true_dbn = _network(truth, dbn.variables, "truth") if isinstance(truth, Mapping) else None
-    notes = [str(w) for w in stored.get("warnings") or ()]
+    findings = Findings.stored_in(stored)
     if true_dbn is not None and true_dbn.variables != dbn.variables:
         true_dbn = _in_order(true_dbn, dbn.variables)
         if true_dbn is None:
-            notes.append("The truth has other variables than the learned network and is left out.")
+            findings = Findings([*findings, Finding("truth-left-out", "note")])
     status = stored.get("status")
     status = status if isinstance(status, Mapping) else {"message": str(status) if status else ""}
     converged = status.get("converged")
@@ -167,7 +176,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         n_rounds=None if n_rounds is None else int(n_rounds),
         privacy=dict(privacy) if privacy else None,
         diagnostics=dict(stored.get("diagnostics") or {}),
-        warnings=tuple(notes),
+        findings=findings,
         personal={
             str(site): _network(part, dbn.variables, f"personal[{site!r}]")
             for site, part in (stored.get("personal") or {}).items()

@@ -13,6 +13,9 @@ May import nothing but `feddbn.findings` and `feddbn.errors`.
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +25,22 @@ from typing import Any, Literal
 
 from feddbn.findings import Finding, Findings
 
-__all__ = ["Audience", "Card", "Said", "card", "first_lines", "names_of", "say", "says", "setting", "times"]
+__all__ = [
+    "Audience",
+    "Card",
+    "Said",
+    "argument",
+    "card",
+    "counted",
+    "first_lines",
+    "full_sentence",
+    "names_of",
+    "reworded",
+    "say",
+    "says",
+    "setting",
+    "times",
+]
 
 Audience = Literal["python", "cli", "owner", "lead"]
 """Who reads it: in Python, at the command line, the owner of a site, the lead of a study."""
@@ -70,10 +88,8 @@ class Said:
         return setting(name, value, self.audience)
 
     def option(self, name: str) -> str:
-        """An argument that says how a table is read, as the reader writes it."""
-        if self.audience == "cli":
-            return f"--{name}"
-        return f"{name}=" if self.in_python else f"`{name}`"
+        """A setting without a value, as the reader names it."""
+        return argument(name, self.audience)
 
     def method(self, cls: str, name: str) -> str:
         """A method, as the reader names it."""
@@ -153,14 +169,86 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
     >>> setting("prepare.spikes", "keep", "cli"), setting("prepare.spikes", "keep", "lead")
     ('-p prepare.spikes=keep', 'prepare.spikes = "keep"')
     """
+    room, _, inner = name.rpartition(".")
     if audience == "cli":
+        if name == "kinds":
+            said = (shlex.quote(f"{column}={_kind(kind)}") for column, kind in value.items())
+            return " ".join(f"--kinds {one}" for one in said)
+        if name in _OPTIONS:
+            return (
+                f"--{name} {shlex.quote(','.join(value) if isinstance(value, (list, tuple)) else str(value))}"
+            )
+        if (name, value) in _SWITCHES:
+            return _SWITCHES[name, value]
         shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         return f"-p {name}={shown}"
     if audience in ("lead", "owner"):
-        shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
-        return f"{name} = {shown}"
-    room, _, inner = name.rpartition(".")
+        return f"{name} = {_toml(value)}"
     return f"{room.capitalize()}({inner}={value!r})" if room else f"{name}={value!r}"
+
+
+_OPTIONS = ("site", "series", "time", "label", "variables", "freq", "jitter")
+"""Arguments that say how data are read, and options of their own at the command line."""
+_SWITCHES = {
+    ("sort", True): "--sort",
+    ("day_first", True): "--day-first",
+    ("day_first", False): "--month-first",
+}
+_GIVEN = re.compile(
+    rf"(?<![\w-])({'|'.join((*_OPTIONS, 'kinds', 'sort', 'day_first'))})=(?!\{{)('[^']*'|\[[^\]]*\]|[\w.]*\w)?"
+)
+
+
+def argument(name: str, audience: Audience = "python") -> str:
+    """Return how a reader names a setting without giving it a value.
+
+    Examples
+    --------
+    >>> from feddbn.words import argument
+    >>> argument("variables"), argument("variables", "cli"), argument("variables", "lead")
+    ('variables=', '--variables', '`variables`')
+    """
+    if audience == "cli":
+        return f"--{name}" if name in (*_OPTIONS, "kinds") else f"-p {name}"
+    if audience != "python":
+        return f"`{name}`"
+    room, _, inner = name.rpartition(".")
+    return f"{room.capitalize()}({inner}=...)" if room else f"{name}="
+
+
+def reworded(sentence: str, audience: Audience) -> str:
+    """Return the sentence of an error, which names arguments that say how data are read, as the reader names them.
+
+    Examples
+    --------
+    >>> from feddbn.words import reworded
+    >>> reworded("leave it out with variables=, or give freq='1h'.", "cli")
+    'leave it out with --variables, or give --freq 1h.'
+    """
+
+    def said(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if not value or name == "kinds" or value.startswith("["):
+            return f"{argument(name, audience)} {value or ''}".rstrip()
+        words: dict[str, Any] = {"True": True, "False": False}
+        return setting(name, words.get(value, value.strip("'")), audience)
+
+    return sentence if audience == "python" else _GIVEN.sub(said, sentence)
+
+
+def _kind(said: Any) -> str:
+    """A kind of variable as ``--kinds`` takes it."""
+    if isinstance(said, Mapping):
+        ((kind, levels),) = said.items()
+        return f"{kind}:{levels if isinstance(levels, int) else ','.join(levels)}"
+    return said if isinstance(said, str) else ",".join(said)
+
+
+def _toml(value: Any) -> str:
+    """A value as a study's or a site's file has it; of strings, numbers and lists JSON writes the same."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{json.dumps(str(name))} = {_toml(one)}' for name, one in value.items())} }}"
+    return "none" if value is None else json.dumps(value)
 
 
 def names_of(columns: Sequence[str], most: int = 6) -> str:
@@ -175,7 +263,21 @@ def times(n: int) -> str:
     return "once" if n == 1 else f"{n} times"
 
 
+def counted(n: int, noun: str) -> str:
+    """Return "1 row" or "1,200 rows"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def full_sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    text = text.strip()
+    return (
+        f"{text[:1].upper()}{text[1:].rstrip('.')}{'' if text.endswith(('!', '?')) else '.'}" if text else ""
+    )
+
+
 @says("text")
-def _text(it: Said) -> str:
+def _text(it: Said) -> str | Card:
     """A sentence from a file of an earlier version, which had no codes."""
-    return str(it["text"])
+    text, cure = (reworded(str(it.get(part) or ""), it.audience) for part in ("text", "cure"))
+    return Card("", "", text, cure) if cure else text

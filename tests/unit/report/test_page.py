@@ -16,6 +16,7 @@ from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page import HORIZON, page_data
 from feddbn.report.record import read_record
 from support.report_results import curved_dbn, example_result, random_dbn, stored
+from support.saying import refused
 
 
 def embedded(page: str) -> dict:
@@ -47,7 +48,7 @@ def test_the_same_result_gives_the_same_page():
 @pytest.mark.usefixtures("undrawn")
 def test_only_the_network_is_required():
     page = render_report({"dbn": stored(random_dbn(4))})
-    assert "The result does not say." in page
+    assert 'id="verdict-converged" class="verdict unknown"' in page
     assert '<section id="sites"' not in page
     assert '<section id="audit"' not in page
 
@@ -58,7 +59,7 @@ def test_an_empty_network_and_one_variable_are_reported(n_lags):
         page = render_report(
             {"dbn": {"W": np.zeros((d, d)).tolist(), "A": np.zeros((n_lags, d, d)).tolist()}}
         )
-        assert "It is empty." in page
+        assert 'id="verdict-empty" class="verdict error"' in page
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -138,74 +139,62 @@ def test_a_real_audit_log_is_summed_by_task():
     row = re.search(r'<th scope="row">moments</th>(.*?)</tr>', page).group(1)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row)
     assert cells == ["2", "1", "336", "10, 32", "masked; masked and noise"]
-    assert "Spent so far: epsilon 0.25, delta 1e-06 per recording." in page
+    assert "epsilon 0.25, delta 1e-06 per recording" in page
 
 
-@pytest.mark.parametrize(
-    ("privacy", "text"),
-    [
-        (None, "none recorded"),
-        ({"secure_aggregation": False, "min_sites": 3, "epsilon": None}, "none"),
-        (
-            {"secure_aggregation": True, "min_sites": 3, "epsilon": 2.0, "delta": 1e-6, "unit": "row"},
-            "secure aggregation: only sums of at least 3 sites can be opened; "
-            "differential privacy: epsilon 2, delta 1e-06 for each row",
-        ),
-    ],
-)
 @pytest.mark.usefixtures("undrawn")
-def test_the_privacy_of_a_study_is_told_in_words(privacy, text):
+def test_the_privacy_of_a_study_is_told():
+    privacy = {"secure_aggregation": True, "min_sites": 3, "epsilon": 2.0, "delta": 1e-6, "unit": "row"}
     page = render_report({**example_result(), "privacy": privacy})
-    assert f"<dt>Protection</dt><dd>{text}</dd>" in page
+    (told,) = re.findall(r"<dt>Protection</dt><dd>(.*?)</dd>", page)
+    assert all(part in told for part in ("3 sites", "epsilon 2", "delta 1e-06", "row"))
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_rows_of_sites_that_keep_them_are_counted_by_the_sum():
     sites = [{"name": "north"}, {"name": "south"}]
     page = render_report({**example_result(), "sites": sites, "diagnostics": {"n_samples": 1234}})
-    assert "from 1,234 rows at 2 sites" in page
-    assert "<p>north, south. How many rows each of them has is not in the result.</p>" in page
+    assert "1,234 rows at 2 sites" in page
+    assert "<p>north, south. " in page
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_warnings_begin_like_sentences_unless_they_begin_with_a_name():
-    page = render_report({**example_result(), "warnings": ["the fit stopped.", "north dropped 2 rows."]})
-    assert "<li>The fit stopped.</li><li>north dropped 2 rows.</li>" in page
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
-    good = tmp_path / "result.json"
-    good.write_text(json.dumps(example_result(d=4)))
-    assert "FDBNL: 4 variables" in render_report(good)
-    bad = tmp_path / "bad.json"
-    bad.write_text("not json")
-    with pytest.raises(FileError, match="is not a result file: it does not hold JSON"):
-        render_report(bad)
-    with pytest.raises(FileError, match=r"cannot read the result .*: No such file or directory"):
-        render_report(tmp_path / "missing.json")
-
-
-def test_unusable_results_are_refused_with_a_sentence():
-    good = example_result(d=4)
-    cases = [
-        (good | {"format": "other"}, "the result has the format 'other'; a report needs 'feddbn-result'."),
-        (good | {"version": 9}, "the result has version 9 and this feddbn reads up to 1; upgrade feddbn."),
-        ({"method": "FDBNL"}, "the result has no network: 'dbn' is missing"),
-        (good | {"dbn": {"A": []}}, "the network 'dbn' of the result cannot be read"),
-        (good | {"edges": [{"source": "nobody", "target": "x0", "lag": 1, "weight": 1.0}]}, "names 'nobody'"),
-        (3, "result must be a stored result, its path, a fitted method or a DBN, got int."),
+def test_findings_begin_like_sentences_unless_they_begin_with_a_name_and_errors_come_first():
+    stored = example_result() | {"warnings": ["the fit stopped.", "x0 dropped 2 rows."]}
+    assert re.search(
+        r"</span>The fit stopped.</li><li class=.warning.>.*?</span>x0 dropped", render_report(stored)
+    )
+    stored["findings"] = [
+        {"code": "text", "level": level, "values": {"text": f"so-{k}"}}
+        for k, level in enumerate(["note"] * 5 + ["error"])
     ]
-    for result, sentence in cases:
-        with pytest.raises(FileError, match=re.escape(sentence)):
-            render_report(result)
+    shown = re.findall(r'<li class="(\w+)"><span[^>]*></span>(?:S|s)o-(\d)</li>', render_report(stored))
+    assert shown[0] == ("error", "5")
+    assert [k for _, k in shown[1:]] == list("01234")
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_that_cannot_be_written_says_so(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot write the report to"):
-        write_report(example_result(d=3), tmp_path / "file" / "report.html")
+def test_unusable_results_and_places_are_refused(tmp_path):
+    good = example_result(d=4)
+    (tmp_path / "result.json").write_text(json.dumps(good))
+    assert "FDBNL: 4 variables" in render_report(tmp_path / "result.json")
+    (tmp_path / "bad.json").write_text("not json")
+    stray = {"source": "nobody", "target": "x0", "lag": 1, "weight": 1.0}
+    cases = [
+        (tmp_path / "bad.json", "bad.json"),
+        (tmp_path / "missing.json", "missing.json"),
+        (good | {"format": "other"}, "'other'"),
+        (good | {"version": 9}, "version 9"),
+        ({"method": "FDBNL"}, "'dbn'"),
+        (good | {"dbn": {"A": []}}, "'dbn'"),
+        (good | {"edges": [stray]}, "'nobody'"),
+        (3, "int"),
+    ]
+    for result, name in cases:
+        with refused(FileError, name):
+            render_report(result)
+    with refused(FileError, "bad.json"):
+        write_report(good, tmp_path / "bad.json" / "report.html")
 
 
 class Fitted:
@@ -234,7 +223,7 @@ def test_a_fitted_method_and_a_bare_network_can_be_reported():
     record = read_record(model)
     assert (record.method, record.n_rounds, record.parameters) == ("Fitted", 7, {"n_lags": 2})
     assert list(record.history["round"]) == [1, 2]
-    assert (record.n_rows, record.warnings) == (90, ("look here",))
+    assert (record.n_rows, record.findings[0].values["text"]) == (90, "look here")
     assert record.diagnostics["largest_raw_weight"] == np.abs(model.dbn_.adjacency_matrices).max()
     assert set(record.personal) == {"a", "b"}
     assert record.edges["probability"].isna().sum() == 1
@@ -246,7 +235,7 @@ def test_a_fitted_method_and_a_bare_network_can_be_reported():
 def test_separate_networks_without_a_shared_one_are_refused_with_a_way_out():
     model = Fitted()
     del model.dbn_
-    with pytest.raises(ParameterError, match=r"Fitted has no network that all sites share; .*dbns_\['a'\]"):
+    with refused(ParameterError, "Fitted", "dbns_['a']"):
         render_report(model)
 
 
@@ -267,8 +256,8 @@ def test_truth_and_sites_can_be_given_beside_a_fitted_method():
     page = render_report(
         model, truth=model.dbn_, sites=[{"name": "a", "rows": 90}, {"name": "b", "rows": 30}]
     )
-    assert "The data were simulated" in page
-    assert "from 120 rows at 2 sites" in page
+    assert re.search(r"\d+ of \d+ true", page)
+    assert "120 rows at 2 sites" in page
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -277,9 +266,9 @@ def test_a_truth_in_another_order_is_matched_by_name_and_one_of_other_variables_
     order = [2, 0, 3, 1]
     turned = DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], [dbn.variables[i] for i in order])
     n_edges = np.count_nonzero(dbn.adjacency_matrices)
-    assert f"{n_edges} of {n_edges} true effects were found" in render_report(dbn, truth=turned)
-    other = render_report(dbn, truth=random_dbn(4))
-    assert "The truth has other variables than the learned network and is left out." in other
+    assert f"{n_edges} of {n_edges} true" in render_report(dbn, truth=turned)
+    other = read_record(dbn, {"truth": random_dbn(4).to_dict()})
+    assert (other.truth, other.findings.codes) == (None, ("truth-left-out",))
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -317,8 +306,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     page = write_report(curved_dbn(), tmp_path / "report.html").read_text(encoding="utf-8")
     assert '<section id="curves">' in page
     assert "<td>a × b</td><td>c</td>" in page
-    assert "3 of them are curved" in page
-    assert "Simulated paths settle and stay there." in page
+    assert 'id="verdict-stable" class="verdict good"' in page
     data = embedded(page)
     assert not data["is_linear"]
     shapes = {(*row[:3],): (row[14], row[15]) for row in data["networks"][0]["edges"]}
@@ -329,7 +317,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
         (1, 2, 1): ("product", 0),
         (0, 2, 1): ("product", 0),
     }
-    # What a step of a from its origin does to b within the moment: the curve itself.
+    # What a step of a from its origin does to b within the time step: the curve itself.
     by_hand = curved_dbn().effect("a", "b", 0).at(60.0) / np.sqrt(curved_dbn().stationary_covariance()[1, 1])
     responses = {row[0]: row[3] for row in data["networks"][0]["effects"]["0"]}
     assert responses[1][0] == pytest.approx(float(by_hand), rel=1e-3)

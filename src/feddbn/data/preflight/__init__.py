@@ -1,8 +1,10 @@
-"""Pre-flight: what a person should know about data before a fit, each with what cures it.
+"""The data-quality check: what a person should know about data before a fit, each with what cures it.
 
-One pass over the tables as they were given (`raw`) fills a bounded `profile` of every recording; the checks look at
-profiles only. A second pass reads the data as a fit would, so that its refusals and usable rows are told, too.
-`quick` is the part that every fit runs.
+One pass over the tables as they were given fills a bounded `profile` of every recording; the checks look at profiles only.
+A second pass reads the data as a fit would, so that its refusals and usable rows are told, too.
+
+`quick_warnings` is the part that every fit runs: cheap, and only what is certain. A look at the first rows of each site
+decides whether there is anything to examine; clean data stop there.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from feddbn.data.preflight.columns import (
     is_code,
     sentinels,
 )
-from feddbn.data.preflight.finding import SEVERITIES, Finding, Findings, named
 from feddbn.data.preflight.profile import SiteProfile, chunks, profile_sites, recorded
 from feddbn.data.preflight.roles import check_index, check_keys, propose_kinds
 from feddbn.data.read import read_sites
 from feddbn.errors import DataError
+from feddbn.findings import Finding, Findings
 
 __all__ = ["Finding", "Findings", "few_usable", "preflight", "quick_warnings", "remarked"]
 
@@ -53,7 +55,7 @@ def preflight(
 
     `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
 
-    Counts are of all rows; trends, cycles, spikes and comparisons look at a bounded part of each recording. Nothing here
+    Counts are of all rows; trends, cycles, outliers and comparisons look at a bounded part of each recording. Nothing here
     needs more memory for more rows.
 
     Examples
@@ -62,8 +64,8 @@ def preflight(
     >>> from feddbn.data.preflight import preflight
     >>> rows = np.random.default_rng(0).normal(size=(200, 2))
     >>> rows[5, 0] = -999.0
-    >>> [(one.what, one.severity) for one in preflight({"a": rows})]
-    [('spikes', 'note')]
+    >>> [(one.code, one.level) for one in preflight({"a": rows})]
+    [('outliers', 'note')]
     """
     layout = Layout.of(layout, columns, "preflight")
     sites = profile_sites(chunks(data, layout))
@@ -73,19 +75,19 @@ def preflight(
         about = check_keys(profile)
         if profile.index is not None:
             about += check_index(profile.index, profile.name)
-        keys |= {c for finding in about if finding.what in _KEYS for c in finding.columns}
+        keys |= {c for finding in about if finding.code in _KEYS for c in finding.about}
         keys |= {c for c in profile.chosen if c.startswith("Unnamed: ")}
         out += about + _header(profile)
     settled = {name for name, kind in layout.kinds.items() if kind.name != "continuous"}
     proposed = propose_kinds(sites, keys | set(layout.kinds))
     out += proposed
-    glued = {str(f.site) for f in out if f.what in ("glued", "shuffled-time", "ignored-index")}
-    # Of declared kinds a fit refuses what does not fit; trends, spikes and levels mean nothing there.
-    told = {name for finding in proposed for name in finding.columns}
+    glued = {str(f.values.get("site")) for f in out if f.code in ("glued", "shuffled-time", "ignored-index")}
+    # Of declared kinds a fit refuses what does not fit; trends, outliers and levels mean nothing there.
+    told = {name for finding in proposed for name in finding.about}
     out += _values(sites, keys | settled, glued, told)
     read = replace(layout, missing="drop" if whole_rows else "keep")
     out = _explained(out, _usable(data, n_lags, read, whole_rows))
-    return Findings(sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity)))
+    return Findings(out)
 
 
 def _values(
@@ -105,7 +107,7 @@ def _values(
     for name, one in sites.items():
         rows, medians = centred(one, codes[name])
         about = check_values(one, codes[name], rows, told | keys)
-        out += [f for f in about if not (f.columns and set(f.columns) <= keys)]
+        out += [f for f in about if not (f.about and set(f.about) <= keys)]
         if name not in glued:
             # The course over glued recordings means nothing.
             out += check_dynamics(one, tuple(c for c in one.numeric if c not in keys), codes[name])
@@ -121,31 +123,21 @@ def _values(
 
 def _everywhere(found: list[Finding], n_sites: int) -> list[Finding]:
     """A column that is constant at every site is refused by a fit: one error instead of many warnings."""
-    flat = [finding for finding in found if finding.what == "constant"]
+    flat = [finding for finding in found if finding.code == "constant"]
     if not flat or len(flat) < n_sites:
         return found
-    common = tuple(c for c in flat[0].columns if all(c in finding.columns for finding in flat))
+    common = tuple(c for c in flat[0].about if all(c in finding.about for finding in flat))
     if not common:
         return found
-    text = f"{named(common)} never change{'s' if len(common) == 1 else ''} within any site."
-    error = Finding("constant", "error", text, "choose the other columns with variables=", columns=common)
-    return [f for f in found if f.what != "constant" or not set(f.columns) <= set(common)] + [error]
+    error = Finding("constant", "error", {"everywhere": True}, common)
+    return [f for f in found if f.code != "constant" or not set(f.about) <= set(common)] + [error]
 
 
 def _header(site: SiteProfile) -> list[Finding]:
     names = [name for name in site.chosen if not name.startswith("Unnamed: ")]
     if not site.is_file or not names or not all(_is_number(name) for name in names):
         return []
-    text = "all column names are numbers: the file seems to have no header, or variables in rows instead of columns."
-    return [
-        Finding(
-            "header",
-            "error",
-            text,
-            "write one column per variable, with its name in the first line",
-            site.name,
-        )
-    ]
+    return [Finding("header", "error", {"site": site.name})]
 
 
 def _is_number(name: str) -> bool:
@@ -176,26 +168,22 @@ def _usable(data: Any, n_lags: int, layout: Layout, whole_rows: bool) -> list[Fi
 
 def _explained(found: list[Finding], about_rows: list[Finding]) -> list[Finding]:
     """Return both lists without a refusal that a better finding explains; that one becomes an error."""
-    if any(finding.what == "header" for finding in found):
+    if any(finding.code == "header" for finding in found):
         # The columns' names are values then, and belong into no sentence.
         about_rows = []
     for refusal in about_rows:
-        text = refusal.sentence
-        because = [
-            f
-            for f in found
-            if f.what != "kinds" and any(f"column {c!r}, which is not numeric" in text for c in f.columns)
-        ]
-        if refusal.what == "refused" and because:
+        because = [f for f in found if f.code != "kinds" and set(refusal.about) & set(f.about)]
+        if refusal.code == "refused" and because:
             about_rows = [one for one in about_rows if one is not refusal]
-            found = [replace(f, severity="error") if f in because else f for f in found]
+            found = [replace(f, level="error") if f in because else f for f in found]
     return found + about_rows
 
 
 def _refusal(error: DataError, site: str | None = None) -> Finding:
-    # The sentences of the reader end with the cure.
-    found, _, cure = str(error).partition("; ")
-    return Finding("refused", "error", f"{found.rstrip('.')}.", cure.rstrip(".") or "see the sentence", site)
+    """A refusal of the reader; about a column where it says which is not numeric."""
+    column = error.values.get("column")
+    values = {"text": str(error), "why": error.code} | ({} if site is None else {"site": site})
+    return Finding("refused", "error", values, () if column is None else (str(column),))
 
 
 _ROWS = 2000
@@ -210,8 +198,8 @@ def quick_warnings(
     n_lags: int,
     declared: Collection[str],
     whole_rows: bool = True,
-) -> list[str]:
-    """Return one sentence per finding, with its cure.
+) -> list[Finding]:
+    """Return what is certain, each finding once with the number of sites that have it.
 
     Parameters
     ----------
@@ -246,14 +234,12 @@ def quick_warnings(
     rows = (table["rows"] + table["dropped_rows"]).to_numpy()
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
         found += few_usable(str(table.index[k]), table.iloc[k], n_lags, _NEAR_EMPTY, whole_rows)
-    return _sentences(found)
+    return _once(found)
 
 
 def remarked(name: str, site: SiteData) -> list[Finding]:
     """Return what was decided when the site was read."""
-    return [
-        Finding(what, "note", sentence, cure, name) for what, sentence, cure in getattr(site, "remarks", ())
-    ]
+    return [replace(one, values={**one.values, "site": name}) for one in getattr(site, "remarks", ())]
 
 
 def _ignored_levels(data: Any, declared: Collection[str]) -> Iterable[Finding]:
@@ -310,21 +296,20 @@ def _may_be_key(rows: FloatArray) -> bool:
 def _examine(name: str, site: MemorySite) -> list[Finding]:
     profile = profile_sites(recorded(name, site))[name]
     certain = ("undeclared-time", "shuffled-time", "glued")
-    found = [f for f in check_keys(profile) if f.severity == "warning" and f.what in certain]
+    found = [f for f in check_keys(profile) if f.level == "warning" and f.code in certain]
     codes = {column: held for column, held in sentinels(profile).items() if is_code(held[0])}
     return found + check_codes(profile, codes)
 
 
-def _sentences(found: list[Finding]) -> list[str]:
-    """Each finding once, with the number of other sites that have it."""
+def _once(found: list[Finding]) -> list[Finding]:
+    """Each finding once, with the number of sites that have it."""
     groups: dict[tuple[str, tuple[str, ...]], list[Finding]] = {}
     for finding in found:
-        groups.setdefault((finding.what, finding.columns), []).append(finding)
-    out = []
-    for same in groups.values():
-        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        out.append(f"site {same[0].site!r}{more}: {same[0].sentence} Cure: {same[0].cure}.")
-    return out
+        groups.setdefault((finding.code, finding.about), []).append(finding)
+    return [
+        replace(same[0], values={**same[0].values, "n_sites": len(same)}) if len(same) > 1 else same[0]
+        for same in groups.values()
+    ]
 
 
 def few_usable(
@@ -338,12 +323,5 @@ def few_usable(
     usable = int(row["complete_rows" if whole_rows else "usable_rows"])
     if usable >= share * (rows - n_lags * int(row["recordings"])):
         return []
-    before = "the row" if n_lags == 1 else f"the {n_lags} rows"
-    needs = (
-        f"a row needs all its cells, those of {before} before it, and no gap in time between them"
-        if whole_rows
-        else f"a row needs {before} before it, and no gap in time between them"
-    )
-    text = f"{usable} of {rows} rows can be used with n_lags={n_lags}: {needs}."
-    cure = "fill short gaps, choose columns with few gaps by variables=, or give the right step with freq="
-    return [Finding("usable-rows", "warning", text, cure, site)]
+    values = {"site": site, "usable": usable, "rows": rows, "n_lags": n_lags, "whole_rows": whole_rows}
+    return [Finding("usable-rows", "warning", values)]

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.preflight.finding import Finding, named
 from feddbn.data.preflight.profile import SiteProfile
+from feddbn.findings import Finding
 
 __all__ = ["SiteShape", "check_between", "check_columns", "shape"]
 
@@ -92,17 +92,13 @@ def check_columns(columns: tuple[str, ...], rows: FloatArray) -> list[Finding]:
             continue
         parents = [columns[used[base[i]]] for i in np.flatnonzero(np.abs(weights) > 0.02)]
         own = columns[used[k]]
-        is_copy = len(parents) == 1
         if left > _EXACT:
             base.append(k)
-            text = f"{own!r} is almost determined by {named(parents)}: which of them has an effect cannot be told."
-            cure = f"leave {own!r} out with variables="
-            out.append(Finding("dependent", "note", text, cure, columns=(own, *parents)))
-            continue
-        what = f"a copy of {parents[0]!r}, up to units" if is_copy else f"a sum of {named(parents)}"
-        text = f"{own!r} is {what}: no method can tell their effects apart."
-        cure = f"leave {own!r} out with variables="
-        out.append(Finding("copy" if is_copy else "dependent", "error", text, cure, columns=(own, *parents)))
+            out.append(Finding("dependent", "note", {"almost": True}, (own, *parents)))
+        elif len(parents) == 1:
+            out.append(Finding("copy", "error", about=(own, *parents)))
+        else:
+            out.append(Finding("dependent", "error", {"almost": False}, (own, *parents)))
     return out
 
 
@@ -129,13 +125,7 @@ def check_between(
     for k, name in enumerate(names):
         pair = _swapped(k, L, M, R, within, is_scaled[k] | is_shifted[k])
         if pair is not None:
-            a, b = (columns[i] for i in pair)
-            text = (
-                f"{a!r} and {b!r} seem to be exchanged here: exchanged back, they agree with the other sites."
-            )
-            out.append(
-                Finding("swapped", "warning", text, "exchange the names of the columns", name, columns=(a, b))
-            )
+            out.append(Finding("swapped", "warning", {"site": name}, tuple(columns[i] for i in pair)))
             odd.add(name)
             continue
         wrong = np.flatnonzero(is_scaled[k] | is_shifted[k])
@@ -151,18 +141,12 @@ def _units(
 ) -> Finding:
     chosen = tuple(columns[j] for j in wrong)
     if not is_scaled[wrong].any():
-        text = f"{named(chosen)}: the level is far from that of the other sites (other units, or another baseline)."
-        cure = "use one unit everywhere; a baseline of its own is taken off by the fit (center=auto)"
-        return Finding("baseline", "warning", text, cure, site, columns=chosen)
+        return Finding("baseline", "warning", {"site": site}, chosen, {"prepare.center": "auto"})
     largest = int(wrong[np.argmax(np.abs(factors[wrong]))])
     factor = float(np.exp(np.abs(factors[largest])))
-    more = "larger" if factors[largest] > 0 else "smaller"
-    text = f"{named(chosen)}: the spread is up to {factor:.2g} times {more} than at the other sites; the units may differ."
-    cure = (
-        "use one unit everywhere; a fit leaves such a site out (on_disagreement=exclude), or brings all sites to one "
-        "scale if many differ (gains=auto)"
-    )
-    return Finding("units", "warning", text, cure, site, columns=chosen)
+    values = {"site": site, "factor": factor, "is_larger": bool(factors[largest] > 0)}
+    cure = {"prepare.on_disagreement": "exclude", "prepare.gains": "auto"}
+    return Finding("units", "warning", values, chosen, cure)
 
 
 def _swapped(
@@ -215,13 +199,11 @@ def _baselines(columns: tuple[str, ...], shapes: list[SiteShape], within: FloatA
     if not differ.any():
         return []
     chosen = tuple(name for name, flag in zip(columns, differ, strict=True) if flag)
-    text = f"{named(chosen)}: recordings differ in their means by more than chance, which looks like effects."
-    cure = "nothing: fits centre each recording where this shows (center=auto), and forecasts go on from its own level"
-    return [Finding("baselines", "note", text, cure, columns=chosen)]
+    return [Finding("baselines", "note", about=chosen, cure={"prepare.center": "auto"})]
 
 
 def _repeated(sites: Mapping[str, SiteProfile]) -> list[Finding]:
-    seen: dict[str, str] = {}
+    seen: dict[str, dict[str, str]] = {}
     out = []
     for name, site in sites.items():
         for one in site.long:
@@ -229,11 +211,8 @@ def _repeated(sites: Mapping[str, SiteProfile]) -> list[Finding]:
             if len(head) < 5 or not np.nanstd(head) > 0:
                 continue
             key = hashlib.sha256(np.ascontiguousarray(head).tobytes() + str(one.n_rows).encode()).hexdigest()
-            where = f"recording {one.name!r} of site {name!r}"
             if key in seen:
-                text = f"{where} is the same as {seen[key]}: its rows would count twice."
-                out.append(
-                    Finding("repeated", "warning", text, "leave one of them out", name, recording=one.name)
-                )
-            seen.setdefault(key, where)
+                where = {"site": name, "recording": one.name}
+                out.append(Finding("repeated", "warning", where | seen[key]))
+            seen.setdefault(key, {"same_site": name, "same_recording": one.name})
     return out

@@ -1,4 +1,4 @@
-"""Single columns of a site: gaps, text, codes for missing, constants, stuck sensors, spikes, few values."""
+"""Single columns of a site: gaps, text, codes for missing, constants, stuck sensors, outliers, few values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Collection
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.preflight.finding import Finding, named, option, times
 from feddbn.data.preflight.profile import SiteProfile
+from feddbn.findings import Finding, Level
 
 __all__ = [
     "CODES",
@@ -108,12 +108,9 @@ def _missing(site: SiteProfile) -> list[Finding]:
     gappy = sorted((name for name in shares if shares[name] > 0), key=lambda name: -shares[name])
     if not gappy:
         return []
-    text = f"{100 * shares[gappy[0]]:.2g} % of {gappy[0]!r} is missing"
-    if len(gappy) > 1:
-        text += f", and up to {100 * shares[gappy[1]]:.2g} % of {len(gappy) - 1} other columns"
-    cure = "fill short gaps, or choose the other columns with variables="
     columns = tuple(name for name in site.chosen if name in gappy)
-    return [Finding("missing", "note", f"{text}.", cure, site.name, columns=columns)]
+    values = {"site": site.name, "shares": {name: shares[name] for name in gappy}}
+    return [Finding("missing", "note", values, columns)]
 
 
 def _text(site: SiteProfile) -> list[Finding]:
@@ -123,18 +120,11 @@ def _text(site: SiteProfile) -> list[Finding]:
             continue
         n_text, n_numbers = site.total("n_text", name), site.total("n_numbers", name)
         if any(one.is_date[j] for one, j in site.column(name)):
-            text = f"{name!r} holds dates, and would be a variable."
-            cure = f"{option('time', name)}; write dates as 2024-01-31 or 2024-01-31T12:00"
-            out.append(Finding("undeclared-time", "error", text, cure, site.name, columns=(name,)))
-        elif n_text and n_numbers >= n_text:
-            text = f"{name!r} holds numbers, but {n_text} of its cells {'is' if n_text == 1 else 'are'} text."
-            cure = "leave such cells empty, or write the number"
-            out.append(Finding("text", "error", text, cure, site.name, columns=(name,)))
+            values: dict[str, object] = {"site": site.name, "how": "dates"}
+            out.append(Finding("undeclared-time", "error", values, (name,), {"time": name}))
         elif n_text:
-            text = f"{name!r} holds text."
-            roles = f"{option('site', name)} or {option('series', name)}"
-            cure = f"{roles} if it names them, kinds= if it holds levels, otherwise choose the other columns with variables="
-            out.append(Finding("text", "error", text, cure, site.name, columns=(name,)))
+            values = {"site": site.name, "n_text": n_text, "n_numbers": n_numbers}
+            out.append(Finding("text-cells", "error", values, (name,)))
     return out
 
 
@@ -143,14 +133,15 @@ def check_codes(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> list[
     groups: dict[float | None, list[str]] = {}
     for name, (found, _) in codes.items():
         groups.setdefault(found if is_code(found) else None, []).append(name)
-    out = []
-    for value, names in groups.items():
-        n = sum(codes[name][1] for name in names)
-        what = "one value" if value is None else f"{value:g}"
-        text = f"{named(names)}: {what} stands there {times(n)}, far outside all others, like a code for missing."
-        cure = "leave such cells empty"
-        out.append(Finding("sentinel", "warning", text, cure, site.name, columns=tuple(names)))
-    return out
+    return [
+        Finding(
+            "sentinel",
+            "warning",
+            {"site": site.name, "value": value, "n": sum(codes[name][1] for name in names)},
+            tuple(names),
+        )
+        for value, names in groups.items()
+    ]
 
 
 def _constants(site: SiteProfile) -> list[Finding]:
@@ -160,17 +151,11 @@ def _constants(site: SiteProfile) -> list[Finding]:
         if len({float(e.value[j]) for one, j in site.column(name) for e in (one.lowest, one.highest)}) == 1
         and sum(one.n_rows for one in site.long) > 1
     )
-    if not flat:
-        return []
-    text = (
-        f"{named(flat)} never change{'s' if len(flat) == 1 else ''} here: no edge can be learned from that."
-    )
-    cure = "leave the site out, or choose the other columns with variables="
-    return [Finding("constant", "warning", text, cure, site.name, columns=flat)]
+    return [Finding("constant", "warning", {"site": site.name, "everywhere": False}, flat)] if flat else []
 
 
 def _shapes(site: SiteProfile, rows: FloatArray, told: Collection[str]) -> list[Finding]:
-    spiky: dict[str, int] = {}
+    outlying: dict[str, int] = {}
     stuck: list[str] = []
     few: list[str] = []
     if len(rows) < _SHORTEST:
@@ -194,26 +179,17 @@ def _shapes(site: SiteProfile, rows: FloatArray, told: Collection[str]) -> list[
         low, high = np.quantile(x, [0.05, 0.95])
         n_far = int(((x > _FAR * high) & (high > 0)).sum() + ((x < _FAR * low) & (low < 0)).sum())
         if n_far:
-            spiky[name] = n_far
+            outlying[name] = n_far
     out = []
-    if spiky:
-        n = sum(spiky.values())
-        text = f"{named(list(spiky))}: {n} cell{'' if n == 1 else 's'} far outside all others (spikes)."
-        cure = "leave wrong cells empty; fits leave out those that have no effect on anything (spikes=auto)"
-        # One far cell among thousands happens by chance where noise has heavy tails.
-        severity = "warning" if max(spiky.values()) >= max(2, 2e-4 * len(rows)) else "note"
-        out.append(Finding("spikes", severity, text, cure, site.name, columns=tuple(spiky)))
+    if outlying:
+        # One outlier among thousands happens by chance where noise has heavy tails.
+        level: Level = "warning" if max(outlying.values()) >= max(2, 2e-4 * len(rows)) else "note"
+        values = {"site": site.name, "n": sum(outlying.values())}
+        out.append(Finding("outliers", level, values, tuple(outlying), {"prepare.spikes": "auto"}))
     if stuck:
-        text = f"{named(stuck)}: {_STUCK_ROWS} or more neighbouring rows have exactly one value, like a stuck sensor."
-        cure = "leave such cells empty"
-        out.append(Finding("stuck", "warning", text, cure, site.name, columns=tuple(stuck)))
+        out.append(Finding("stuck", "warning", {"site": site.name, "n_rows": _STUCK_ROWS}, tuple(stuck)))
     if few:
-        text = f"{named(few)} {'has' if len(few) == 1 else 'have'} few values (yes/no, codes, counts)."
-        cure = (
-            "read edges to them as linear trends; name what is only set from outside with exogenous=, and leave codes "
-            "without an order out with variables="
-        )
-        out.append(Finding("few-values", "note", text, cure, site.name, columns=tuple(few)))
+        out.append(Finding("few-values", "note", {"site": site.name}, tuple(few)))
     return out
 
 
@@ -244,14 +220,8 @@ def check_held(site: SiteProfile) -> list[Finding]:
             held[name] = k
     if not held or changing < _OFTEN:
         return []
-    most = max(held.values())
-    keep = "keeps its value" if len(held) == 1 else "keep their values"
-    text = (
-        f"{named(list(held))} {keep} for about {most} rows at a time while others change: "
-        "a cause that is read late looks like an effect, and arrows may be turned round."
-    )
-    cure = "read edges between these and other columns without their direction, or measure all at the same moments"
-    return [Finding("held", "warning", text, cure, site.name, columns=tuple(held))]
+    values = {"site": site.name, "n_rows": max(held.values())}
+    return [Finding("held", "warning", values, tuple(held))]
 
 
 def rows_held(heads: list[FloatArray]) -> int | None:
@@ -305,22 +275,16 @@ def check_dynamics(
                 cycles.setdefault(name, period * length)
             if name not in slow and lag_one(x - x.mean()) > 0.98:
                 slow.append(name)
-    out = []
+    out, where = [], {"site": site.name}
     if trends:
-        text = f"{named(trends)} drift{'s' if len(trends) == 1 else ''} along a line, which ties all drifting columns."
-        cure = "nothing: fits take it off where it shows (detrend=auto); detrend=1 takes it off in any case"
-        out.append(Finding("trend", "warning", text, cure, site.name, columns=tuple(trends)))
+        out.append(Finding("trend", "warning", where, tuple(trends), {"prepare.detrend": 1}))
     if cycles:
-        period = float(np.median(list(cycles.values())))
-        rows = f"{period:.{int(period < 10)}f} rows"
-        text = f"{named(list(cycles))}: a cycle of about {rows}, which ties all columns that have it."
-        given = f"period={period:.{int(period < 10)}f}"
-        cure = f"nothing: fits take it off where it shows (period=auto); {given} takes it off in any case"
-        out.append(Finding("cycle", "warning", text, cure, site.name, columns=tuple(cycles)))
+        middle = float(np.median(list(cycles.values())))
+        period = round(middle, int(middle < 10))
+        cure = {"prepare.period": period}
+        out.append(Finding("cycle", "warning", {**where, "period": period}, tuple(cycles), cure))
     if slow and not set(slow) <= set(trends):
-        text = f"{named(slow)}: neighbouring rows are almost equal; levels that wander like this look related by chance."
-        cure = "take differences, or keep fewer rows per time"
-        out.append(Finding("wandering", "note", text, cure, site.name, columns=tuple(slow)))
+        out.append(Finding("wandering", "note", where, tuple(slow)))
     return out
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD
-from feddbn.data.preflight.finding import Finding, option, times
 from feddbn.data.preflight.profile import SiteProfile
+from feddbn.findings import Finding
 
 __all__ = ["Role", "check_index", "check_keys", "propose_kinds", "proposed_kinds", "role"]
 
@@ -118,63 +118,29 @@ def _roles(site: SiteProfile) -> dict[str, Role]:
 
 def _glued(site: SiteProfile, counter: str, names: list[str], outer: list[str], n: int) -> Finding:
     """`names` change exactly where the counter starts again, `outer` at some of these places."""
-    arguments = ["series", "site"] if names else ["series"]
     columns = [*names[:1], *outer[:1]]
-    text = (
-        f"{counter!r} starts again {times(n - 1)}, where {' and '.join(map(repr, columns))} "
-        f"change{'s' if len(columns) == 1 else ''}: {n} recordings seem to be glued together, and a lag would reach "
-        "from one into the next."
-    )
-    pairs = [option(argument, column) for argument, column in zip(arguments, columns, strict=False)]
-    cure = " ".join([*reversed(pairs), option("time", counter)])
-    return Finding("glued", "warning", text, cure, site.name, columns=(*columns, counter))
+    roles = dict(zip(("series", "site"), columns, strict=False))
+    cure = {**dict(reversed(roles.items())), "time": counter}
+    values = {"site": site.name, "how": "names", "n_starts": n - 1}
+    return Finding("glued", "warning", values, (*columns, counter), cure)
 
 
 def _finding(site: SiteProfile, name: str, found: Role) -> Finding:
-    declare = _declare(site, name)
-    aside = f"{declare}, or choose the other columns with variables="
-    if found.kind == "time":
-        text, cure = (
-            f"{name!r} rises from row to row like a time or a row number, and would be a variable.",
-            aside,
-        )
-        return Finding("undeclared-time", "warning", text, cure, site.name, columns=(name,))
-    if found.kind == "shuffled":
-        text = f"{name!r} looks like a time, but the rows are not in its order, so a lag would mean nothing."
-        cure = f"{declare} sort=True"
-        return Finding("shuffled-time", "warning", text, cure, site.name, columns=(name,))
-    if found.kind == "rising":
-        text = (
-            f"{name!r} never falls: it looks like a time with repeated entries, a counter or a running total."
-        )
-        cure = f"keep one row per time and {declare}, or take differences of a running total"
-        return Finding("undeclared-time", "warning", text, cure, site.name, columns=(name,))
-    if found.kind == "counter":
-        text = (
-            f"{name!r} counts up and starts again {times(len(found.starts))}: it looks like a time, and recordings may "
-            "be glued together there."
-        )
-        cure = f"{declare} with series= the column that names the recordings"
-        return Finding("glued", "warning", text, cure, site.name, columns=(name,))
-    is_id = found.n_values >= 4 or _ID_NAME.search(name) is not None
-    text = f"{name!r} has {found.n_values} values, each in one block of rows"
-    if is_id:
-        text += ": it looks like the name of recordings that are glued together."
-        return Finding("glued", "warning", text, option("series", name), site.name, columns=(name,))
-    text += ": the name of a recording, or an input that is switched."
-    return Finding(
-        "blocks", "note", text, f"{option('series', name)} if it names recordings", site.name, columns=(name,)
-    )
-
-
-def _declare(site: SiteProfile, name: str) -> str:
-    """Return the option that makes the column a time, with what a fit needs to read it."""
     one, j = next(iter(site.column(name)))
-    return option("time", name) + (
-        " (dates as 2024-01-31T12:00, others with day_first=True or day_first=False)"
-        if one.is_date[j]
-        else ""
-    )
+    where = {"site": site.name}
+    declared = {"time": name}
+    if found.kind in ("time", "rising"):
+        values = {**where, "how": found.kind, "is_date": bool(one.is_date[j])}
+        return Finding("undeclared-time", "warning", values, (name,), declared)
+    if found.kind == "shuffled":
+        return Finding("shuffled-time", "warning", where, (name,), {**declared, "sort": True})
+    if found.kind == "counter":
+        values = {**where, "how": "counter", "n_starts": len(found.starts)}
+        return Finding("glued", "warning", values, (name,), declared)
+    values = {**where, "how": "blocks", "n_values": found.n_values}
+    if found.n_values >= 4 or _ID_NAME.search(name) is not None:
+        return Finding("glued", "warning", values, (name,), {"series": name})
+    return Finding("blocks", "note", values, (name,), {"series": name})
 
 
 def _ids(site: SiteProfile, known: set[str]) -> list[Finding]:
@@ -188,11 +154,7 @@ def _ids(site: SiteProfile, known: set[str]) -> list[Finding]:
         low = [float(one.lowest.value[j]) for one, j in held]
         high = [float(one.highest.value[j]) for one, j in held]
         if name not in known and low == high and len(set(low)) == len(low):
-            text = (
-                f"{name!r} is constant in each recording and differs between them: it looks like their name."
-            )
-            cure = "choose the other columns with variables="
-            out.append(Finding("undeclared-id", "warning", text, cure, site.name, columns=(name,)))
+            out.append(Finding("undeclared-id", "warning", {"site": site.name}, (name,)))
     return out
 
 
@@ -200,9 +162,8 @@ def check_index(index: pd.Index, site: str) -> list[Finding]:
     """Return the findings about the index of a frame, which a fit ignores unless it holds dates or is declared."""
     if index.nlevels > 1:
         levels = tuple(str(name) if name is not None else f"level_{i}" for i, name in enumerate(index.names))
-        text = f"the index has the levels {', '.join(map(repr, levels))}, which are ignored: recordings may be glued."
-        cure = f"{option('series', levels[0])} {option('time', levels[-1])}"
-        return [Finding("ignored-index", "warning", text, cure, site, columns=levels)]
+        cure = {"series": levels[0], "time": levels[-1]}
+        return [Finding("ignored-index", "warning", {"site": site, "how": "levels"}, levels, cure)]
     if isinstance(index, pd.RangeIndex) or not pd.api.types.is_numeric_dtype(index.dtype) or len(index) < 3:
         return []
     steps = np.diff(index.to_numpy(dtype=float))
@@ -210,18 +171,11 @@ def check_index(index: pd.Index, site: str) -> list[Finding]:
     if (steps > 0).all():
         if (steps <= 1.5 * np.median(steps)).all():
             return []
-        text = "the index has holes, which are ignored: rows on both sides of a hole would be neighbours in time."
-        cure = (
-            f"name the index, then {option('time', name)}" if index.name is None else option("time", name)
-        ) + ", or reset_index(drop=True) if nothing is missing there"
-        return [Finding("ignored-index", "warning", text, cure, site, columns=(name,))]
+        values = {"site": site, "how": "holes", "is_named": index.name is not None}
+        return [Finding("ignored-index", "warning", values, (name,), {"time": name})]
     n = int((steps <= 0).sum())
-    if n > len(steps) / 4:
-        text, cure = "the index is not in order and is ignored: the rows may be shuffled.", "sort_index()"
-    else:
-        text = f"the index starts again {times(n)} and is ignored: recordings may be glued together."
-        cure = "give the recordings as a list of frames, or name them with series="
-    return [Finding("ignored-index", "warning", text, cure, site, columns=(name,))]
+    values = {"site": site, "how": "disorder" if n > len(steps) / 4 else "restarts", "n": n}
+    return [Finding("ignored-index", "warning", values, (name,))]
 
 
 _SHORTEST = 50
@@ -241,25 +195,7 @@ def propose_kinds(sites: Mapping[str, SiteProfile], settled: Collection[str]) ->
     found = proposed_kinds(sites, settled)
     if not found:
         return []
-    words = [f"{name!r} {_WORDS[_kind_of(said)]}" for name, said in found.items()]
-    kinds = ", ".join(f"{name!r}: {said!r}" for name, said in found.items())
-    cure = f"if so, use MixedDBN(kinds={{{kinds}}}); other methods treat numbers as lines and refuse text"
-    return [Finding("kinds", "note", f"{'; '.join(words)}.", cure, columns=tuple(found))]
-
-
-_WORDS = {
-    "binary": "has two values, like yes/no",
-    "count": "looks like a count: whole numbers from 0 on with a small mean",
-    "ordinal": "looks like codes, perhaps in an order",
-    "categorical": "looks like codes or names, perhaps without an order",
-    "positive": "is positive and skewed, and is less so on a log scale",
-}
-
-
-def _kind_of(said: Said) -> str:
-    if isinstance(said, list):
-        return "categorical"
-    return said if isinstance(said, str) else next(iter(said))
+    return [Finding("kinds", "note", {"kinds": found}, tuple(found), {"kinds": found})]
 
 
 def proposed_kinds(sites: Mapping[str, SiteProfile], settled: Collection[str] = ()) -> dict[str, Said]:

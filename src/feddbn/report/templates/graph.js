@@ -30,7 +30,7 @@ const report = (() => {
   const sign = x => x < 0 ? "neg" : "pos";
   // An effect that goes both ways has no sign.
   const way = e => e[EDGE.signed] === 0 ? "both" : sign(e[EDGE.weight]);
-  const when = lag => lag === 0 ? "same moment" : lag === 1 ? "1 step later" : lag + " steps later";
+  const when = lag => lag === 0 ? "same time step" : lag === 1 ? "1 step later" : lag + " steps later";
   const edges = () => data.networks[state.network].edges;
   // One weight in a large unit would hide all others, so arrows are compared in standard deviations unless asked otherwise.
   const strength = e => Math.abs(state.standardised && e[EDGE.standardised] !== null ? e[EDGE.standardised] : e[EDGE.weight]);
@@ -298,7 +298,7 @@ const report = (() => {
     list("Direct effects", directed.filter(e => e[0] === i), e => e[EDGE.target], "None shown.");
     if (links.length) list("Linked, direction not known", links, e => e[0] === i ? e[1] : e[0], "");
     const effects = data.networks[state.network].effects[i] || [];
-    html("h4", data.is_linear ? "After a shock of one standard deviation" : data.kinds.length ? "After one moment a step above its usual value, or at its second level" : "After one moment a scale above its usual value", panel);
+    html("h4", data.is_linear ? "After a shock of one standard deviation" : data.kinds.length ? "After one time step a step above its usual value, or at its second level" : "After one moment a scale above its usual value", panel);
     if (!effects.length) { html("p", "Nothing else moves noticeably.", panel, "note"); return; }
     const ul = html("ul", "", panel);
     for (const [j, peak, step, values] of effects) {
@@ -326,7 +326,7 @@ const report = (() => {
       state.lags.add(lag);
       const label = html("label", "", $("lags")), box = html("input", "", label);
       box.type = "checkbox"; box.checked = true; box.value = lag; box.name = "lag";
-      label.append(lag === 0 ? "0 (same moment)" : String(lag));
+      label.append(lag === 0 ? "0 (contemporaneous)" : String(lag));
       box.addEventListener("change", () => { if (box.checked) state.lags.add(lag); else state.lags.delete(lag); redraw(); });
     }
     $("probability-control").hidden = !data.has_probability;

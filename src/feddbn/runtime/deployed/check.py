@@ -5,15 +5,11 @@ Nothing leaves the site. What is found are findings; their sentences are in `fed
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
-from ast import literal_eval
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
@@ -45,6 +41,7 @@ from feddbn.runtime.deployed.settings import (
     read_site_settings,
 )
 from feddbn.runtime.deployed.store import REGISTER
+from feddbn.words import card
 
 __all__ = ["Finding", "check_settings", "study_in_words", "study_remarks", "why_refused"]
 
@@ -353,30 +350,6 @@ def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
         return []
     # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
     return [
-        Finding(f"data: {one.what}", None, f"{one.severity}: {one.sentence} Cure: {_as_settings(one.cure)}.")
-        for one in found
+        Finding(f"data: {one.code}", None, f"{one.level}: {words.detail} {words.advice}".rstrip())
+        for one, words in ((one, card(one, "owner")) for one in found)
     ]
-
-
-def _as_settings(cure: str) -> str:
-    """Return a cure with arguments written as lines of the settings file."""
-    cure = re.sub(r"\b(sort|day_first)=(True|False)", lambda found: f"{found[1]} = {found[2].lower()}", cure)
-    cure = re.sub(r"\bMixedDBN\(kinds=(\{(?:[^{}]|\{[^{}]*\})*\})\)", _kinds_line, cure)
-    cure = re.sub(r"\bjitter=(\d(?:\.\d+)?)", r"jitter = \1", cure)
-    return re.sub(r"\b(series|time|label)=(?:'([^']*)'|([^\s,;.)]+))", _line, cure)
-
-
-def _kinds_line(found: re.Match[str]) -> str:
-    """Kinds as a TOML table in one line; of TOML's strings, lists and inline tables JSON has the first two."""
-    said = [f"{json.dumps(name)} = {_toml(kind)}" for name, kind in literal_eval(found[1]).items()]
-    return f"kinds = {{ {', '.join(said)} }} and a study of method mixed"
-
-
-def _toml(said: Any) -> str:
-    if isinstance(said, dict):
-        return f"{{ {', '.join(f'{key} = {_toml(value)}' for key, value in said.items())} }}"
-    return json.dumps(said)
-
-
-def _line(found: re.Match[str]) -> str:
-    return f'{found[1]} = "{found[2] or found[3]}"'

@@ -1,7 +1,6 @@
 from feddbn.errors import SiteRefused, StateError
 from feddbn.federation.protocol.messages import Reply, Request, encode_reply, refusal
-from feddbn.runtime.deployed.asking import Line
-from feddbn.runtime.deployed.coordinator import SAME_ANSWER
+from feddbn.runtime.deployed.asking import SAME_ANSWER, Line
 
 ASKED = Request("task", "run-1", 4)
 

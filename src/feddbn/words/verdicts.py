@@ -1,0 +1,347 @@
+"""What reports answer: the verdicts on a result, and what was done to its rows, as cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from feddbn.words import Card, Said, counted, full_sentence, says
+
+_CONTRADICTIONS = {
+    "hidden": "hidden causes explain the rows better than edges (score better by {hidden_gain:.0f})",
+    "memory": "residuals go along with earlier ones (p {memory_p:.1g})",
+    "dependence": "residuals of the same row correlate (up to {dependence:.2f})",
+    "volatility": "the noise's variance changes from row to row (evidence is worth {n_effective:,.0f} of {n_rows:,} rows)",
+    "thirds": "the noise's variance changes over the recordings (by a factor of up to {variance_ratio:.1f})",
+    "spread": "recordings differ in their noise's variance",
+    "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
+}
+
+
+def _free(it: Said) -> str:
+    """The method that does not read directions off the scales, as the reader asks for it."""
+    free = it.setting("noise_variance", "free")
+    return {"python": f"OneShotDBN({free})", "cli": f"--method oneshot {free}"}.get(
+        it.audience, f'method = "oneshot" and {free}'
+    )
+
+
+@says("verdict-converged")
+def _converged(it: Said) -> Card:
+    question, answer = "Did it converge?", it["answer"]
+    if answer == "exact":
+        detail = "The answer comes from sums of statistics without iteration between server and sites."
+        return Card(question, "There was nothing to iterate.", detail)
+    names = {"h": "acyclicity h", "primal": "primal residual", "dual": "dual residual"}
+    last = ", ".join(f"{names[name]} {value:.2g}" for name, value in it["last"].items())
+    evidence = f"In the last round: {last}." if last else ""
+    if answer == "unknown":
+        return Card(question, "The result does not say.", evidence, "Fit again and store the status.")
+    rounds = "" if it["rounds"] is None else f" after {counted(it['rounds'], 'round')}"
+    detail = " ".join(filter(None, [full_sentence(it["message"]), evidence]))
+    if answer == "yes":
+        return Card(question, f"Yes{rounds}.", detail)
+    advice = {
+        "MAX_ROUNDS": "Raise max_rounds, or loosen tol if the residuals below are small enough for your purpose.",
+        "NOT_ACYCLIC": "Raise max_rounds; if that does not help, raise lambda_w or forbid edges that cannot exist, so that "
+        "fewer cycles compete.",
+        "STALLED": f"Try {it.setting('schedule', 'gram')}, or a smaller rho2; weights may still change in the second "
+        "digit.",
+    }.get(it["status"], "Raise max_rounds and look at the convergence curves below.")
+    return Card(question, f"No: it stopped{rounds} before it was done.", detail, advice)
+
+
+@says("verdict-order")
+def _order(it: Said) -> Card:
+    answer, advice = (
+        _ORDERS[it["answer"]](it) if it["answer"] in _ORDERS else ("The result does not say.", "")
+    )
+    detail = _ORDER_DETAILS.get(it["answer"], "").format(method=it["method"])
+    if it["answer"] == "open":
+        links = ", ".join(f"{source} — {target}" for source, target in it["links"])
+        more = it["n_open"] - len(it["links"])
+        detail = (
+            "That these are linked is one question, which way is another that the data leave open: "
+            f"{links}{f' and {more} more' if more else ''}. They are drawn without a head. Effects and responses along them "
+            "follow the direction that was stored, which may be wrong."
+        )
+    elif it["varsortability"] is not None and it["answer"] != "nothing":
+        scale = "0.5: scales say nothing; 1: causes always vary less than effects"
+        detail = f"{detail} Varsortability is {it['varsortability']:.2f} ({scale}).".strip()
+    return Card("Are contemporaneous directions identified, or read off the scales?", answer, detail, advice)
+
+
+_ORDERS: dict[str, Callable[[Said], tuple[str, str]]] = {
+    "nothing": lambda it: ("There is no order to identify.", ""),
+    "open": lambda it: (
+        f"{it['n_open']} of {counted(it['n_links'], 'contemporaneous link')} {'has' if it['n_open'] == 1 else 'have'} no "
+        "direction.",
+        "What might settle them: forbidden edges for directions that cannot be, "
+        + (
+            f"{it.setting('noise_variance', 'equal')} if the units are comparable"
+            if it["method"] == "OneShotDBN"
+            else f"{it.setting('prepare.scale', 'none')} if the units are comparable, OneShotDBN if the noise is not Gaussian"
+        )
+        + ", or an intervention.",
+    ),
+    "identified": lambda it: ("Identified.", ""),
+    "not-stored": lambda it: (
+        "Not read off the scales; which directions are open is not known.",
+        "Fit again with this version, which stores them.",
+    ),
+    "scales": lambda it: (
+        "Probably read off the scales.",
+        f"If the units are arbitrary, refit with {_free(it)} and keep what agrees.",
+    ),
+    "not-scales": lambda it: ("Not read off the scales.", ""),
+    "alike": lambda it: (
+        "Not read off the scales, but the noise may differ.",
+        f"Refit with {_free(it)} and compare.",
+    ),
+    "units": lambda it: (
+        "It depends on the units.",
+        f"Check that the units are comparable, or refit with {_free(it)} and compare.",
+    ),
+}
+_OWN = "The fit lets every variable have its own noise variance, so units do not decide directions."
+_ORDER_DETAILS = {
+    "nothing": "Every effect is delayed, so time itself gives the direction.",
+    "identified": f"{_OWN} The data tell the direction of every contemporaneous link.",
+    "not-stored": f"{_OWN} With Gaussian noise some contemporaneous directions fit equally well either way, and the result "
+    "does not say which; delayed effects are not affected.",
+    "scales": "The contemporaneous directions follow the size of the variances.",
+    "not-scales": "Rescaling the variables did not change the directions.",
+    "alike": "The variables were scaled to unit variance; {method} then takes their noise to be alike.",
+    "units": "{method} assumes that all noise variances are alike in the given units.",
+}
+
+
+@says("verdict-empty")
+def _empty(it: Said) -> Card:
+    question = "Is the graph empty, and why?"
+    if it["answer"] == "no":
+        detail = f"{counted(it['n_now'], 'contemporaneous effect')} and {counted(it['n_lagged'], 'delayed effect')}."
+        if not it["n_now"]:
+            penalty = f": lambda_w = {it['lambda_w']} may be too strong" if it["lambda_w"] is not None else ""
+            detail += f" Nothing acts within a time step{penalty}."
+        return Card(question, "It is not empty.", detail)
+    reasons = {
+        "threshold": "The threshold {threshold:g} removed every weight; the largest was {largest:.3g}.",
+        "penalty": "The penalty {penalty:g} is at least {strongest_penalty:.3g}, above which every weight is zero.",
+        "perhaps-penalty": "The penalty {penalty:g} may be stronger than every effect in the data.",
+        "first-round": "The fit stopped after its first round, before anything was learned.",
+        "few-rows": "Only {n_rows:,} rows support {needed:,} coefficients per variable.",
+    }
+    detail = " ".join(reasons[reason].format(**it.finding.values) for reason in it["reasons"])
+    advice = "Lower lambda_w and lambda_a, or let `select` choose them."
+    if "first-round" in it["reasons"]:
+        advice = "Raise max_rounds."
+    elif "threshold" in it["reasons"]:
+        advice = "Lower w_threshold and a_threshold."
+    none = "The result holds no clue; the variables may simply not influence each other linearly."
+    return Card(question, "It is empty.", detail or none, advice)
+
+
+@says("verdict-rows")
+def _rows(it: Said) -> Card:
+    question = "Are there enough rows?"
+    if it["answer"] == "unknown":
+        return Card(question, "The result does not say how many rows were used.")
+    detail = (
+        f"{it['n_rows']:,} usable rows at {counted(it['n_sites'], 'site')} for {it['needed']:,} possible causes of each "
+        "variable."
+    )
+    if it["n_dropped"]:
+        detail += f" {it['n_dropped']:,} rows were dropped (gaps, missing values, first rows of a recording)."
+    if it["n_small"]:
+        detail += f" {counted(it['n_small'], 'site')} could not fit a network alone and lean on the others."
+    answers = {"yes": "Yes.", "barely": "Barely.", "no": "No: there are more possible causes than rows."}
+    advice = "Use fewer lags or variables, add data, or trust only edges with a high probability."
+    return Card(question, answers[it["answer"]], detail, "" if it["answer"] == "yes" else advice)
+
+
+@says("verdict-certainty")
+def _certainty(it: Said) -> Card:
+    question = "How sure are the edges?"
+    if it["answer"] == "unknown":
+        advice = (
+            "OneShotDBN reports edge probabilities; `feddbn confidence` computes them by resampling at the sites, and "
+            "`feddbn report --edges` shows them here."
+        )
+        return Card(question, "No probabilities were computed.", "", advice)
+    detail = f"{counted(it['n_sure'], 'edge')} of {it['n']} at probability 0.9 or more; {it['n_unsure']} below 0.5."
+    if it["answer"] == "contradicted":
+        detail += " They hold if the model does, which the residuals contradict."
+        return Card(question, "Less sure than the probabilities say.", detail)
+    return Card(question, "Mostly sure." if it["answer"] == "sure" else "Many are uncertain.", detail)
+
+
+@says("verdict-residuals")
+def _residuals(it: Said) -> Card:
+    question, parts = "Do the residuals fit the model?", []
+    for name in it["violations"]:
+        try:
+            parts.append(_CONTRADICTIONS[name].format(**it.finding.values))
+        except KeyError:
+            # Without its numbers if the result does not say.
+            parts.append(_CONTRADICTIONS[name].split(" (")[0])
+    if it.get("noise_memory") is not None:
+        parts.append(f"the noise's memory of {it['noise_memory']:.2f} was taken off before learning")
+    if it.get("n_lags_added"):
+        parts.append("a lag was added, which leaves residuals without memory")
+    detail = full_sentence("; ".join(parts))
+    if it["answer"] == "no":
+        advice = "Edges, also those at a probability near 1, may stand for something else: read the warnings below."
+        return Card(question, "No.", detail, advice)
+    if it["answer"] == "not-quite":
+        return Card(question, "Not quite.", detail, "Read the warnings below before relying on single edges.")
+    return Card(question, "Yes.", detail or "They remember nothing, and their variance is steady.")
+
+
+@says("verdict-agreement")
+def _agreement(it: Said) -> Card:
+    question, n, answer = "Do the sites agree?", it["n"], it["answer"]
+    if answer == "yes":
+        detail = "Every site that could compared itself with the others; none found that it does not fit."
+        return Card(question, "Yes.", detail)
+    no = f"No: {'one site does' if n == 1 else f'{n} sites do'} not fit the others."
+    if answer in ("left-out", "personal"):
+        who, owners = ("It", "its owner was") if n == 1 else ("They", "their owners were")
+        detail = f"{who} stayed out of the sums, and {owners} told why; the network is that of the others."
+        other = "learn a network for each site with PFDBNL"
+        if answer == "personal":
+            other = "use the network learned from the rows there alone"
+        return Card(question, no, detail, f"Correct the data there and fit again, or {other}.")
+    if answer == "many":
+        advice = "One network for all is wrong for some: use PFDBNL, which learns one for each."
+        return Card(question, no, "There seem to be several kinds of sites.", advice)
+    exclude = it.setting("prepare.on_disagreement", "exclude")
+    advice = f"{exclude} leaves out what does not fit; owners are told what it is."
+    return Card(question, no, "All sites are in the sums.", advice)
+
+
+@says("verdict-acyclic")
+def _acyclic(it: Said) -> Card:
+    return Card(
+        "Is the contemporaneous graph free of cycles?",
+        "No.",
+        "Some variables are their own cause within one time step, which no such model allows; averages and votes of graphs "
+        "can do that.",
+        "Use FDBNL or OneShotDBN, which cannot return cycles.",
+    )
+
+
+@says("verdict-stable")
+def _stable(it: Said) -> Card:
+    question, answer = "Is the learned process stable?", it["answer"]
+    if answer == "settles":
+        return Card(question, "Yes.", "Simulated paths settle and stay there.")
+    if answer == "leaves":
+        linear = "" if it["has_kinds"] else f", or fit with {it.setting('features', 'linear')} and compare"
+        return Card(question, "No.", full_sentence(it["why"]), f"Trust forecasts of few steps only{linear}.")
+    radius = it["radius"]
+    if answer == "yes":
+        return Card(question, "Yes.", f"Shocks die out (spectral radius {radius:.2f}).")
+    if answer == "slowly":
+        detail = (
+            f"Shocks die out very slowly (spectral radius {radius:.3f}): effects far ahead are unreliable."
+        )
+        return Card(question, "Only just.", detail, "Difference or detrend the series.")
+    detail = (
+        f"Shocks grow without end (spectral radius {radius:.2f}): forecasts and long-run effects mean little."
+    )
+    return Card(question, "No.", detail, "Difference or detrend the series, or use fewer lags.")
+
+
+@says("verdict-revealed")
+def _revealed(it: Said) -> Card:
+    question = "What did the server learn about one site?"
+    if it["answer"] == "plain":
+        answer, how = it["messages"] or (
+            ("Its second moments.", "What a site sends in one round is its second moments.")
+            if it["is_direct"]
+            else (
+                "Possibly its second moments.",
+                "Plain messages of an iterative method determine a site's second moments after a few rounds.",
+            )
+        )
+        detail = (
+            f"No secure aggregation and no differential privacy are recorded. {how} For a simulation on one machine this "
+            "does not matter."
+        )
+        return Card(question, answer, detail, "Between organisations, switch on secure aggregation.")
+    spent = ""
+    if it["epsilon"] is not None:
+        delta = f" at delta {it['delta']:.1g}" if it["delta"] is not None else ""
+        unit = f" for each {it['unit']}" if it["unit"] else ""
+        spent = f"Differential privacy bounds what they say: epsilon {it['epsilon']:.3g}{delta}{unit}."
+    if it["answer"] == "noise":
+        return Card(question, "Noisy messages of each site.", spent)
+    spent = spent or "The sums themselves carry no differential privacy."
+    detail = f"Secure aggregation: the server saw sums over sites only. {spent}"
+    return Card(question, "Nothing beyond the sums.", detail)
+
+
+@says("truth-left-out")
+def _truth_left_out(it: Said) -> str:
+    return "the truth has other variables than the learned network and is left out."
+
+
+def _evidence(value: float | None) -> str:
+    if value is None:
+        return "not looked at, or as asked"
+    return f"BIC {abs(value):,.0f} {'better' if value > 0 else 'worse'} with each its own"
+
+
+@says("treated-course")
+def _treated_course(it: Said) -> Card:
+    done = "one mean for all rows"
+    if it["is_own"]:
+        parts = ["mean"]
+        if it["degree"]:
+            parts.append("line" if it["degree"] == 1 else f"polynomial of degree {it['degree']}")
+        if it["periods"]:
+            parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in it['periods'])} rows")
+        done = f"every recording lost its own {', '.join(parts)}"
+    return Card("Means, trends, cycles", done, _evidence(it["evidence"]))
+
+
+@says("treated-scales")
+def _treated_scales(it: Said) -> Card:
+    done = "every site was brought to the mean scale" if it["is_common"] else "as they are"
+    return Card("Scales of sites", done, _evidence(it["evidence"]))
+
+
+@says("treated-outliers")
+def _treated_outliers(it: Said) -> Card:
+    said = [f"left out as errors: {', '.join(it['removed'])}"] if it["removed"] else []
+    said += [f"kept as bursts: {', '.join(it['bursts'])}"] if it["bursts"] else []
+    return Card("Outliers", "; ".join(said) or "kept, or there were none")
+
+
+@says("treated-empty")
+def _treated_empty(it: Said) -> Card:
+    n, worth = it["n"], it["worth"]
+    why = "" if n is None else f"{n:,.0f} cells are empty"
+    if it["is_filled"] and worth is not None:
+        return Card("Empty cells", f"rows count for what they hold, {worth:,.0f} complete ones", why)
+    return Card("Empty cells", "only complete rows were used" if n is None or n else "there were none", why)
+
+
+@says("treated-sites")
+def _treated_sites(it: Said) -> Card:
+    what = "Sites that do not fit"
+    if it["left_out"]:
+        return Card(what, f"{it['left_out']:.0f} stayed out of the sums", "each found out by itself")
+    return Card(what, f"{it['n_disagreeing']:.0f}, which stayed in" if it["n_disagreeing"] else "none known")
+
+
+@says("treated-unseen")
+def _treated_unseen(it: Said) -> Card:
+    names = ", ".join(" and ".join(pair) for pair in it["pairs"])
+    return Card("Hardly ever in one row", names, "edges between these follow from other variables alone")
+
+
+@says("treated-inputs")
+def _treated_inputs(it: Said) -> Card:
+    asked = f"asked for by {it.option('prepare.exogenous')}"
+    return Card("Known inputs", f"{it.names}: no edge leads into them", asked)
