@@ -1,3 +1,5 @@
+"""`feddbn check`: of files, and of what a study found in the data of all sites."""
+
 from __future__ import annotations
 
 import json
@@ -15,10 +17,11 @@ def hospitals(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_clean_data_end_with_a_sentence_and_exit_code_0(run, federation):
+def test_clean_data_end_with_one_line_and_exit_code_0(run, federation):
     outcome = run("check", federation)
     assert outcome.exit_code == 0
-    assert outcome.stdout == "Nothing was found that would make a network wrong.\n"
+    assert len(outcome.stdout.splitlines()) == 1
+    assert json.loads(run("check", federation, "--json").stdout) == []
 
 
 def test_warnings_are_a_table_with_options_that_cure_them(run, hospitals):
@@ -26,13 +29,9 @@ def test_warnings_are_a_table_with_options_that_cure_them(run, hospitals):
     assert outcome.exit_code == 0
     assert "--series patient --time hour" in outcome.stdout
     assert "and 2 more" in outcome.stdout
-    assert "1 warning." in outcome.stdout
     assert max(len(line) for line in outcome.stdout.splitlines()) <= 80
-
-
-def test_the_cure_of_a_finding_cures_it(run, hospitals):
-    outcome = run("check", hospitals, "--series", "patient", "--time", "hour", "--json")
-    assert [finding["what"] for finding in json.loads(outcome.stdout) if finding["what"] == "glued"] == []
+    cured = run("check", hospitals, "--series", "patient", "--time", "hour", "--json")
+    assert "glued" not in {finding["code"] for finding in json.loads(cured.stdout)}
 
 
 def test_an_error_ends_with_exit_code_1_and_json_has_every_field(run, tmp_path: Path):
@@ -41,10 +40,49 @@ def test_an_error_ends_with_exit_code_1_and_json_has_every_field(run, tmp_path: 
     outcome = run("check", tmp_path, "--json")
     assert outcome.exit_code == 1
     (finding,) = json.loads(outcome.stdout)
-    assert set(finding) == {"what", "severity", "sentence", "cure", "site", "recording", "columns"}
-    assert (finding["what"], finding["severity"], finding["columns"]) == ("copy", "error", ["copy", "pulse"])
+    assert set(finding) == {"code", "level", "values", "about", "cure", "finding", "advice"}
+    assert (finding["code"], finding["level"], finding["about"]) == ("copy", "error", ["copy", "pulse"])
 
 
 def test_what_cannot_be_opened_ends_with_exit_code_2(refuses, federation, tmp_path: Path):
-    assert "does not exist" in refuses("check", tmp_path / "nowhere")
+    assert "nowhere" in refuses("check", tmp_path / "nowhere")
     assert "--lags" in refuses("check", federation, "--lags", "-1")
+
+
+OF_STUDY = {
+    "code": "cycles",
+    "level": "warning",
+    "values": {"periods": [24.0]},
+    "cure": {"prepare.period": "auto"},
+}
+OF_OLD_STUDY = {
+    "what": "cycles",
+    "severity": "warning",
+    "sentence": "cycles of 24 rows stand out.",
+    "cure": "period='auto' takes them off",
+    "site": None,
+    "recording": None,
+    "columns": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("finding", "level", "cure"),
+    [(OF_STUDY, "level", 'prepare.period = "auto"'), (OF_OLD_STUDY, "severity", "period='auto'")],
+)
+def test_findings_of_a_study_are_read_also_those_of_the_version_before(run, tmp_path, finding, level, cure):
+    path = tmp_path / "findings.json"
+    path.write_text(json.dumps([finding]))
+    done = run("check", path)
+    assert done.exit_code == 0, done.output
+    assert "24 rows" in done.output
+    assert cure in done.output
+    path.write_text(json.dumps([{**finding, level: "error"}]))
+    assert run("check", path).exit_code == 1
+
+
+@pytest.mark.parametrize("text", ["{", "3", '[{"what": "x"}]', '[{"code": "x", "level": "bad"}]'])
+def test_what_are_no_findings_is_one_sentence(refuses, tmp_path, text):
+    path = tmp_path / "findings.json"
+    path.write_text(text)
+    assert "findings.json" in refuses("check", path)

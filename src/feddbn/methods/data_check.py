@@ -87,7 +87,7 @@ def _empty(survey: Survey, d: int) -> list[Finding]:
     share = float(survey.n_empty / max(survey.n_rows * d, 1.0))
     level: Level = "warning" if share >= MANY_EMPTY else "note"
     return (
-        [Finding("empty-cells", level, {"share": share}, cure={"prepare.missing": "fill"})] if share else []
+        [Finding("empty-share", level, {"share": share}, cure={"prepare.missing": "fill"})] if share else []
     )
 
 

@@ -378,8 +378,8 @@ def _all_rows(it: Said) -> tuple[str, str]:
     return f"{what}.", ""
 
 
-@told("empty-cells")
-def _empty_cells(it: Said) -> tuple[str, str]:
+@told("empty-share")
+def _empty_share(it: Said) -> tuple[str, str]:
     share = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     return f"{share} of the cells are empty.", f"{_cure(it)}, which is usual, uses the cells that are there"
 

@@ -37,7 +37,7 @@ from feddbn.data.read import read_sites
 from feddbn.errors import DataError
 from feddbn.findings import Finding, Findings
 
-__all__ = ["Finding", "Findings", "few_usable", "preflight", "quick_warnings", "remarked"]
+__all__ = ["preflight", "quick_warnings"]
 
 _MOST_ROWS = 100_000
 _KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
