@@ -33,7 +33,7 @@ def test_clean_data_add_no_line(tmp_path):
 def test_glued_patients_are_told_and_do_not_keep_the_site_out(tmp_path):
     findings = checked(tmp_path, stays())
     assert findings["data: glued"].ok is None
-    assert 'series = "patient" time = "hour"' in findings["data: glued"].text
+    assert 'series = "patient", time = "hour"' in findings["data: glued"].text
     assert findings["data"].ok
 
 
@@ -45,7 +45,7 @@ def test_declared_patients_are_not_told(tmp_path):
 def test_data_that_are_refused_are_explained(tmp_path):
     findings = checked(tmp_path, ward(200).assign(nurse="ann"))
     assert findings["data"].ok is False
-    assert "'nurse' holds text" in findings["data: text"].text
+    assert "'nurse'" in findings["data: text-cells"].text
 
 
 def test_data_that_are_not_there_have_one_line(tmp_path):
