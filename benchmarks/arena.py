@@ -66,7 +66,7 @@ class World:
     seeds: tuple[int, ...] = (700, 701, 702, 703, 704)
 
     def draw(self, scenario: Scenario, seed: int) -> feddbn.SimulatedFederation:
-        """About 10 edges within a moment and 8 lagged ones at d = 8."""
+        """About 10 contemporaneous edges and 8 lagged ones at d = 8."""
         return federation(
             self.d,
             self.n_sites,

@@ -142,7 +142,7 @@ def product_rows(sizes: list, devices: dict[str, Device], clock: Clock) -> list[
 
 
 def system_gram(d: int) -> np.ndarray:
-    """G = Z'Z/n of a sparse stable system, two edges a variable within a moment and two lagged, n = 10 d."""
+    """G = Z'Z/n of a sparse stable system, two edges a variable of the same time step and two lagged, n = 10 d."""
     rng = np.random.default_rng(3)
     W = np.triu(
         rng.uniform(0.3, 0.6, (d, d)) * rng.choice([-1, 1], (d, d)) * (rng.random((d, d)) < 4.0 / d), 1

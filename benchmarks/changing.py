@@ -3,7 +3,7 @@
     python benchmarks/changing.py [n_series] [first seed] [kinds of series ...]
 
 Prints the table of docs/changing.md. A series is d = 8 variables, 600 rows at each site; networks have about ten edges
-within a moment and eight delayed ones. At each of two changes four edges are drawn anew: two vanish, two appear.
+within a time step and eight delayed ones. At each of two changes four edges are drawn anew: two vanish, two appear.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOW, HIGH, LAG_SCALE = 0.3, 0.6, 0.7
 
 @dataclass(frozen=True)
 class Switching:
-    """Networks one after the other: (S, d, d) within a moment and at lag 1; first rows; (S, d) variances and levels.
+    """Networks one after the other: (S, d, d) within a time step and at lag 1; first rows; (S, d) variances and levels.
 
     If it drifts, the first becomes the second little by little, at an even pace over all rows.
     """
@@ -38,7 +38,7 @@ class Switching:
     drifts: bool = False
 
     def at(self, t: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Weights within a moment and at lag 1, variances and levels at a row."""
+        """Weights within a time step and at lag 1, variances and levels at a row."""
         if self.drifts:
             share = min(max(t / ROWS, 0.0), 1.0)
             return tuple(

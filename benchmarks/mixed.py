@@ -29,7 +29,7 @@ Learner = Callable[[dict[str, list[np.ndarray]], dict[str, Kind]], Lagged]
 
 
 def draw(seed: int, n_rows: int, kinds: list[str], d: int = D) -> feddbn.SimulatedFederation:
-    """About d edges within a moment and d delayed ones."""
+    """About d contemporaneous edges and d delayed ones."""
     return feddbn.simulate(
         d=d,
         n_sites=SITES,
@@ -43,7 +43,7 @@ def draw(seed: int, n_rows: int, kinds: list[str], d: int = D) -> feddbn.Simulat
 
 
 def links(W: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """Edges whatever their direction within a moment, and delayed ones."""
+    """Edges whatever their direction within a time step, and delayed ones."""
     either = np.triu((W != 0) | (W.T != 0))
     return np.concatenate([either.ravel(), (A != 0).ravel()])
 

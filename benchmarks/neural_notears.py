@@ -1,4 +1,4 @@
-"""A neural peer: one small network per target, learned together so that the graph within a moment has no cycles.
+"""A neural peer: one small network per target, learned together so that the graph within a time step has no cycles.
 
 After Sun, Schulte, Liu and Poupart (2021), *NTS-NOTEARS: learning nonparametric DBNs with prior knowledge*, written anew
 from the description: target j is predicted from all variables at lags 0 to p by one hidden layer of sigmoids,

@@ -38,7 +38,7 @@ BEGINS, ENDS = "<!-- tables of benchmarks/nonlinear.py begin -->", "<!-- tables 
 
 
 def sparse(d: int, n: int, seed: int, **more: Any) -> feddbn.SimulatedFederation:
-    """Four sites; about d edges within a moment and d lagged ones."""
+    """Four sites; about d contemporaneous edges and d lagged ones."""
     return federation(d, 4, n, seed, mean_degree=2, lag_degree=1, **more)
 
 

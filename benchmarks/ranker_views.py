@@ -143,7 +143,7 @@ def by_tables(known: FeatureStatistics, split: bool) -> np.ndarray:
 
 
 def by_order_search(network: int, features: str) -> np.ndarray:
-    """(d, d) of the order search without edges within a moment."""
+    """(d, d) of the order search without contemporaneous edges."""
     model = OneShotDBN(features=features, forbidden_edges=[("*", "*", 0)], check_residuals=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

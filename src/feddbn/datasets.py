@@ -1,15 +1,12 @@
-"""Where the files are: a directory the user names, or a checked download.
+"""Public benchmark data, read from a directory or downloaded with checksums; none is in the package.
 
-The order is: the `path` argument, the environment variable FEDDBN_DATA, a download. A directory that was
-named and lacks a file is an error, never a reason to download: what was asked for is what is read.
+Where the files are: the order is: the `path` argument, the environment variable FEDDBN_DATA, a download. A directory that
+was named and lacks a file is an error, never a reason to download: what was asked for is what is read.
 
-DREAM4 in-silico networks of 100 genes (GeneNetWeaver; Marbach et al. 2009, Prill et al. 2010).
-
-NetSim: simulated BOLD signals of brain networks (Smith et al. 2011, NeuroImage 54).
-
-Four monitored computer systems with graphs drawn by their engineers (Ait-Bachir et al. 2023).
-
-The Tennessee Eastman chemical plant, simulated, with its graph (CIPCaD-Bench; Menegozzo et al. 2022).
+    DREAM4              in-silico networks of 100 genes (GeneNetWeaver; Marbach et al. 2009, Prill et al. 2010)
+    NetSim              simulated BOLD signals of brain networks (Smith et al. 2011, NeuroImage 54)
+    IT monitoring       four computer systems with graphs drawn by their engineers (Ait-Bachir et al. 2023)
+    Tennessee Eastman   a chemical plant, simulated, with its graph (CIPCaD-Bench; Menegozzo et al. 2022)
 """
 
 from __future__ import annotations

@@ -1,27 +1,15 @@
-"""Counts of right and wrong edges, and the rates made of them.
+"""Scores of a learned network against a known one.
 
 Degenerate cases, stated once: with nothing estimated, ``fdr = 0`` and ``precision = 1`` (nothing claimed is
 wrong); with nothing to find, ``tpr = recall = 1``; with neither, ``f1 = 1``. So ``precision = 1 - fdr`` and
 ``recall = tpr`` hold always.
-
-Recovery of edges by the kind of variable that they point to.
-
-Distances between weights.
-
-How far a learned function of a cause is from the true one.
-
-Scores of a ranking of all possible edges, before any threshold.
-
-How well edges with marks are recovered: which pairs have one, and what is said at their ends.
-
-Scores are made of counts as in `feddbn.metrics`: with nothing claimed precision is 1, with nothing to find recall is 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,8 +34,26 @@ __all__ = [
 ]
 
 
+class _Scores(Mapping[str, float]):
+    """A dataclass of scores that is a mapping, too: ``scores["f1"]``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        value: float = getattr(self, name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dataclass_fields__)
+
+    def __len__(self) -> int:
+        return len(self.__dataclass_fields__)
+
+
 @dataclass(frozen=True)
-class EdgeScores(Mapping[str, float]):
+class EdgeScores(_Scores):
     """How well the edges of one part (W, or all A_l together) are recovered; also a mapping,
     ``scores["shd"]``.
 
@@ -91,22 +97,6 @@ class EdgeScores(Mapping[str, float]):
     n_false_negatives: int
     n_reversed: int
 
-    def __getitem__(self, name: str) -> float:
-        if name not in self._names():
-            raise KeyError(name)
-        value: float = getattr(self, name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
-
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [entry.name for entry in fields(cls)]
-
 
 def edge_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0) -> EdgeScores:
     """Scores of the edges of an estimate against the truth, both ``[from, to]``.
@@ -114,7 +104,7 @@ def edge_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0
     Parameters
     ----------
     truth, estimate
-        W, shape (d, d), or the lagged part A, shape (p, d, d). Two dimensions mean one moment in time, where
+        W, shape (d, d), or the lagged part A, shape (p, d, d). Two dimensions mean one time step, where
         an edge can be reversed; with three, time directs every edge.
     threshold
         An entry of the estimate is an edge if its absolute value is larger; in the truth, if it is not 0.
@@ -421,12 +411,12 @@ _HEAD, _TAIL = 2, 3
 
 
 @dataclass(frozen=True)
-class MarkScores(Mapping[str, float]):
+class MarkScores(_Scores):
     """How well an ancestral graph is recovered; also a mapping, ``scores["adjacency_f1"]``.
 
-    An *edge* is a pair of variables and a lag; within a moment a pair counts once. The *ends* that count are those whose mark
-    does not follow from the order of time: both within a moment, the earlier one across moments. A *claim* is an arrowhead
-    or a tail at such an end of an estimated edge.
+    An *edge* is a pair of variables and a lag; a contemporaneous pair counts once. The *ends* that count are those whose mark
+    does not follow from the order of time: both of a contemporaneous edge, the earlier one of a lagged edge. A *claim* is an
+    arrowhead or a tail at such an end of an estimated edge.
 
     Attributes
     ----------
@@ -471,18 +461,6 @@ class MarkScores(Mapping[str, float]):
     n_claims: int
     n_right: int
 
-    def __getitem__(self, name: str) -> float:
-        if name not in list(self):
-            raise KeyError(name)
-        value: float = getattr(self, name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(entry.name for entry in fields(self))
-
-    def __len__(self) -> int:
-        return len(fields(self))
-
 
 def mark_scores(truth: Any, estimate: Any) -> MarkScores:
     """Scores of the edges and marks of an estimate against the truth.
@@ -490,8 +468,8 @@ def mark_scores(truth: Any, estimate: Any) -> MarkScores:
     Parameters
     ----------
     truth, estimate
-        (d, d, p+1) strings as in `AncestralGraph.marks`: ``[i, j, l]`` is the edge from i, l moments ago, to j now. Where the
-        truth has a circle, nothing is counted at that end. The conflicts ``x`` of other software count as circles.
+        (d, d, p+1) strings as in `AncestralGraph.marks`: ``[i, j, l]`` is the edge from i, l time steps ago, to j now. Where
+        the truth has a circle, nothing is counted at that end. The conflicts ``x`` of other software count as circles.
 
     Examples
     --------
@@ -506,11 +484,11 @@ def mark_scores(truth: Any, estimate: Any) -> MarkScores:
         raise ParameterError(
             f"truth and estimate must have the same shape, got {first.shape[:3]} and {second.shape[:3]}."
         )
-    d, _, n_moments = first.shape[:3]
-    once = np.ones((d, d, n_moments), dtype=bool)
+    d, _, n_steps = first.shape[:3]
+    once = np.ones((d, d, n_steps), dtype=bool)
     once[:, :, 0] = np.triu(once[:, :, 0], 1)
     is_true, is_claimed = ((marks[..., 0] > 0) & once for marks in (first, second))
-    counts = np.stack([once, once & (np.arange(n_moments) == 0)], axis=-1)
+    counts = np.stack([once, once & (np.arange(n_steps) == 0)], axis=-1)
     # Where the truth leaves an end open, no claim about it is right or wrong.
     judged = counts & ~((first == 1) & is_true[..., None])
     claims = {mark: judged & is_claimed[..., None] & (second == mark) for mark in (_HEAD, _TAIL)}

@@ -1,7 +1,10 @@
 """Moments of simulated lagged rows."""
 
+from functools import reduce
+
 import numpy as np
 
+from feddbn.core.designs.gram import Gram, recording_gram
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.sim import SimulationSettings, simulate_arrays
@@ -15,6 +18,11 @@ def lagged(x, n_lags=1):
 def lagged_moments(x, n_lags=1):
     """The moments of these rows."""
     return Moments.of_rows(lagged(x, n_lags))
+
+
+def gram_of(design, recordings):
+    """The sums over all recordings."""
+    return reduce(Gram.merge, (recording_gram(design, one) for one in recordings), Gram.empty(design.q))
 
 
 def simulated(d, n, seed, n_lags=1, factors=None, **settings):

@@ -1,4 +1,6 @@
-"""What a row adds to the log likelihood of a generalised linear model, its gradient and its information.
+"""Generalised linear models of nodes given their parents, fitted by Newton's steps on sums.
+
+Families:
 
     logistic            P(1) = 1 / (1 + exp(-eta))                                  theta = [intercept, slopes]
     multinomial         P(k) proportional to exp(eta_k), eta_0 = 0                  theta = [intercepts; slopes] row by row
@@ -6,22 +8,21 @@
     poisson             mean exp(eta)                                               theta = [intercept, slopes]
     negative-binomial   mean m = exp(eta), variance m + a m^2                       theta = [intercept, slopes, log a]
 
-The information is the one observed, so that Newton's steps are those of maximum likelihood and standard errors are the usual
-ones. Sums over rows add up over sites.
+The information is the one observed, so that Newton's steps are those of maximum likelihood and standard errors are the
+usual ones. Sums over rows add up over sites.
 
-Models of nodes given their parents, on the rows of a coded design, and what they come to in sums.
-
-Newton's steps to the largest likelihood of one model, from sums at one theta after the other.
+Newton's steps to the largest likelihood of one model, from sums at one theta after the other:
 
     theta <- theta + I^-1 g      halved if the likelihood fell, bounded so that no step goes far
 
-Columns are standardised, so 1 is a natural size of a coefficient. Where a combination of columns tells values apart without
-an error, the likelihood has no maximum: it hardly rises any more while coefficients still grow, or slopes pass `STEEPEST`.
-Such a model gets a ridge, that is a normal prior of standard deviation `SEPARATED_SD` on its slopes; all others have none.
+Columns are standardised, so 1 is a natural size of a coefficient. Where a combination of columns tells values apart
+without an error, the likelihood has no maximum: it hardly rises any more while coefficients still grow, or slopes pass
+`STEEPEST`. Such a model gets a ridge, that is a normal prior of standard deviation `SEPARATED_SD` on its slopes; all
+others have none.
 
-Standardised columns, starting values, and the way back to the units of the codes.
+The way back from standardised columns to the units of the codes:
 
-eta = t_0 + sum_c t_c (x_c - origin_c) / scale_c      =>      b_c = t_c / scale_c,   b_0 = t_0 - sum_c b_c origin_c
+    eta = t_0 + sum_c t_c (x_c - origin_c) / scale_c      =>      b_c = t_c / scale_c,   b_0 = t_0 - sum_c b_c origin_c
 """
 
 from __future__ import annotations
@@ -430,7 +431,7 @@ class NodeEstimate:
 
 
 def column_units(moments: Moments, design: Design) -> tuple[FloatArray, FloatArray]:
-    """Origin and scale of the columns within a moment: means, and standard deviations except for single levels."""
+    """Origin and scale of the contemporaneous columns: means, and standard deviations except for single levels."""
     k = sum(design.widths)
     scale = safe_roots(np.diag(moments.scatter)[:k] / moments.n)
     start = 0

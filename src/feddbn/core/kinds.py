@@ -1,15 +1,13 @@
 """Kinds of variables: what their values are, and by which columns they stand as causes and as targets of one sum.
 
-continuous    any number                       x
-positive      above 0                          log x
-count         0, 1, 2, ...                     log(1 + x)
-binary        0 or 1                           x
-ordinal       position of a level, 0 to L-1    x
-categorical   position of a level, 0 to L-1    indicators of levels 1 to L-1; the first level is the reference
+continuous    any number                       x positive      above 0                          log x count         0, 1,
+2, ...                     log(1 + x) binary        0 or 1                           x ordinal       position of a level,
+0 to L-1    x categorical   position of a level, 0 to L-1    indicators of levels 1 to L-1; the first level is the
+reference
 
 An empty cell is empty in every column.
 
-How the values of a variable of some kind become columns, as a short text that travels with a design.
+A coding says how values become columns, as a short text that travels with a design:
 
     "count"                    the kind alone, where it has no levels
     "categorical:0,1,1,2"      for each declared level the level that it counts as: levels 1 and 2 are one
@@ -149,11 +147,6 @@ class Kind:
 
 
 CONTINUOUS = Kind()
-
-
-def encode_columns(values: FloatArray, kinds: Sequence[Kind]) -> FloatArray:
-    """(n, sum of widths) the columns of consecutive values (n, d), variable after variable."""
-    return np.concatenate([kind.encode(values[:, j]) for j, kind in enumerate(kinds)], axis=1)
 
 
 def read_kinds(kinds: Mapping[str, object] | None, variables: Sequence[str]) -> tuple[Kind, ...]:

@@ -1,7 +1,7 @@
-"""Posterior probabilities of lagged edges by averaging over small parent sets, from cross-products alone.
+"""Rankings of edges from sums: lagged ones by posterior probability, contemporaneous ones by shape.
 
-Theory of operation
--------------------
+Lagged edges: averages over small parent sets
+---------------------------------------------
 For one target y, every model has the same common columns (intercepts of the centring groups and the target's
 own past) with flat priors, and a set S of at most two regulators with m features each. With Zellner's g-prior
 on the regulators' coefficients and p(sigma) ~ 1/sigma (Liang et al. 2008, JASA 103, with the common columns
@@ -19,10 +19,8 @@ posterior mean given the current edge probabilities (an EM step, exact but for t
 Known weaknesses: at most two regulators per target (a third one's effect is attributed to the nearest pair);
 the own past is linear and in every model; memory grows with targets x regulators^2.
 
-Edges within a moment from sums: partial correlation for presence, non-Gaussianity for direction.
-
-Theory of operation
--------------------
+Contemporaneous edges: partial correlation for presence, non-Gaussianity for direction
+--------------------------------------------------------------------------------------
 Each recording is prewhitened by its own AR(1) per variable and standardised, so that slow drifts do not pass
 for correlation. With w the result, x -> y and super-Gaussian or skewed noise, the sign of ::
 

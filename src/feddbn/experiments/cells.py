@@ -1,9 +1,8 @@
-"""The methods that experiments compare, with the settings each has on each kind of data.
+"""The grid of an experiment as cells, the smallest piece of work that is run, recorded and resumed; and the methods they
+run.
 
 "paper" settings are the paper's where it states them; "ours" are this package's defaults, with penalties chosen
 without the truth. A class that cannot be imported makes its cells wait, not fail: see `Method.is_available`.
-
-The grid of an experiment as cells: the smallest piece of work that is run, recorded and resumed.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _PENALTIES = tuple(10.0 ** (k / 2) for k in range(9))
 
 
 def ridge_var(recordings: Sequence[FloatArray]) -> FloatArray:
-    """Absolute weights of a ridge regression of every standardised variable on all of the moment before.
+    """Absolute weights of a ridge regression of every standardised variable on all of the time step before.
 
     The penalty is chosen by leave-one-out error over all variables together.
     """
@@ -29,7 +29,7 @@ def ridge_var(recordings: Sequence[FloatArray]) -> FloatArray:
 
 
 def forest_var(recordings: Sequence[FloatArray], *, n_trees: int = 100, seed: int = 0) -> FloatArray:
-    """Importances of a tree ensemble for every variable given all of the moment before, as in dynGENIE3."""
+    """Importances of a tree ensemble for every variable given all of the time step before, as in dynGENIE3."""
     before, after = _standardised_pairs(recordings)
     scores = np.zeros((before.shape[1], after.shape[1]))
     for j in range(after.shape[1]):

@@ -1,6 +1,5 @@
-"""Cells on simulated federations: draw the data from the cell's seed, fit, score against the truth.
-
-Cells on DREAM4 and NetSim: fit, combine W and A into one score per ordered pair, rank.
+"""What a cell does: simulated data are drawn from its seed and the fit scored against the truth; on DREAM4 and NetSim W
+and A become one score for each ordered pair, which is ranked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The summary page: every number the paper states beside ours, where they agree, and why where they do not.
-
-Markdown pages of experiments, written from rows: what was asked, how, what came out, beside the paper.
-"""
+"""Markdown pages of experiments, written from rows: what was asked, how, what came out, beside the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results as rows in one append-only file of JSON lines.
+"""Runs cells and records their rows in one append-only file of JSON lines: resumable, parallel, each cell once.
 
 Rules of the file
 -----------------
@@ -9,8 +9,6 @@ Rules of the file
   and an edited configuration never reuses a row it does not match.
 
 Known weakness: on file systems without advisory locks (some network mounts) two writers are not kept apart.
-
-Runs cells and records their rows: resumable, parallel, each cell once.
 
 Theory of operation: the cells that have no row yet are given to joblib; workers only compute; this process appends
 each row as it comes. Killing it loses the cells that were being computed and nothing else.

@@ -1,10 +1,9 @@
 """From rows to numbers: one long table of results, and means over seeds for each column of an experiment.
 
-How many true edges the paper's SHD, TPR and FDR imply, beside the number its stated degrees give.
-
-Of E true edges, ``(1 - TPR) E`` are missed, and ``TPR E FDR / (1 - FDR)`` of those found are false. SHD lies between the
-larger of the two (every missed edge was found reversed, a reversal counts once) and their sum (none was, or a
-reversal counts twice), so the three numbers leave E an interval. Means over networks are taken as if they were one's.
+How many true edges the paper's SHD, TPR and FDR imply (`implied_of`): of E true edges, ``(1 - TPR) E`` are missed, and
+``TPR E FDR / (1 - FDR)`` of those found are false. SHD lies between the larger of the two (every missed edge was found
+reversed, a reversal counts once) and their sum (none was, or a reversal counts twice), so the three numbers leave E an
+interval. Means over networks are taken as if they were one's.
 """
 
 from __future__ import annotations

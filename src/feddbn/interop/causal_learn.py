@@ -1,8 +1,8 @@
 """causal-learn's algorithms on a `feddbn.Summary`: PC, FCI, GES, GRaSP and BOSS.
 
 Nodes are the summary's columns: the variables now and at every lag. Time is known, so nothing may act on what was before;
-what `as_background` returns says so to PC and FCI. All of these read covariances and the number of rows only, so their graphs
-are those of the pooled rows.
+what `as_background` returns says so to PC and FCI. All of these read covariances and the number of rows only, so their
+graphs are those of the pooled rows.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ __all__ = ["dowhy_graph", "pgmpy_cpds", "pgmpy_dag"]
 
 
 def dowhy_graph(dbn: DBN) -> nx.DiGraph:
-    """Return the graph over columns ``x``, ``x(t-1)``, ..., with edges of every moment that is shown, for DoWhy's ``graph=``.
+    """Return the graph over columns ``x``, ``x(t-1)``, ..., with the edges of every time step shown, for DoWhy's ``graph=``.
 
     The earliest columns have causes that are not shown; DoWhy takes those for independent.
 

@@ -4,8 +4,9 @@
     test = SummaryParCorr(summary)
     PCMCI(dataframe=test.dataframe_like(), cond_ind_test=test).run_pcmciplus(tau_max=tau_max, pc_alpha=0.01)
 
-tigramite conditions on the past of causes, so a summary needs twice as many lags as edges may have. Then values and p-values
-are those of tigramite's own ``ParCorr`` on the pooled rows. tigramite is GPL: it is imported here and nowhere else.
+tigramite conditions on the past of causes, so a summary needs twice as many lags as edges may have. Then values and
+p-values are those of tigramite's own ``ParCorr`` on the pooled rows. tigramite is GPL: it is imported here and nowhere
+else.
 """
 
 from __future__ import annotations

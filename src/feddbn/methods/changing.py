@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.fits import ChangeOptions, Changing, fit_lacking, fit_steady, fit_without
+from feddbn.core.changes.fits import ChangeOptions, Changing, Limits
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import LearnOptions, compelled_edges, explained_shares, refit
@@ -150,7 +150,7 @@ def _changes(
             steps = node.weights[:, : node.width - 1]
             for m in np.flatnonzero(steps[s] != steps[s - 1]).tolist():
                 before, after = (float(found.network_at(block)[0][m, j]) for block in (cut - 1, cut))
-                loss = fit_without(found, j, m, s, constraints, criterion).score - node.score
+                loss = found.loss_under(j, Limits(unchanged=(m, s)), constraints, criterion)
                 start = outcome.blocks.start(cut)
                 rows.append((names[m % d], names[j], m // d, start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(CHANGES))
@@ -174,7 +174,7 @@ def _segment_edges(
             elif constraints.required[m, j]:
                 probability = 1.0
             else:
-                loss = fit_lacking(found, j, m, s, constraints, criterion).score - found.nodes[j].score
+                loss = found.loss_under(j, Limits(absent=(m, s)), constraints, criterion)
                 probability = _probability(loss)
             rows.append((s, names[m % d], names[j], m // d, float(C[m, j]), probability))
     return pd.DataFrame(rows, columns=list(SEGMENT_EDGES))
@@ -220,7 +220,7 @@ def _variance_changes(
             constant = node.width - 1
             if node.weights[s, constant] != node.weights[s - 1, constant]:
                 before, after = (float(network.intercept[j]) for network in networks[s - 1 : s + 1])
-                loss = fit_without(found, j, constant, s, constraints, criterion).score - node.score
+                loss = found.loss_under(j, Limits(unchanged=(constant, s)), constraints, criterion)
                 rows.append((names[j], "level", start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(VARIANCE_CHANGES))
 
@@ -254,7 +254,7 @@ def _drift(
         j = place(target)
         node = found.nodes[j]
         m = node.width - 1 if what == "level" else lag * len(names) + place(source)
-        loss = fit_steady(found, j, m, constraints, criterion).score - node.score
+        loss = found.loss_under(j, Limits(steady=m), constraints, criterion)
         weights = course["weight"].to_numpy()
         ends = weights[[0, (len(weights) - 1) // 2, -1]].tolist()
         rows.append((what, source, target, lag, *ends, _probability(loss)))

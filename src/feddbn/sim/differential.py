@@ -1,6 +1,5 @@
-"""Series of nonlinear differential equations with known graphs: Lorenz-96 and predators with their prey.
-
-River-like levels: slow, delayed by several rows, all effects positive, rain that many places share.
+"""Series of systems with known graphs that are no drawn networks: Lorenz-96, predators with their prey, and levels of
+rivers.
 """
 
 from __future__ import annotations

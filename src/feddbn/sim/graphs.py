@@ -1,7 +1,4 @@
-"""Random graphs and the weights on their edges, all ``[from, to]``.
-
-Noise families, every one standardised to mean 0 and variance 1.
-"""
+"""Random graphs and the weights on their edges, all ``[from, to]``, and noise of mean 0 and variance 1."""
 
 from __future__ import annotations
 

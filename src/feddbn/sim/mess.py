@@ -1,7 +1,6 @@
 """What real sites do to data, as words and numbers: names, strengths and their limits.
 
-The functions are beside this file, by the moment at which they act; they act in the order of this table, whatever the
-order in which they are named.
+The functions are in `messy`; they act in the order of this table, whatever the order in which they are named.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ _ROWS = (
     ),
     Mess(
         "slow-levels",
-        "variables that no other acts on within a moment hardly forget their last value: levels near a unit root",
+        "variables that no other acts on within a time step hardly forget their last value: levels near a unit root",
         0.97,
         "largest eigenvalue of the system",
         0.95,
@@ -110,7 +109,7 @@ _ROWS = (
     Mess("noisy-site", "one site has more noise than the others", 3.0, "factor", 1.0, 1e3),
     Mess(
         "hidden-causes",
-        "two causes that nobody measures act on three variables each, within a moment",
+        "two causes that nobody measures act on three variables each, within a time step",
         0.8,
         "weight of the hidden causes, in standard deviations of the noise",
         0.0,
@@ -220,7 +219,7 @@ _ROWS = (
     Mess("other-units", "one site has one variable in other units", 100.0, "factor", 1e-9, 1e9),
     Mess("stuck", "one sensor of one site repeats a value for a while", 0.25, "share of its rows", 0.0, 1.0),
     Mess("rounding", "values are rounded", 1.0, "to multiples of this", 1e-9, 1e9),
-    Mess("spikes", "some cells are 15 standard deviations off", 0.01, _SHARE, 0.0, 1.0),
+    Mess("spikes", "outliers: some cells are 15 standard deviations off", 0.01, _SHARE, 0.0, 1.0),
     Mess(
         "mixed-columns",
         "some sites have their columns in another order under the same names",
@@ -235,7 +234,7 @@ _ROWS = (
     Mess("missing", "some cells are empty", 0.1, _SHARE, 0.0, 0.95),
     Mess(
         "everything",
-        "offsets, a trend, 10 % missing and 0.5 % spikes at once",
+        "offsets, a trend, 10 % missing and 0.5 % outliers at once",
         1.0,
         "factor for the strengths of the four",
         0.0,

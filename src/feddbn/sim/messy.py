@@ -1,19 +1,14 @@
-"""Mess by columns that are no measurements of their own: sums and copies.
+"""Every mess that was asked for, when it acts, with a stream of randomness of its own.
 
-A new column is an effect without delay of the columns it is made of, so the truth gets these edges and no others.
+Columns that are no measurements of their own: a new column is an effect without delay of the columns it is made of, so
+the truth gets these edges and no others.
 
-Mess in the network itself: levels near a unit root, edges that stop, effects that are not linear.
+Noise, and causes that nobody measures, enter before the effects travel. A function takes the noise of every recording
+(burn-in included), a strength and a generator, and returns new noise.
 
-Mess in the noise that drives the network, and causes that nobody measures: they enter before the effects travel.
-
-A function takes the noise of every recording (burn-in included), a strength and a generator, and returns new noise.
-
-Mess in recordings that are already there: sampling, drifts, units, sensors and files.
-
-Every function takes the recordings of all sites (site -> recordings (n, d)), a strength, the (d,) standard deviations of
-the variables before any mess, and a generator, and returns new recordings. Nothing is changed in place.
-
-Every mess that was asked for, at the moment at which it acts, with a stream of randomness of its own.
+Mess in recordings that are already there (sampling, drifts, units, sensors, files): every function takes the recordings
+of all sites (site -> recordings (n, d)), a strength, the (d,) standard deviations of the variables before any mess, and a
+generator, and returns new recordings. Nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -79,7 +74,7 @@ def add_to_rows(
 
 
 def add_to_system(system: System, columns: Sequence[NewColumn]) -> System:
-    """The system with an edge within a moment, of weight 1, from every part of a new column to it."""
+    """The system with a contemporaneous edge, of weight 1, from every part of a new column to it."""
     d, m = len(system.W), len(columns)
     W = np.pad(system.W, ((0, m), (0, m)))
     for k, column in enumerate(columns):
@@ -93,7 +88,7 @@ Shape = Callable[[FloatArray], FloatArray]
 
 
 def slow_levels(system: System, strength: float) -> System:
-    """The system with a lag-1 edge from itself at every variable without causes within a moment.
+    """The system with a lag-1 edge from itself at every variable without contemporaneous causes.
 
     They share one weight, found by bisection, that gives the system the spectral radius `strength`.
     """

@@ -1,8 +1,5 @@
-"""Paths of systems with curved edges and products, step by step; many recordings at once.
-
-Time series of simulated systems, by the reduced form; step by step where effects are not linear or change.
-
-Systems with curved edges and products, from linear ones: what is drawn, and the units of the causes.
+"""Time series of simulated systems, by the reduced form; step by step where effects are not linear or change.
+Systems with curved edges and products are made from linear ones (`bend_systems`).
 """
 
 from __future__ import annotations
@@ -82,7 +79,7 @@ class Stepper:
             source, target, weight, centre, scale, row = (column[these] for column in columns)
             return _Edges(source, target, weight, centre, scale, row, tables)
 
-        # Edges within a moment by the depth of their targets: their causes are complete when they act.
+        # Contemporaneous edges by the depth of their targets: their causes are complete when they act.
         deepest = int(depth.max(initial=0))
         self._within = [chosen((lag == 0) & (depth == k)) for k in range(1, deepest + 1)]
         self._lagged = [chosen(lag == k) for k in range(1, len(systems[0].A) + 1)]
@@ -137,7 +134,7 @@ def _edges_of(group: _Group, row_of: Mapping[int, int]) -> tuple[NDArray[Any], .
 
 
 def _depths(system: System) -> IntArray:
-    """(d,) the number of edges on the longest way within a moment that ends at a variable."""
+    """(d,) the number of edges on the longest way within a time step that ends at a variable."""
     depth = np.zeros(len(system.W), dtype=np.int64)
     for j in system.order:
         parents = np.flatnonzero(system.W[:, j])

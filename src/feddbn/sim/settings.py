@@ -1,7 +1,4 @@
-"""Kinds of simulated variables, as they are asked for: by name, or in turn.
-
-What is simulated, checked before anything is drawn.
-"""
+"""What is simulated, checked before anything is drawn."""
 
 from __future__ import annotations
 

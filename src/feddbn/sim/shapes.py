@@ -1,10 +1,8 @@
-"""Shapes of effects: functions of a cause in standard deviations, drawn at random and kept as tables.
+"""What is not linear in a system: curves of its edges, products of causes, and the units in which they are given.
 
 A curve is a table of values at `GRID`, straight between its points and constant beyond +-`REACH`, so it is bounded.
 Drawn curves have mean 0 and variance 1 if the cause is standard normal: an edge of weight w then moves its target as
 much as a straight edge of weight w does.
-
-What is not linear in a system: curves of its edges, products of causes, and the units in which they are given.
 """
 
 from __future__ import annotations
@@ -147,7 +145,7 @@ def _mass() -> FloatArray:
 
 
 Edge = tuple[int, int, int]
-"""(lag, from, to); lag 0 is within a moment."""
+"""(lag, from, to); lag 0 is within a time step."""
 
 
 @dataclass(frozen=True)

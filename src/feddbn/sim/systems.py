@@ -8,8 +8,6 @@ companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` r
 
 Edges may have curves and causes may act by products (`Shapes`). These are bounded, and W has no cycles: such a system
 is stable if its linear part, all curves and products left out, is stable.
-
-Systems of which the last variables are hidden: how these act, and what is left to see.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class System:
 
     @property
     def edges(self) -> list[Edge]:
-        """Every edge as (lag, from, to), those within a moment first."""
+        """Every edge as (lag, from, to), those within a time step first."""
         stack = np.concatenate([self.W[None], self.A])
         return [(int(lag), int(i), int(j)) for lag, i, j in np.argwhere(stack)]
 
@@ -232,7 +230,7 @@ class HiddenVariables:
     strength
         By how much the weights of their effects on others are multiplied.
     lagged
-        Whether they have a past: if not, they are noise that acts on several variables in the moment in which it comes.
+        Whether they have a past: if not, they are noise that acts on several variables in the time step in which it comes.
     """
 
     n_latent: int = 0

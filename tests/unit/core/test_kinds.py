@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.kinds import CONTINUOUS, Kind, encode_columns, read_kinds
+from feddbn.core.kinds import CONTINUOUS, Kind, read_kinds
 from feddbn.errors import ParameterError
 
 
@@ -18,7 +18,7 @@ def test_columns_of_every_kind():
         ward,
     ]
     rows = np.array([[-1.5, np.e, 0, 1, 2, 2], [2.0, 1.0, np.expm1(2), 0, 0, 0]])
-    found = encode_columns(rows, kinds)
+    found = np.concatenate([kind.encode(rows[:, j]) for j, kind in enumerate(kinds)], axis=1)
     np.testing.assert_allclose(found, [[-1.5, 1, 0, 1, 2, 0, 1], [2, 0, 2, 0, 0, 0, 0]])
     assert [kind.width for kind in kinds] == [1, 1, 1, 1, 1, 2]
 

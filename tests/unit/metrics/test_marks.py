@@ -24,7 +24,7 @@ TRUTH = words({(0, 1, 0): "-->", (1, 2, 0): "<->", (0, 0, 1): "-->", (2, 1, 1): 
 def test_the_truth_has_full_marks():
     scores = mark_scores(TRUTH, TRUTH)
     assert {scores[name] for name in scores if not name.startswith("n_")} == {1.0}
-    # Two edges within a moment have two ends that count, two delayed ones have one each.
+    # Two contemporaneous edges have two ends that count, two delayed ones have one each.
     assert (scores.n_true, scores.n_ends, scores.n_claims, scores.n_right) == (4, 6, 6, 6)
 
 

@@ -1,12 +1,12 @@
-"""A graph over a window of moments whose edges have a mark at each end; what is said of one moment is said of all.
+"""A graph over a window of time steps whose edges have a mark at each end; what is said of one is said of all.
 
 A node is ``lag * d + variable``: the variables now, then at lag 1, and so on. At an end, a tail says "is a cause of the
 other (perhaps through others)", an arrowhead "is no cause of the other", a circle "not known".
 
-Edges reach p moments back. The window reaches 2p back: whether something before an edge's cause acts through it tells
+Edges reach p time steps back. The window reaches 2p back: whether something before an edge's cause acts through it tells
 what the cause is.
 
-The true ancestral graph of a system of which only some variables are seen.
+`true_marks` is the ancestral graph of a system of which only some variables are seen.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 
 NONE, CIRCLE, ARROW, TAIL = 0, 1, 2, 3
 Marks = NDArray[np.str_]
-"""(d, d, p+1) strings: ``marks[i, j, l]`` is the edge from variable i, l moments ago, to j now; "" for none."""
+"""(d, d, p+1) strings: ``marks[i, j, l]`` is the edge from variable i, l time steps ago, to j now; "" for none."""
 _NEAR = {CIRCLE: "o", ARROW: "<", TAIL: "-"}
 _FAR = {CIRCLE: "o", ARROW: ">", TAIL: "-"}
 WORDS = frozenset(near + "-" + far for near in _NEAR.values() for far in _FAR.values())
@@ -35,7 +35,7 @@ class WindowGraph:
     d, n_lags
         Number of variables, and of lags p that an edge may have.
     n_inside
-        Number of nodes from now to p moments back.
+        Number of nodes from now to p time steps back.
     ends
         (N, N) with ``N = d (2p + 1)``: ``ends[a, b]`` is the mark at b of the edge between a and b, 0 if there is none.
     """
@@ -60,7 +60,7 @@ class WindowGraph:
         return graph
 
     def shifts(self, a: int, b: int) -> Iterator[tuple[int, int]]:
-        """The same pair at every moment of the window."""
+        """The same pair at every time step of the window."""
         first = min(a // self.d, b // self.d) * self.d
         a, b, limit = a - first, b - first, len(self.ends)
         while a < limit and b < limit:
@@ -73,12 +73,12 @@ class WindowGraph:
         return a - first, b - first, first
 
     def remove(self, a: int, b: int) -> None:
-        """Take the edge away, at all moments."""
+        """Take the edge away, at all time steps."""
         for x, y in self.shifts(a, b):
             self.ends[x, y] = self.ends[y, x] = NONE
 
     def mark(self, a: int, b: int, end: int) -> bool:
-        """Put a mark at b of the edge between a and b, at all moments, if there is a circle; say whether there was."""
+        """Put a mark at b of the edge between a and b, at all time steps, if there is a circle; say whether there was."""
         if self.ends[a, b] != CIRCLE:
             return False
         for x, y in self.shifts(a, b):
@@ -107,18 +107,6 @@ class WindowGraph:
         for x, y in np.argwhere(self.ends[: self.n_inside, :d] != NONE):
             words[x % d, y, x // d] = _NEAR[int(self.ends[y, x])] + "-" + _FAR[int(self.ends[x, y])]
         return words
-
-    @classmethod
-    def of_words(cls, words: Marks) -> WindowGraph:
-        """Inverse of `words`."""
-        d, p = len(words), words.shape[2] - 1
-        graph = cls(d, p)
-        near, far = ({text: end for end, text in names.items()} for names in (_NEAR, _FAR))
-        for i, j, lag in np.argwhere(words != ""):
-            word = str(words[i, j, lag])
-            for x, y in graph.shifts(int(lag * d + i), int(j)):
-                graph.ends[y, x], graph.ends[x, y] = near[word[0]], far[word[2]]
-        return graph
 
 
 class Separations:
@@ -168,9 +156,6 @@ class Separations:
                 self.values[place], self.p_values[place] = value, p_value
 
 
-BoolArray = NDArray[np.bool_]
-
-
 def true_marks(
     W: FloatArray, A: FloatArray, seen: Sequence[int], n_lags: int, depth: int | None = None
 ) -> Marks:
@@ -214,14 +199,14 @@ def true_marks(
     return graph.words()
 
 
-def unrolled(W: FloatArray, A: FloatArray, n_moments: int) -> BoolArray:
-    """(n n_moments, n n_moments) edges ``[from, to]`` of a network over moments, node ``lag * n + variable``."""
+def unrolled(W: FloatArray, A: FloatArray, n_steps: int) -> BoolArray:
+    """(n n_steps, n n_steps) edges ``[from, to]`` of a network over time steps, node ``lag * n + variable``."""
     n = len(W)
-    edges = np.zeros((n * n_moments,) * 2, dtype=bool)
-    for to in range(n_moments):
+    edges = np.zeros((n * n_steps,) * 2, dtype=bool)
+    for to in range(n_steps):
         for lag, weights in enumerate([W, *A]):
             at = to + lag
-            if at < n_moments:
+            if at < n_steps:
                 edges[at * n : (at + 1) * n, to * n : (to + 1) * n] = np.asarray(weights) != 0
     return edges
 

@@ -1,15 +1,13 @@
-"""Partial correlations of lagged rows from one matrix, many sets of conditions at a time.
+"""The search for an ancestral graph: edges are removed where nodes turn out to be independent, marks put as they follow.
 
-Marks that follow from marks and separations (Zhang 2008: R0 to R4 and R8 to R10, for graphs without selection).
+Marks follow from marks and separations (Zhang 2008: R0 to R4 and R8 to R10, for graphs without selection).
 
-Every rule is used in a form that does not need its edges to be final: a node without which two others are not separated is a
-cause of one of the two; a node that undoes their separation is a cause of neither. So marks may be put while edges are
-still being removed, and a rule may look at nodes that are further apart than edges reach.
+Every rule is used in a form that does not need its edges to be final: a node without which two others are not separated
+is a cause of one of the two; a node that undoes their separation is a cause of neither. So marks may be put while edges
+are still being removed, and a rule may look at nodes that are further apart than edges reach.
 
-The search for an ancestral graph: edges are removed where nodes turn out to be independent, marks put as they follow.
-
-In the manner of LPCMCI (Gerhardus and Runge 2020): pairs are tested given all causes of theirs that are known, which makes
-tests strong where series remember themselves; what a pass found out about causes, the next one begins with.
+In the manner of LPCMCI (Gerhardus and Runge 2020): pairs are tested given all causes of theirs that are known, which
+makes tests strong where series remember themselves; what a pass found out about causes, the next one begins with.
 """
 
 from __future__ import annotations
@@ -507,7 +505,7 @@ class _Run:
         self.graph.ends[:] = np.where(self.graph.ends != NONE, before, NONE)
 
     def look_beyond(self) -> None:
-        """Find what separates nodes that are more than p moments apart, if they have a neighbour in common."""
+        """Find what separates nodes that are more than p time steps apart, if they have a neighbour in common."""
         graph = self.graph
         adjacent = graph.ends != NONE
         common = (adjacent.astype(np.float32) @ adjacent.astype(np.float32)) > 0
@@ -595,7 +593,7 @@ class _Run:
         return sorted(reached)
 
     def _may_cause(self, node: int, of: int, other: int) -> bool:
-        """Whether a node within p moments may be a cause of one of two: not if it is later or marked otherwise for both."""
+        """Whether a node within p time steps may be a cause of one of two: not if it is later, or marked so for both."""
         ends, d = self.graph.ends, self.graph.d
         return node < self.graph.n_inside and any(
             node // d >= target // d and ends[target, node] != ARROW for target in (of, other)

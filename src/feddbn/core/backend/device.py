@@ -9,11 +9,9 @@ few functions that are worth it knows of devices:
     on = device.of(flops, n_bytes, times)   # the device itself if the work pays, else numpy
     X = on.put(array); Y = on.get(X @ X)    # numpy and torch share operators, slices, `matmul` and `multiply`
 
-Work pays if a call is long and every byte that is carried is used often enough. "auto" also asks whether a fit has so much of
-it that the seconds torch and a GPU take to start are worth it. All other work stays with numpy, to the bit what it is without
-a GPU. The limits were measured (docs/performance.md).
-
-One thread for small products: more cost several times what they gain.
+Work pays if a call is long and every byte that is carried is used often enough. "auto" also asks whether a fit has so
+much of it that the seconds torch and a GPU take to start are worth it. All other work stays with numpy, to the bit what
+it is without a GPU. The limits were measured (docs/performance.md).
 """
 
 from __future__ import annotations

@@ -1,31 +1,28 @@
-"""The best cuts of a row of blocks, by dynamic programming over the costs of ranges.
+"""Segments of blocks: the best cuts by dynamic programming, and what each node has in each segment.
 
-minimise  sum of cost[a, b] over consecutive ranges of blocks a..b-1    for every number of cuts
+    cuts     minimise  sum of cost[a, b] over consecutive ranges of blocks a..b-1    for every number of cuts
+    fits     minimise  sum_r n_r log(RSS_r / n_r) + price (columns + variances) + 2 log(d runs) (columns that differ)
 
-Edges that are the same in all segments unless the evidence is for a difference: sparse differences by BIC.
-
-    minimise   sum_r n_r log(RSS_r / n_r) + price (columns + variances) + 2 log(d runs) (columns that differ)
+Edges are the same in all segments unless the evidence is for a difference: sparse differences by BIC.
 
 Theory of operation: the columns that a node may have are ``z_m 1[a <= segment < b]``: a variable at a lag, acting in some
-consecutive segments; where weights may drift also ``z_m f_k(t)``, f_k smooth functions of time that are public and take one
-value in each block. An edge that never changes is one column, one that appears or vanishes is one, one that changes its
-weight is two. Noise variances have runs of segments, too (r above), and so has the level: columns of the constant. Columns
-are selected with the variances fixed (weighted least squares), by adding, removing and exchanging them; then the
+consecutive segments; where weights may drift also ``z_m f_k(t)``, f_k smooth functions of time that are public and take
+one value in each block. An edge that never changes is one column, one that appears or vanishes is one, one that changes
+its weight is two. Noise variances have runs of segments, too (r above), and so has the level: columns of the constant.
+Columns are selected with the variances fixed (weighted least squares), by adding, removing and exchanging them; then the
 variances and their runs follow, until nothing changes.
-
-Fits of one segmentation of blocks, and of the same with something left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import STRONG_EVIDENCE
 from feddbn.core.orders.search import Criterion
@@ -53,7 +50,7 @@ def best_partitions(cost: FloatArray, most_cuts: int) -> list[tuple[Cuts, float]
     """
     n = len(cost) - 1
     best = cost[0].copy()
-    origins: list[np.ndarray] = []
+    origins: list[IntArray] = []
     found: list[tuple[Cuts, float]] = []
     for k in range(most_cuts + 1):
         if k:
@@ -64,12 +61,22 @@ def best_partitions(cost: FloatArray, most_cuts: int) -> list[tuple[Cuts, float]
         if not np.isfinite(best[n]):
             # A range of all blocks may be too short only if there are no blocks.
             continue
-        cuts, end = [], n
-        for origin in reversed(origins):
-            end = int(origin[end])
-            cuts.append(end)
-        found.append((tuple(reversed(cuts)), float(best[n])))
+        found.append((traced_back(origins, n), float(best[n])))
     return found
+
+
+def traced_back(origins: Sequence[IntArray], end: int) -> Cuts:
+    """The cuts of the best way to block `end`; of each range, where it began for each end."""
+    cuts: list[int] = []
+    for origin in reversed(origins):
+        end = int(origin[end])
+        cuts.append(end)
+    return tuple(reversed(cuts))
+
+
+def merged(blocks: Sequence[Moments]) -> Moments:
+    """The moments of several blocks together."""
+    return reduce(Moments.merge, blocks)
 
 
 _MOST_TURNS = 8
@@ -111,9 +118,7 @@ class SegmentGrams:
     @classmethod
     def of(cls, segments: Sequence[Moments], n_nodes: int) -> SegmentGrams:
         """Of the moments of each segment."""
-        whole = segments[0]
-        for one in segments[1:]:
-            whole = whole.merge(one)
+        whole = merged(segments)
         scale = np.sqrt(np.maximum(np.diag(whole.scatter) / whole.n, 1e-300))
         products = np.stack([scaled_products(one, whole.mean, scale) for one in segments])
         return cls(np.array([one.n for one in segments]), products, whole.mean, scale, n_nodes)
@@ -198,15 +203,41 @@ class NodeSteps:
         return (ends | set(self.variance_cuts)) - {0, len(self.rss)}
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a node may not have.
+
+    Attributes
+    ----------
+    unchanged
+        (column, segment): no difference of that column at the beginning of that segment.
+    absent
+        (column, segment): that column does not act in that segment.
+    steady
+        A column that does not drift.
+    """
+
+    unchanged: tuple[int, int] | None = None
+    absent: tuple[int, int] | None = None
+    steady: int | None = None
+
+    def allow(self, column: tuple[int, int, int], width: int) -> bool:
+        """Whether a column (m, a, b) of ``[z, 1]``, `width` wide, may act in the segments a..b-1."""
+        m, a, b = column
+        if self.unchanged is not None and m == self.unchanged[0] and self.unchanged[1] in (a, b):
+            return False
+        if self.absent is not None and m % width == self.absent[0] and a <= self.absent[1] < b:
+            return False
+        return self.steady is None or m < width or m % width != self.steady
+
+
 def fit_node(
     grams: SegmentGrams,
     node: int,
     candidates: Sequence[int],
     required: Sequence[int],
     price: float,
-    unchanged: tuple[int, int] | None = None,
-    absent: tuple[int, int] | None = None,
-    steady: int | None = None,
+    limits: Limits | None = None,
 ) -> NodeSteps:
     """Return the best steps of one node that are found.
 
@@ -218,15 +249,8 @@ def fit_node(
         Those of them that are parents in every segment.
     price
         Of every column and every further variance; a column that acts in some segments only costs more.
-    unchanged
-        (column, segment): no difference of that column at the beginning of that segment.
-    absent
-        (column, segment): that column does not act in that segment.
-    steady
-        A column that does not drift.
     """
-    pool = _Pool(grams, node, candidates, required, price)
-    pool.restrict(unchanged, absent, steady)
+    pool = _Pool(grams, node, candidates, required, price, limits or Limits())
     variances = np.full(len(grams.n), grams.products[:, node, node].sum() / grams.n.sum())
     chosen = list(pool.always)
     best: NodeSteps | None = None
@@ -250,39 +274,26 @@ class _Pool:
         candidates: Sequence[int],
         required: Sequence[int],
         price: float,
+        limits: Limits,
     ) -> None:
         self.grams, self.node, self.price = grams, node, price
         n_segments, width = len(grams.n), grams.width
         constant = width - 1
         runs = [(a, b) for a in range(n_segments) for b in range(a + 1, n_segments + 1)]
-        self.columns = [(constant, a, n_segments) for a in range(n_segments)]
-        self.columns += [(m, a, b) for m in candidates for a, b in runs]
-        self.columns += [
+        columns = [(constant, a, n_segments) for a in range(n_segments)]
+        columns += [(m, a, b) for m in candidates for a, b in runs]
+        columns += [
             (k * width + m, 0, n_segments)
             for k in range(1, grams.n_functions)
             for m in (constant, *candidates)
         ]
+        self.columns = [column for column in columns if limits.allow(column, width)]
         # A difference is one of many that could be: any node's, in any run of segments (as in the extended BIC).
-        n_ways = len(runs) + grams.n_functions - 1
-        self.further = 2.0 * float(np.log(grams.n_nodes * n_ways))
-        self.whole = {(m, 0, n_segments) for m in (constant, *required)}
-
-    def restrict(
-        self, unchanged: tuple[int, int] | None, absent: tuple[int, int] | None, steady: int | None
-    ) -> None:
-        """Leave columns out, and settle the rest."""
-        width, n_segments = self.grams.width, len(self.grams.n)
-        if unchanged is not None:
-            still, start = unchanged
-            self.columns = [(m, a, b) for m, a, b in self.columns if m != still or start not in (a, b)]
-        if absent is not None:
-            lacks, place = absent
-            self.columns = [(m, a, b) for m, a, b in self.columns if m % width != lacks or not a <= place < b]
-        if steady is not None:
-            self.columns = [(m, a, b) for m, a, b in self.columns if m < width or m % width != steady]
+        further = 2.0 * float(np.log(grams.n_nodes * (len(runs) + grams.n_functions - 1)))
         is_partial = np.array([(a, b) != (0, n_segments) or m >= width for m, a, b in self.columns])
-        self.costs = self.price + self.further * is_partial
-        self.always = [k for k, column in enumerate(self.columns) if column in self.whole]
+        self.costs = price + further * is_partial
+        whole = {(m, 0, n_segments) for m in (constant, *required)}
+        self.always = [k for k, column in enumerate(self.columns) if column in whole]
         self.m = np.array([m for m, _, _ in self.columns])
         self.acts = np.array(
             [[a <= s < b for s in range(n_segments)] for _, a, b in self.columns], dtype=float
@@ -499,6 +510,15 @@ class Changing:
                 loss[:, b] += rss / node.variances + block.n * np.log(node.variances)
         return loss
 
+    def loss_under(
+        self, node: int, limits: Limits, constraints: EdgeConstraints, criterion: Criterion
+    ) -> float:
+        """By how much the score of a node is worse if something may not be."""
+        earlier = frozenset(self.order[: self.order.index(node)])
+        price = criterion.c * float(np.log(self.grams.n.sum()))
+        given = candidates_of(node, earlier, len(self.nodes), constraints)
+        return fit_node(self.grams, node, *given, price, limits).score - self.nodes[node].score
+
     def _network(self, s: int, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         grams, d = self.grams, len(self.nodes)
         C, constant, variances = np.zeros((len(grams.scale), d)), np.zeros(d), np.zeros(d)
@@ -508,45 +528,6 @@ class Changing:
             constant[j] = weights[-1] * grams.scale[j]
             variances[j] = node.variances[s] * grams.scale[j] ** 2
         return C, grams.origin[:d] + constant - grams.origin @ C, variances
-
-
-def merged(blocks: Sequence[Moments]) -> Moments:
-    """The moments of several blocks together."""
-    total = blocks[0]
-    for one in blocks[1:]:
-        total = total.merge(one)
-    return total
-
-
-def fit_without(
-    found: Changing, node: int, column: int, segment: int, constraints: EdgeConstraints, criterion: Criterion
-) -> NodeSteps:
-    """What a node has if one column may not be different at the beginning of a segment."""
-    return _fit_otherwise(found, node, constraints, criterion, unchanged=(column, segment))
-
-
-def fit_lacking(
-    found: Changing, node: int, column: int, segment: int, constraints: EdgeConstraints, criterion: Criterion
-) -> NodeSteps:
-    """What a node has if one column may not act in a segment."""
-    return _fit_otherwise(found, node, constraints, criterion, absent=(column, segment))
-
-
-def fit_steady(
-    found: Changing, node: int, column: int, constraints: EdgeConstraints, criterion: Criterion
-) -> NodeSteps:
-    """What a node has if the weight of one column may not drift."""
-    return _fit_otherwise(found, node, constraints, criterion, steady=column)
-
-
-def _fit_otherwise(
-    found: Changing, node: int, constraints: EdgeConstraints, criterion: Criterion, **limits: Any
-) -> NodeSteps:
-    earlier = frozenset(found.order[: found.order.index(node)])
-    price = criterion.c * float(np.log(found.grams.n.sum()))
-    return fit_node(
-        found.grams, node, *candidates_of(node, earlier, len(found.nodes), constraints), price, **limits
-    )
 
 
 def candidates_of(

@@ -1,30 +1,29 @@
 """Where a network changes and how, from the moments of consecutive blocks of rows.
 
 1. The cost of a range of blocks is the score of the best network on its merged moments; dynamic programming over ranges
-   proposes the best cuts for 0, 1, 2, ... changes (`partitions`).
+   proposes the best cuts for 0, 1, 2, ... changes.
 2. For each number of changes every node gets the edges, levels and variances that differ between segments only where
-   that pays (`differences`), within one order of the variables for all segments. In a wrong order the change of one
+   that pays, within one order of the variables for all segments. In a wrong order the change of one
    node looks like changes of several, so the order with the best total is taken. Given all this, blocks are dealt out
    anew, by dynamic programming again, until the cuts stay.
 3. The number of changes with the best total score is taken; each change has a price of its own, for its place.
 
-Sites that change at times of their own: common networks one after the other, and cuts that are each site's.
+Sites that change at times of their own (`learn_regimes`): every site goes through the same regimes in the same order,
+some perhaps only through the first or the last of them. In turn
 
-Every site goes through the same regimes in the same order, some perhaps only through the first or the last of them. In turn
-
-    regimes    what all sites sum up in the same regime are the moments of a segment (`fits`)
+    regimes    what all sites sum up in the same regime are the moments of a segment
     cuts       given the networks of the regimes every site deals out its own blocks, by dynamic programming
 
-until the cuts stay. The first cuts are those that each site's own blocks propose, and for all sites those in equal parts. The
-number of regimes with the best total score is taken; each has a price, and each site's cut that of its place.
+until the cuts stay. The first cuts are those that each site's own blocks propose, and for all sites those in equal parts.
+The number of regimes with the best total score is taken; each has a price, and each site's cut that of its place.
 
-Weights that drift slowly instead of changing at once, from the same moments of blocks.
+Drift: weights that change slowly, from the same moments of blocks:
 
     w(t) = w_0 + sum_k w_k f_k(t),    f_k ramps up and down, a parabola and a cubic of time, one value in each block
 
-A column ``z f_k`` is constant times z within a block, so its products are sums over blocks of what is known already: drift
-needs no further sum. Columns of drift compete with those of steps in one regression per variable; with drift, cuts that it
-explains are taken back one by one while that pays.
+A column ``z f_k`` is constant times z within a block, so its products are sums over blocks of what is known already:
+drift needs no further sum. Columns of drift compete with those of steps in one regression per variable; with drift, cuts
+that it explains are taken back one by one while that pays.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from feddbn.core.changes.fits import (
     best_partitions,
     merged,
     ranges_of,
+    traced_back,
 )
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import STRONG_EVIDENCE, choose_noise
@@ -227,11 +227,7 @@ def _traced(
         best = total.min(axis=0)
     if not np.isfinite(best[-1]):
         return None
-    cuts, end = [], len(best) - 1
-    for origin in reversed(origins):
-        end = int(origin[end])
-        cuts.append(end)
-    return tuple(reversed(cuts))
+    return traced_back(origins, len(best) - 1)
 
 
 SiteBlocks = Mapping[str, Sequence[Moments]]

@@ -5,11 +5,9 @@ Rules of this file
 - Public numbers and the site's own robust scales decide, never another site's data.
 - A segment cut into blocks is treated like the whole segment: the rows next to a cut are looked at from both sides.
 
-Recordings with their nuisances taken off their values and their empty cells drawn: for what needs whole rows.
-
-Sums of expected products (`core.statistics.missing`) need no draws and lose less; resampling needs rows. Cells are drawn
-forward in time, given the present cells of their own row, the row after it and the rows before it, under the federation's
-model of rows.
+`FilledSite`, for what needs whole rows: nuisances are taken off values, and empty cells drawn. Sums of expected products
+(`core.statistics.missing`) need no draws and lose less; resampling needs rows. Cells are drawn forward in time, given the
+present cells of their own row, the row after it and the rows before it, under the federation's model of rows.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.gram import nuisance_basis
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.recordings import Block, Recording, SiteData
+from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 from feddbn.core.statistics.survey import (
     OWN_SCALE_CELLS,
     TAIL,
@@ -121,7 +119,7 @@ def _without_inputs(rest: FloatArray, columns: list[int], inputs: list[int]) -> 
 
 
 @dataclass(frozen=True)
-class TreatedSite:
+class TreatedSite(SiteView):
     """A site whose cells are treated as a question asks.
 
     Attributes
@@ -132,29 +130,18 @@ class TreatedSite:
         (d,) values are multiplied by these; None: they stay.
     """
 
-    data: SiteData
     limits: FloatArray | None = None
     gains: FloatArray | None = None
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self.data.variables
-
-    def recordings(self) -> Iterator[Recording]:
-        """Yield the recordings with treated cells."""
-        return (_Treated(recording, self.limits, self.gains) for recording in self.data.recordings())
+    def seen(self, recording: Recording) -> Recording:
+        """With treated cells."""
+        return _Treated(recording, self.limits, self.gains)
 
 
 @dataclass(frozen=True)
-class _Treated:
-    recording: Recording
+class _Treated(RecordingView):
     limits: FloatArray | None
     gains: FloatArray | None
-
-    @property
-    def name(self) -> str:
-        return self.recording.name
 
     def blocks(self) -> Iterator[Block]:
         blocks: Iterable[Block] = self.recording.blocks()
@@ -176,7 +163,7 @@ def off_nuisance(recording: Recording, nuisance: Nuisance) -> Recording:
 
 
 @dataclass(frozen=True)
-class FilledSite:
+class FilledSite(SiteView):
     """A site without its recordings' nuisances and without empty cells.
 
     Attributes
@@ -189,15 +176,9 @@ class FilledSite:
         Of the draws; every recording draws anew.
     """
 
-    data: SiteData
     nuisance: Nuisance
     row_model: FloatArray | None
     seed: int
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self.data.variables
 
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings."""
@@ -208,15 +189,10 @@ class FilledSite:
 
 
 @dataclass(frozen=True)
-class _Filled:
-    recording: Recording
+class _Filled(RecordingView):
     nuisance: Nuisance
     row_model: FloatArray | None
     rng: np.random.Generator
-
-    @property
-    def name(self) -> str:
-        return self.recording.name
 
     def blocks(self) -> Iterator[Block]:
         blocks = list(self.recording.blocks())

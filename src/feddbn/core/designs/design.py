@@ -1,10 +1,4 @@
-"""Origin and scale of functions of the data, on a coarse public grid.
-
-A smooth function of ``(x - origin) / scale`` with a tiny scale is a step, and the sums over two steps with one row between
-them show that row. So scales are powers of 2^(1/4), and origins multiples of an eighth of them: close enough to mean and
-standard deviation for any curve, too coarse to aim at a row. How far both may be from a site's own rows is checked there.
-
-The public recipe that turns a recording into columns: data, never code.
+"""The public recipe that turns a recording into columns: data, never code.
 
 A design says which columns a row has, which of them belong to one possible edge, which are to be explained and
 what is always in the model. Sites send sums of products of its columns (`gram`); order search, averaging,
@@ -15,7 +9,7 @@ resampling and noise do not care which columns these are.
     x_t = (value - origin) / scale
 
 Within a term, lags come first, then variables, then the features of one variable at one lag. The first term is
-the values themselves, so that columns 0..d-1 are the present moment: the targets.
+the values themselves, so that columns 0..d-1 are the present time step: the targets.
 
 Three designs of today::
 
@@ -23,15 +17,18 @@ Three designs of today::
     Design.features    [ x_t | x_{t-1} ... x_{t-p} | phi(e_{t-1}) ... phi(e_{t-p}) ]          phi are the edges
     Design.curved      [ x_t ... x_{t-p} | h(x_t) ... h(x_{t-p}) | products ]                 all are edges
 
-Products are those of two variables at one lag, each kept within `PRODUCT_REACH`. In `Design.coded` variables have kinds: x_t
-are then the columns that stand for their values (`coded`), one or several for each variable.
+Products are those of two variables at one lag, each kept within `PRODUCT_REACH`. In `Design.coded` variables have kinds:
+x_t are then the columns that stand for their values (`coded`), one or several for each variable.
+
+Public units: a smooth function of ``(x - origin) / scale`` with a tiny scale is a step, and the sums over two steps with
+one row between them show that row. So scales are powers of 2^(1/4), and origins multiples of an eighth of them: close
+enough to mean and standard deviation for any curve, too coarse to aim at a row. How far both may be from a site's own
+rows is checked there.
 
 Two designs are equal if and only if their digests are.
 
-The rows of a design, made from the blocks of a recording.
-
-Rules of this file
-------------------
+Rules of the rows that are made from the blocks of a recording
+--------------------------------------------------------------
 - A row depends on its own segment up to its own time and on public numbers only.
 - A stream cut into blocks gives the same rows as the whole segment: smoothing and lags are carried over the cut.
 """

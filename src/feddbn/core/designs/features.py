@@ -7,16 +7,16 @@ Rules of this file
 - Everything a map needs is public or broadcast, so that the features of two sites mean the same and their
   sums add up.
 
-Functions that an effect may have beside its straight line: bounded, well conditioned, the smoothest first.
+Functions that an effect may have beside its straight line, bounded, well conditioned, the smoothest first:
 
     h_k(z), k = 1..6:  natural cubic splines on fixed knots in public standard deviations, constant beyond the outer
                        knots; under a standard normal z they have mean 0, are uncorrelated with z and with each
                        other, have variance 1, and come in the order of their roughness, the integral of h''^2
 
-An effect is ``weight x + sum_k b_k h_k((x - origin) / scale)``: beyond the outer knots a straight line. Functions that go on
-growing there would let heavy tails decide: with them, linear networks with t noise of 3 degrees got 4 to 8 wrong edges of
-18, with these none. The knots are the same everywhere and always: knots that somebody may choose could be put between two
-rows.
+An effect is ``weight x + sum_k b_k h_k((x - origin) / scale)``: beyond the outer knots a straight line. Functions that go
+on growing there would let heavy tails decide: with them, linear networks with t noise of 3 degrees got 4 to 8 wrong edges
+of 18, with these none. The knots are the same everywhere and always: knots that somebody may choose could be put between
+two rows.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""Moments of design rows and nuisance columns together, from one reading: all that is needed to take one off the other.
-
-Products of nuisance columns with rows at lag a are those of a matrix as narrow as the variables are many, so with linear
-rows nothing is stacked and the products of rows are those of `Moments.of_blocks`, bit for bit.
-
-The Gram matrix of a design, streamed over recordings, nuisances taken off: what sites add up.
+"""The Gram matrix of a design, streamed over recordings, nuisances taken off: what sites add up.
 
 Theory of operation: rows whose mean is common to all sites are kept as moments (their mean is only known when
 all sites have been added up); rows whose nuisance is their recording's own are projected off it first. Both
 parts add up over recordings and over sites.
+
+Nuisances come off moments of rows and nuisance columns together, from one reading. Products of nuisance columns with rows
+at lag a are those of a matrix as narrow as the variables are many, so with linear rows nothing is stacked and the
+products of rows are those of `Moments.of_blocks`, bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -204,15 +203,6 @@ class Gram:
         scatter -= np.outer(totals, totals) / n_shared
         own = Moments(n_own, np.zeros(q), np.zeros((q, q)))
         return cls(Moments(n_shared, totals / n_shared, scatter), own, n_removed)
-
-
-def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
-    """Return the sums over all recordings."""
-    total: Gram | None = None
-    for recording in recordings:
-        part = recording_gram(design, recording)
-        total = part if total is None else total.merge(part)
-    return Gram.empty(design.q) if total is None else total
 
 
 def recording_gram(design: Design, recording: Recording, device: Device = HOST) -> Gram:

@@ -1,25 +1,20 @@
-"""From contiguous blocks of rows to lagged rows ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]``.
+"""Recordings of rows, however they are stored, and how they are seen: with lags, without gaps, by numbers, many at once.
 
-Orientation, stated once for the whole package: a coefficient matrix is indexed ``[from, to]``; the stack
-``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z`` are in the same order as the rows
-of ``C``.
+Lagged rows are ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]``. Orientation, stated once for the whole package: a coefficient
+matrix is indexed ``[from, to]``; the stack ``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z``
+are in the same order as the rows of ``C``.
 
-What every kind of site data offers, however it is stored: all that a site program may read.
+`CompleteRows` is what programs read that cannot use rows with missing cells. A row with a missing cell is left out and
+ends its segment, so that no lag reaches over it. Wrap a recording, or a whole site, in one line; data without missing
+cells pass through unchanged.
 
-Recordings without their rows with missing cells: what programs read that cannot use such rows.
+`WithoutRows` knows rows by numbers that do not depend on which variables are read. The number of a row is made of its
+recording and of the time since the recording's first row. Both are the same whichever variables are chosen, so that two
+choices can be compared row by row.
 
-A row with a missing cell is left out and ends its segment, so that no lag reaches over it. Wrap a recording, or a
-whole site, in one line; data without missing cells pass through unchanged.
-
-Rows of a site by numbers that do not depend on which variables are read, and a site without some of them.
-
-The number of a row is made of its recording and of the time since the recording's first row. Both are the same whichever
-variables are chosen, so that two choices can be compared row by row.
-
-Sites that are alike, read together: their rows along a leading axis.
-
-A simulation may have very many small sites. Those with one recording of equally many rows, and nothing missing, are one
-array (K, n, d); whatever makes sums of rows makes K of them at once. Nothing is added up over sites here.
+`StackedSite`: a simulation may have very many small sites. Those with one recording of equally many rows, and nothing
+missing, are one array (K, n, d); whatever makes sums of rows makes K of them at once. Nothing is added up over sites
+here.
 """
 
 from __future__ import annotations
@@ -234,8 +229,8 @@ def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 @dataclass(frozen=True)
-class CompleteRows:
-    """A recording seen without its rows with missing cells."""
+class RecordingView:
+    """A recording seen otherwise."""
 
     recording: Recording
 
@@ -243,6 +238,30 @@ class CompleteRows:
     def name(self) -> str:
         """Name of the recording."""
         return self.recording.name
+
+
+@dataclass(frozen=True)
+class SiteView:
+    """A site whose recordings are `seen` otherwise."""
+
+    data: SiteData
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.data.variables)
+
+    def seen(self, recording: Recording) -> Recording:
+        """How a recording is seen."""
+        raise NotImplementedError
+
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings as they are seen."""
+        return map(self.seen, self.data.recordings())
+
+
+class CompleteRows(RecordingView):
+    """A recording seen without its rows with missing cells."""
 
     def blocks(self) -> Iterator[Block]:
         """Yield the complete rows; a segment ends at every row that is left out."""
@@ -261,20 +280,12 @@ def _of_complete(work: Callable[[Recording], T], part: Recording) -> T:
     return work(CompleteRows(part))
 
 
-@dataclass(frozen=True)
-class CompleteSite:
+class CompleteSite(SiteView):
     """A site seen without its rows with missing cells."""
 
-    site: SiteData
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.site.variables)
-
-    def recordings(self) -> Iterator[CompleteRows]:
-        """Yield the recordings without such rows."""
-        return (CompleteRows(recording) for recording in self.site.recordings())
+    def seen(self, recording: Recording) -> CompleteRows:
+        """Without such rows."""
+        return CompleteRows(recording)
 
 
 RowNumbers = NDArray[np.int64]
@@ -333,7 +344,7 @@ def numbered(recording: Recording, order: Mapping[str, int]) -> Iterator[tuple[R
 
 
 @dataclass(frozen=True)
-class WithoutRows:
+class WithoutRows(SiteView):
     """A site some of whose rows have no cell.
 
     Attributes
@@ -344,36 +355,25 @@ class WithoutRows:
         Number of each recording.
     """
 
-    site: SiteData
     left_out: RowNumbers
     order: Mapping[str, int]
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.site.variables)
-
-    def recordings(self) -> Iterator[Recording]:
-        """Yield the recordings, with these rows empty."""
-        return (_Emptied(recording, self.left_out, self.order) for recording in self.site.recordings())
+    def seen(self, recording: Recording) -> Recording:
+        """With these rows empty."""
+        return _Emptied(recording, self.left_out, self.order)
 
 
 @dataclass(frozen=True)
-class _Emptied:
-    recording: Recording
+class _Emptied(RecordingView):
     left_out: RowNumbers
     order: Mapping[str, int]
-
-    @property
-    def name(self) -> str:
-        return self.recording.name
 
     def blocks(self) -> Iterator[Block]:
         for numbers, block in numbered(self.recording, self.order):
             goes = np.isin(numbers, self.left_out)
-            yield (
-                replace(block, values=np.where(goes[:, None], np.nan, block.values)) if goes.any() else block
-            )
+            if goes.any():
+                block = replace(block, values=np.where(goes[:, None], np.nan, block.values))
+            yield block
 
 
 _NUMBERS_TOGETHER = 1 << 19

@@ -1,10 +1,4 @@
-"""All parent sets of one node out of a few columns, weighed by their posterior; see `core.orders.average`.
-
-A sampler of orders, and sums over the orders it visits of what each implies; see `core.orders.average`.
-
-The prior of edges and weights with the largest evidence; see `core.orders.average` for the model.
-
-Edge probabilities, within and across moments, averaged over orders of the variables and over parent sets.
+"""Edge probabilities, contemporaneous and lagged, averaged over orders of the variables and over parent sets.
 
 Model for one node y given an order: every candidate parent is in the network with prior probability pi_W (lag
 0) or pi_A (lags >= 1). With equal noise variances s2 the variables have comparable units, so weights are
@@ -80,7 +74,7 @@ class Hyper:
 class NodeTable:
     """All subsets of one node's nominated columns; bit b of a subset stands for columns[b].
 
-    `node_bits` are the bits of each variable within the moment, `edge_bits` those of each possible edge.
+    `node_bits` are the bits of each variable of the same time step, `edge_bits` those of each possible edge.
     """
 
     def __init__(

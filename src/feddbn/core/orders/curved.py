@@ -1,33 +1,26 @@
-"""Regressions of a node on *tokens*: groups of columns that come and go together, with the evidence as their price.
+"""From the moments of a curved design to a network of straight and curved edges, and products of lagged variables.
 
-A possible edge has two tokens: its straight line (one column) and its curve (several). A product of two variables is
-one more. Coefficients of a token are independent, ``b ~ N(0, s2 D)`` with the node's noise variance s2, so with
-``M = X'X + D^-1``
+A node is regressed on *tokens*: groups of columns that come and go together, with the evidence as their price. A possible
+edge has two tokens: its straight line (one column) and its curve (several). A product of two variables is one more.
+Coefficients of a token are independent, ``b ~ N(0, s2 D)`` with the node's noise variance s2, so with ``M = X'X + D^-1``
 
     -2 log evidence = n log RSS + log det (D M),    RSS = y'y - y'X M^-1 X'y          (up to a constant)
 
 The second term is the price of flexibility: a rough function whose D is small costs little and can do little, so an
 edge pays for the curvature that it has. Columns are scaled to unit variance inside; D is in those units.
 
-The order search over tokens: edges that are straight or curved, and products of lagged variables.
+Scores of the search over orders:
 
     free variances    sum_j [ n log(RSS_j / n) + charge_j ]     + price of every token
     equal variances   n d log(sum_j RSS_j / (n d)) + sum_j charge_j + price of every token
 
-The charge is the evidence's price of a token's flexibility (`core.orders.curved`); the price is that of choosing
+The charge is the evidence's price of a token's flexibility; the price is that of choosing
 it: prior odds of one expected token a node, twice their logarithm.
 
-Edge probabilities over orders where edges may be straight or curved: tables over subsets of tokens.
-
-The evidence of a set of tokens is that of `core.orders.curved`; every token is in the network with the prior odds of
-`curved_search.token_price`. The probability of an edge is that of any of its tokens.
-
-From the moments of a curved design to a network of straight and curved edges: what a server does after that sum.
+Edge probabilities come from tables over subsets of tokens; that of an edge is that of any of its tokens.
 
 A curved edge settles its direction: with it turned, noise would not be independent of causes (Buehlmann, Peters and
 Ernest 2014). So networks have no equals in general, and each edge is turned once to see what the score says.
-
-The tokens of a curved design, and its network in the units of the data.
 """
 
 from __future__ import annotations
@@ -102,7 +95,7 @@ class Tokens:
 
     @property
     def present(self) -> list[list[int]]:
-        """For each variable its tokens within a moment."""
+        """For each variable its contemporaneous tokens."""
         return [[t for t, rows in enumerate(self.edges) if rows == (j,)] for j in range(self.d)]
 
 
@@ -300,10 +293,6 @@ class CurvedSearch(OrderSearch):
             sum(1 << t for t, rows in enumerate(edges) if self.allowed[list(rows), j].all())
             for j in range(self.d)
         ]
-
-    def _holds(self, parents: Parents, node: int) -> bool:
-        bits = self._bits[node]
-        return any(bits >> t & 1 for t in parents)
 
     def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
         n_tokens = self.regressions.q
@@ -541,18 +530,8 @@ def learn_curved(
 
 def straight_score(curved: CurvedLearned, straight: Learned) -> float:
     """The score that a network of straight lines has by the evidence of tokens: comparable with a curved one's."""
-    search = curved.learned.search
-    d = search.d
-    other = type(search)(
-        search.moments,
-        d,
-        search.n_lags,
-        search.limits,
-        search.criterion,
-        straight.noise.kind,
-        search.regressions,
-    )
-    network = [tuple(np.flatnonzero(straight.support[:, j]).tolist()) for j in range(d)]
+    other = curved.learned.search.like(noise_variance=straight.noise.kind)
+    network = [tuple(np.flatnonzero(straight.support[:, j]).tolist()) for j in range(other.d)]
     return other.score_of(network)
 
 

@@ -1,22 +1,21 @@
-"""Regressions of nodes that have several columns on variables that have several columns.
+"""From the moments of coded columns to a network of variables of any kind.
 
-A node with columns Y costs  n log det (Y'Y - Y'X (X'X)^-1 X'Y)  given the columns X of its parents: the score of a Gaussian
-with a free covariance (Andrews, Ramsey, Cooper 2019 use it for indicators of levels). One column is the usual ``n log RSS``.
-What `NodeFit` calls `rss` is the determinant in units of that without parents, so that searches over orders run as ever:
-a possible parent is a variable at a lag, whatever its number of columns.
+A node with columns Y costs  n log det (Y'Y - Y'X (X'X)^-1 X'Y)  given the columns X of its parents: the score of a
+Gaussian with a free covariance (Andrews, Ramsey, Cooper 2019 use it for indicators of levels). One column is the usual
+``n log RSS``. What `NodeFit` calls `rss` is the determinant in units of that without parents, so that searches over
+orders run as ever: a possible parent is a variable at a lag, whatever its number of columns.
 
-From the moments of coded columns to a network of variables of any kind.
+The score:
 
     sum_j n log det_j + sum over edges of  (columns of source * columns of target) * c log(n) + 2 log(number of such networks)
 
-The first part of the price is that of BIC, the second that of the extended BIC (Chen and Chen 2008): with many variables to
-choose from, one of them fits by chance, and that counts for more the fewer edges there are.
+The first part of the price is that of BIC, the second that of the extended BIC (Chen and Chen 2008): with many variables
+to choose from, one of them fits by chance, and that counts for more the fewer edges there are.
 
-Directions within a moment that Gaussian scores leave open, decided by the likelihoods of the variables' own kinds.
-
-A line through 0 and 1 fits about as well both ways; a logistic or a Poisson model often does not. So for a few open edges all
-directions are compared:  sum_j BIC_j(parents of j),  over those without a cycle. A node has as many models as it has sets of
-open neighbours as parents; they are fitted together with all others.
+Review: contemporaneous directions that Gaussian scores leave open are decided by the likelihoods of the variables' own
+kinds. A line through 0 and 1 fits about as well both ways; a logistic or a Poisson model often does not. So for a few
+open edges all directions are compared:  sum_j BIC_j(parents of j),  over those without a cycle. A node has as many models
+as it has sets of open neighbours as parents; they are fitted together with all others.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NO_RESIDUAL = 1e-12
 
 
 class GroupRegressions(ParentRegressions):
-    """Fits of variables within the moment on variables at any lag, computed once each.
+    """Fits of variables of the same time step on variables at any lag, computed once each.
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ class GroupRegressions(ParentRegressions):
     d
         Number of variables.
     columns
-        The columns of each variable at each lag: all variables within the moment, then at lag 1, ...
+        The columns of each variable at each lag: all variables of the same time step, then at lag 1, ...
     """
 
     def __init__(self, scatter: FloatArray, n: float, d: int, columns: Sequence[Sequence[int]]) -> None:
@@ -207,7 +206,7 @@ _ODDS, _NETWORKS = Criterion(1.0, 1.0), Criterion(0.0, 1.0)
 
 
 def edge_prices(regressions: GroupRegressions, c: float, n_present: int, n_lagged: int) -> FloatArray:
-    """(q, d) the price of each possible edge in a network that has so many within a moment and across."""
+    """(q, d) the price of each possible edge in a network that has so many within a time step and across."""
     known = regressions
     odds = _ODDS.marginal(known.n, known.d, known.q // known.d - 1, n_present, n_lagged) - np.log(known.n)
     return np.asarray(c * np.log(known.n) * _n_columns(known) + odds[:, None])
@@ -262,7 +261,7 @@ class GroupLearned:
     network
         Order, parents and support.
     orientation
-        How firmly each edge within a moment is directed by Gaussian scores.
+        How firmly each contemporaneous edge is directed by Gaussian scores.
     posterior
         Edge probabilities.
     search
@@ -325,7 +324,7 @@ class Review:
     support
         ((p+1) d, d) the network.
     orientation
-        How firmly its edges within a moment are directed so far.
+        How firmly its contemporaneous edges are directed so far.
     """
 
     def __init__(self, support: BoolArray, orientation: Sequence[EdgeOrientation]) -> None:

@@ -1,37 +1,33 @@
-"""A network with hidden causes, fitted and scored from second moments.
+"""Whether hidden common causes describe the rows better than the edges found between their effects.
 
     x_t = x_t W + lags A + u_t,    u_t = f_t L + e_t,    f ~ N(0, I_k),    e ~ N(0, s2 I)
 
 so the residuals of a row have the covariance ``s2 I + L'L``. Given it, the weights are generalised least squares over all
-equations at once; given the weights, the loads follow from the residuals' covariance by EM. W is acyclic, so its determinant
-is 1 and the score is ``n (log det Omega + tr Omega^-1 S_u - d) + price (edges + loads)``, comparable with that of an
-`OrderResult` of the same moments.
+equations at once; given the weights, the loads follow from the residuals' covariance by EM. W is acyclic, so its
+determinant is 1 and the score is ``n (log det Omega + tr Omega^-1 S_u - d) + price (edges + loads)``, comparable with
+that of an `OrderResult` of the same moments.
 
 Edges join and leave by score and Wald statistics given the covariance, loads by what they gain in EM; a change is kept
 only if the score falls.
 
-Whether hidden common causes describe the rows better than the edges found between their effects.
-
 Second moments tell an edge from a hidden cause where something else depends on it: causes of the edge's source would act
 along it, so a false edge needs further false edges that cancel them; and noise of one variance stays so only without it.
 The best network, with one variance but for exceptions that are paid for, is therefore compared with networks in which one
-or two hidden causes stand for edges, at the same price for every weight (`factor_network`).
+or two hidden causes stand for edges, at the same price for every weight.
 
-Theory of operation: a hidden cause of a, b, c looks like a cause a of b and c with a large noise. So searches begin where all
-edges from one or two nodes are replaced by hidden causes; the best go on over orders (the hidden causes expected given the
-rows are columns like any other), and are then shaken: three neighbours get a hidden cause, or edges are turned.
+Theory of operation: a hidden cause of a, b, c looks like a cause a of b and c with a large noise. So searches begin where
+all edges from one or two nodes are replaced by hidden causes; the best go on over orders (the hidden causes expected
+given the rows are columns like any other), and are then shaken: three neighbours get a hidden cause, or edges are turned.
 
 Known weaknesses: the search is local, and misses about one pair of hidden causes in ten. Variances that differ much
-without any hidden cause leave nothing to compare with; hidden causes are then not found. A hidden cause whose effects have
-no other causes and cause nothing cannot be told from edges.
+without any hidden cause leave nothing to compare with; hidden causes are then not found. A hidden cause whose effects
+have no other causes and cause nothing cannot be told from edges.
 
-Which edges of a network hidden common causes could stand for, from the moments it was learned from.
-
-The networks with hidden causes of `core.orders.hidden` are searched for from several beginnings. If the best of them
+Edges in doubt: networks with hidden causes are searched for from several beginnings. If the best of them
 describes the rows about as well as the network without, or better, the edges that it does not need are in doubt.
 
-Where all noises have one variance nothing is left for a hidden cause to explain, and no edge is in doubt: it would have made
-some of them larger.
+Where all noises have one variance nothing is left for a hidden cause to explain, and no edge is in doubt: it would have
+made some of them larger.
 """
 
 from __future__ import annotations
@@ -93,7 +89,7 @@ class FactorModel:
     Parameters
     ----------
     moments
-        Of lagged rows, the present moment first.
+        Of lagged rows, the present time step first.
     d
         Number of variables.
     constraints

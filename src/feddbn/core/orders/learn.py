@@ -1,29 +1,21 @@
-"""Which directions within a moment the second moments determine.
+"""From the moments of lagged rows to a network: everything a server does after the one sum.
 
-With free Gaussian noise variances, networks with the same adjacencies and the same unshielded colliders fit
+`learn_network` searches with equal and with free noise variances, decides between them by BIC, averages over orders where
+the data are few, and says how firmly each edge is directed and whether the answer rests on the units.
+
+Directions: with free Gaussian noise variances, networks with the same adjacencies and the same unshielded colliders fit
 equally well (Verma and Pearl 1990). Lagged columns precede everything, so every edge from a lag is directed
 and helps to direct others: x_{t-1} -> i -> j with no edge x_{t-1} -> j says that j does not cause i.
 
-Equal or free noise variances: the two searches, and what decides between them.
-
-Whether a result rests on the units of the variables.
-
-How much of each variable its parents explain: an effect size that orders edges whose probabilities all are 1.
-
-With b the least-squares weights of the parents of j in standard deviations and r their correlations with x_j,
+Strength (`explained_shares`), which orders edges whose probabilities all are 1: with b the least-squares weights of the
+parents of j in standard deviations and r their correlations with x_j,
 
     R^2 = sum_m b_m r_m
 
-so that ``b_m r_m`` is the share of the variance of x_j that column m explains (Pratt 1987). Shares of the lags of one source
-are added: weights of neighbouring lags that cancel explain nothing together. A share below 0 belongs to a source that acts
-against its correlation with the target and only corrects what other parents have in common; slow variables have many of
-these. Shares depend neither on units nor on the number of rows.
-
-From the moments of lagged rows to a network: everything a server does after the one sum.
-
-`learn_network` searches with equal and with free noise variances, decides between them by BIC, averages over
-orders where the data are few, and says how firmly each edge is directed and whether the answer rests on the
-units.
+so that ``b_m r_m`` is the share of the variance of x_j that column m explains (Pratt 1987). Shares of the lags of one
+source are added: weights of neighbouring lags that cancel explain nothing together. A share below 0 belongs to a source
+that acts against its correlation with the target and only corrects what other parents have in common; slow variables have
+many of these. Shares depend neither on units nor on the number of rows.
 """
 
 from __future__ import annotations
@@ -51,7 +43,7 @@ _MAX_BETTER = 10
 
 @dataclass(frozen=True)
 class EdgeOrientation:
-    """How firmly one edge within a moment is directed.
+    """How firmly one contemporaneous edge is directed.
 
     Attributes
     ----------
@@ -71,7 +63,7 @@ class EdgeOrientation:
 
 
 def compelled_edges(support: BoolArray, fixed: BoolArray | None = None) -> BoolArray:
-    """(d, d) the edges within a moment that every equivalent network directs the same way.
+    """(d, d) the contemporaneous edges that every equivalent network directs the same way.
 
     Parameters
     ----------
@@ -118,7 +110,7 @@ def _meek(i: int, j: int, known: BoolArray, adjacent: BoolArray, lagged: BoolArr
 
 
 def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderResult, list[EdgeOrientation]]:
-    """The network, and how firmly each edge within a moment is directed.
+    """The network, and how firmly each contemporaneous edge is directed.
 
     Every edge is turned once. Should that lead to a better network, the questions begin anew from there.
     """
@@ -380,7 +372,7 @@ class UnitsCheck:
         Entries of [W; A] that differ when every variable is first scaled to unit variance; of more than 200 variables those
         that the first moves of 100 to 200 of them change.
     n_open
-        Other edges within a moment that no scale-free evidence directs.
+        Other contemporaneous edges that no scale-free evidence directs.
     varsortability
         Share of causal paths of the network along which the variance increases.
     """
@@ -410,7 +402,7 @@ class Learned:
     noise
         Which noise model and why.
     orientation
-        How firmly each edge within a moment is directed.
+        How firmly each contemporaneous edge is directed.
     units
         Evidence on the units; None with free variances, which cannot depend on them.
     posterior
@@ -450,7 +442,7 @@ def learn_network(
     over_orders = options.average is True or (options.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
     posterior: OrderPosterior | None = None
     if over_orders:
-        starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
+        starts = _varied_starts(search, rng)
         posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
     few, free = moments.n < FEW_ROWS or noise.kind == "equal", noise.kind == "free"
     if posterior is not None and (few or options.average is True):
@@ -472,7 +464,7 @@ def learn_network(
         best.order,
         noise,
         tuple(orientation),
-        _check_units(moments, d, n_lags, constraints, options, searches, noise, rng),
+        _check_units(options, searches, noise, rng),
         posterior,
         best.score,
         network,
@@ -530,23 +522,15 @@ def refit(moments: Moments, support: BoolArray) -> tuple[FloatArray, FloatArray,
 
 
 def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[EdgeOrientation]:
-    """One row per edge within a moment; edges that were not asked about are not directed."""
+    """One row per contemporaneous edge; edges that were not asked about are not directed."""
     known = {(e.source, e.target): e for e in asked}
     edges = np.argwhere(support[: support.shape[1]]).tolist()
     return [known.get((i, j), EdgeOrientation(i, j, 0.0, False)) for i, j in edges]
 
 
-def _varied_starts(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints,
-    kind: NoiseVariance,
-    search: OrderSearch,
-    rng: np.random.Generator,
-) -> list[OrderResult]:
+def _varied_starts(search: OrderSearch, rng: np.random.Generator) -> list[OrderResult]:
     """Local optima of a lenient criterion, best first; they nominate the columns of the average's tables."""
-    lenient = OrderSearch(moments, d, n_lags, constraints, Criterion(c=1.0), kind, search.regressions)
+    lenient = search.like(Criterion(c=1.0))
     found = [lenient.run(0, rng)]
     for _ in range(3):
         found.append(lenient.run_shaken(found[0], rng))
@@ -571,37 +555,25 @@ def _posterior_directions(
 
 
 def _check_units(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints,
-    options: LearnOptions,
-    searches: Searches,
-    noise: NoiseChoice,
-    rng: np.random.Generator,
+    options: LearnOptions, searches: Searches, noise: NoiseChoice, rng: np.random.Generator
 ) -> UnitsCheck | None:
     """Learn once more from variables scaled to unit variance and count the edges that differ."""
     if noise.kind == "free":
         return None
-    best = searches["equal"][1]
+    found, best = searches["equal"]
+    moments, d, n_lags, constraints = found.moments, found.d, found.n_lags, found.limits
     sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-    scaled = moments.scaled(np.tile(sd, n_lags + 1))
-    prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
-    search = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd))
+    scaled, regressions = moments.scaled(np.tile(sd, n_lags + 1)), found.regressions.scaled(sd)
+    search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal", regressions)
     # Of many variables only the first moves of some of them away from the network found are looked at.
     other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
     advantage = needed_advantage(other, moments.n)
     if options.noise_variance == "auto" and np.isfinite(advantage):
-        search = OrderSearch(scaled, d, n_lags, constraints, prices, "free", regressions.scaled(sd))
+        search = search.like(noise_variance="free")
         free = search.run_from(best) if d <= MANY_NODES else search.moved_once(best)
         if free.score + price_of_free(d, moments.n) + advantage < other.score:
             other = free
     changed = int((other.support != best.support).sum())
-    shared = (
-        best.support[:d]
-        & other.support[:d]
-        & ~compelled_edges(best.support, best.support[:d] & ~constraints.allowed[:d].T)
-    )
-    return UnitsCheck(
-        changed, int(shared.sum()), varsortability(best.support[:d], np.diag(moments.scatter)[:d])
-    )
+    compelled = compelled_edges(best.support, fixed_directions(found, best.support))
+    shared = int((best.support[:d] & other.support[:d] & ~compelled).sum())
+    return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))

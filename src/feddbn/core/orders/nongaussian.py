@@ -12,13 +12,13 @@ so one sum for every different (node, parents) serves all networks that are comp
 Whether that sum is worth asking for is seen from skewness and kurtosis of the variables themselves
 (`shape_sums`), which travel with the moments.
 
-Scores of networks that count the shape of the noise beside the second moments.
+Scores that count the shape of the noise beside the second moments:
 
     free variances    score + sum_j 2 n (H(u_j) - H(gaussian))
     equal variances   the same, and what the inequality of the residual variances costs, divided by (kurtosis - 1) / 2
 
 The Gaussian likelihood of equal variances is a comparison of variances, and a variance of heavy-tailed values
-varies more than it knows (Bartlett's test has the same flaw; Box 1953). Entropies are those of `core.orders.nongaussian`.
+varies more than it knows (Bartlett's test has the same flaw; Box 1953).
 """
 
 from __future__ import annotations

@@ -10,18 +10,15 @@ depend on the penalty or on s2, so they are kept and looked up again during the 
 unit variance inside; nothing but rounding depends on the units. A parent that follows from those before it adds
 nothing: what algebra on a singular matrix would promise is rounding.
 
-Regressions for networks of many variables: each node looks at the columns that could be its parents, not at all.
+Screening: of many variables each node looks at the columns that could be its parents, not at all. A column stays if its
+correlation with the node, or its partial correlation given all other columns, is more than chance (`_LEAST_Z2`). A parent
+has both in general: it belongs to the node's Markov blanket. A search that has ended asks for the gains of all columns
+beside the parents found (`missed`); one that would help after all is taken up, and the search goes on. So every column
+that would help a node beside its parents has been looked at; what screening can change is the way there.
 
-A column stays if its correlation with the node, or its partial correlation given all other columns, is more than chance
-(`_LEAST_Z2`). A parent has both in general: it belongs to the node's Markov blanket. A search that has ended asks for the
-gains of all columns beside the parents found (`missed`); one that would help after all is taken up, and the search goes on.
-So every column that would help a node beside its parents has been looked at; what screening can change is the way there.
-
-Forward-backward selection of one node's parents among the columns it may have.
-
-Theory of operation: what can be gained by one column more or less depends on the node, its parents and the
-objective, not on which columns are candidates. So the few useful moves of every set are listed once, best
-first, and a selection among any candidates is a walk along these lists: while orders are searched, nearly all
+Forward-backward selection among the columns a node may have: what can be gained by one column more or less depends on the
+node, its parents and the objective, not on which columns are candidates. So the few useful moves of every set are listed
+once, best first, and a selection among any candidates is a walk along these lists: while orders are searched, nearly all
 selections need no algebra. Sets of columns are integers, bit m for column m.
 
 A move is made only if the cost really falls: near-collinear columns promise what rounding cannot keep. So no set
@@ -105,7 +102,7 @@ class ParentRegressions:
     n
         Number of rows.
     d
-        Number of nodes: columns 0..d-1 are the present moment.
+        Number of nodes: columns 0..d-1 are the present time step.
     """
 
     is_screened: ClassVar[bool] = False

@@ -1,23 +1,4 @@
-"""What an edge costs: BIC, its stricter relatives, and the extended BIC.
-
-Who touches whom in a network within an order: what a node meets while it travels through the order.
-
-A node that passes another changes something only if the other could use it as a parent (to the left) or has it as one (to the
-right), or the other way round. In a sparse network these are few, however many variables there are.
-
-A network within an order of its variables: its score, its result, and what its nodes may have as parents.
-
-    equal variances   n d log(sum_j RSS_j / (n d)) + sum of edge penalties
-    free variances    sum_j n log(RSS_j / n)       + sum of edge penalties
-
-`core.orders.search` moves it to better orders.
-
-The moves of a search over orders: a node is taken out of the order and inserted elsewhere.
-
-While a node travels, only its own parents and those of the node it passes can change, so the cost of all its insertions is
-found in one pass over the order; a node that would neither lose a parent nor gain a useful one is passed without any algebra.
-
-The network that minimises a BIC-type score, searched over orders of the variables.
+"""The network that minimises a BIC-type score, searched over orders of the variables.
 
     equal variances   n d log(sum_j RSS_j / (n d)) + sum of edge penalties
     free variances    sum_j n log(RSS_j / n)       + sum of edge penalties
@@ -25,8 +6,10 @@ The network that minimises a BIC-type score, searched over orders of the variabl
 Rules of the file
 -----------------
 - The state of a search is an order and, for every node, parents among its predecessors and all lags. Its
-  score is the score of an actual acyclic network at every moment.
-- One move takes a node out of the order and inserts it elsewhere (`core.orders.search`).
+  score is the score of an actual acyclic network at any time.
+- One move takes a node out of the order and inserts it elsewhere. While it travels, only its own parents and those of the
+  node it passes can change, so the cost of all its insertions is found in one pass over the order; a node that would neither
+  lose a parent nor gain a useful one is passed without any algebra (`Neighbours`).
 - The equal-variance score is ``min over s2 of n d log s2 + sum_j RSS_j / s2 - n d``; for fixed s2 it
   decomposes over nodes. s2 and the search alternate until the network stays the same.
 - Everything is deterministic given the generator, which only restarts use.
@@ -34,16 +17,6 @@ Rules of the file
 Known weaknesses: a local optimum of insertion moves need not be the best order; restarts shake the order and
 keep the better score. Free-variance Gaussian networks are identified only up to equivalence (see
 `core.orders.learn`).
-
-The network near a given one that the evidence prefers: its residuals show what no network explains.
-
-Penalties and thresholds leave weak effects out, and a turned edge leaves others open. Residuals of such a network go along
-with each other and with earlier ones although the noise is as it should be. So from the given network effects are added,
-left out and turned by BIC, with free noise variances, as long as that is cheaper.
-
-An order of the variables from a Gram matrix alone, as OneShotDBN with equal variances finds it.
-
-Which pairs of variables may act together: all, or of many variables those that a linear network has as common causes.
 """
 
 from __future__ import annotations
@@ -51,7 +24,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, compress, count
 from operator import ne
 from typing import Literal
@@ -129,7 +101,7 @@ class Neighbours:
     Parameters
     ----------
     bits
-        For each variable its columns within a moment.
+        For each variable its contemporaneous columns.
     may_have
         For each node the columns that it may have as parents.
 
@@ -181,7 +153,7 @@ class Neighbours:
         return self._holds[node] | self._wants[node] | self.children[node] | self.wanted_by[node]
 
     def held(self, parents: Parents) -> set[int]:
-        """The variables that some parents within the moment belong to."""
+        """The variables that some contemporaneous parents belong to."""
         return {self._owner[m] for m in parents if m in self._owner}
 
     def usable(self, node: int, useful: Columns) -> set[int]:
@@ -189,7 +161,7 @@ class Neighbours:
         return self.owners(useful & self._within[node])
 
     def owners(self, columns: Columns) -> set[int]:
-        """The variables that columns within the moment belong to."""
+        """The variables that contemporaneous columns belong to."""
         return {self._owner[m] for m in _members(columns)}
 
 
@@ -214,6 +186,9 @@ NoiseVariance = Literal["equal", "free"]
 
 _MOST_OBJECTIVES = 4
 _SAME_VARIANCE = 1e-3
+_MAX_ALTERNATIONS = 12
+_MAX_PASSES = 50
+_MAX_WIDER = 5
 
 
 @dataclass(frozen=True)
@@ -244,8 +219,16 @@ class OrderResult:
     support: BoolArray
 
 
-class OrderedNetwork:
-    """An order and, for every node, parents among its predecessors and all lags, under one objective."""
+HOPELESS = 100.0
+"""Score difference after an exchange from which moves of the nodes around never led back to what would count
+as undecided (d = 50, n = 1000, equal and free variances: 143 of 428 exchanges)."""
+
+
+class OrderSearch:
+    """A search in progress: an order and, for every node, parents among its predecessors and all lags."""
+
+    has_equivalents = True
+    """Whether networks with free variances have others that fit equally well (`core.orders.learn`)."""
 
     def __init__(
         self,
@@ -279,11 +262,15 @@ class OrderedNetwork:
         self._before: list[Columns] = [0] * d
         self._rank = [0] * d
         self._moved: set[int] = set()
+        # Under what no move helped: the selection, each node's parents and its place.
+        self._settled: tuple[ParentSelection, list[Parents | None], list[int]] | None = None
+        # For each node the parents and the prices at which screening left out nothing that helps.
+        self._complete: dict[int, tuple[Parents, tuple[float | None, ...]]] = {}
         self.parents: list[Parents] = [()] * d
         self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
     def _bits_within(self) -> list[Columns]:
-        """For each variable its columns within a moment: they may be parents of what comes later in the order."""
+        """For each variable its contemporaneous columns: they may be parents of what comes later in the order."""
         return [1 << j for j in range(self.d)]
 
     def _columns_allowed(self) -> list[Columns]:
@@ -297,31 +284,15 @@ class OrderedNetwork:
         self._update_objective()
         return self.result()
 
-    def rss(self) -> FloatArray:
-        """(d,) residual sums of squares in the units of the moments."""
-        return self.rss_of(self.parents)
-
     def rss_of(self, network: Sequence[Parents]) -> FloatArray:
-        """(d,) the same of any network, given by its nodes' parents."""
+        """(d,) residual sums of squares of any network, given by its nodes' parents, in the units of the moments."""
         fits = [self.regressions.fit(j, parents).rss for j, parents in enumerate(network)]
         return np.maximum(np.array(fits) * self.regressions.total, 1e-300)
-
-    def rss_at(self, node: int, parents: Parents) -> float:
-        """The same of one node."""
-        return max(float(self.regressions.fit(node, parents).rss * self.regressions.total[node]), 1e-300)
-
-    def n_edges(self) -> tuple[int, int]:
-        """Edges at lag 0, edges at lags >= 1."""
-        return self._n_edges_of(self.parents)
 
     def _n_edges_of(self, network: Sequence[Parents]) -> tuple[int, int]:
         # Parents are ascending.
         present = sum(bisect_left(parents, self.d) for parents in network)
         return present, sum(map(len, network)) - present
-
-    def score(self) -> float:
-        """The criterion of the current network."""
-        return self.score_of(self.parents)
 
     def score_of(self, network: Sequence[Parents]) -> float:
         """The criterion of any network."""
@@ -340,7 +311,7 @@ class OrderedNetwork:
 
     def result(self) -> OrderResult:
         """The current network."""
-        support, rss = self.support_of(self.parents), self.rss()
+        support, rss = self.support_of(self.parents), self.rss_of(self.parents)
         score = self._score_with(rss, self.parents)
         return OrderResult(tuple(self.order), tuple(self.parents), rss, score, self.noise_variance, support)
 
@@ -351,10 +322,6 @@ class OrderedNetwork:
         support[rows, np.repeat(np.arange(self.d), [len(parents) for parents in network])] = True
         return support
 
-    def _holds(self, parents: Parents, node: int) -> bool:
-        """Whether a node's column within the moment is among some parents."""
-        return node in parents
-
     def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
         prices = self.criterion.marginal(self.n, self.d, self.n_lags, n_present, n_lagged)
         return Objective(self.n, prices, self.regressions.total, s2)
@@ -362,11 +329,11 @@ class OrderedNetwork:
     def _update_objective(self) -> None:
         s2 = None
         if self.noise_variance == "equal":
-            s2 = max(float(self.rss().sum()) / (self.n * self.d), 1e-300)
+            s2 = max(float(self.rss_of(self.parents).sum()) / (self.n * self.d), 1e-300)
             if self.d > MANY_NODES:
                 # What was selected under a variance that differs by less than this is worth keeping.
                 s2 = float(np.exp(np.round(np.log(s2) / _SAME_VARIANCE) * _SAME_VARIANCE))
-        self._use(self._objective_for(s2, *self.n_edges()))
+        self._use(self._objective_for(s2, *self._n_edges_of(self.parents)))
 
     def _use(self, objective: Objective) -> None:
         """Change the objective; what was selected under one of the last few is remembered."""
@@ -422,25 +389,6 @@ class OrderedNetwork:
         self._update_objective()
         self._restored = result, self.selection.objective
 
-
-HOPELESS = 100.0
-"""Score difference after an exchange from which moves of the nodes around never led back to what would count
-as undecided (d = 50, n = 1000, equal and free variances: 143 of 428 exchanges)."""
-
-
-class Insertions(OrderedNetwork):
-    """A network within an order whose nodes can be moved."""
-
-    @property
-    def _barrier(self) -> float:
-        """Above what change of the cost a node of many does not travel on: one by which exchanges are hopeless."""
-        return HOPELESS * max(1.0, self.n / 1000) if self.d > MANY_NODES else np.inf
-
-    @property
-    def _barrier_beyond(self) -> float:
-        """The same for a node that has passed another to exchange the two."""
-        return HOPELESS if self.d > MANY_NODES else np.inf
-
     def _insert_best(self, node: int) -> bool:
         """Move `node` to its best place; whether that improved the cost."""
         here = self.order.index(node)
@@ -479,7 +427,10 @@ class Insertions(OrderedNetwork):
             (place for place in stops if 0 < (place - here) * step <= (end - here) * step), key=step.__mul__
         )
         own_places = self._own_places(node, own, step)
-        barrier = self._barrier if past is None else self._barrier_beyond
+        # A node of many does not travel on where exchanges are hopeless.
+        barrier = (
+            HOPELESS * (max(1.0, self.n / 1000) if past is None else 1.0) if self.d > MANY_NODES else np.inf
+        )
         place, at = here, 0
         while True:
             ahead = [other for other in own_places if 0 < (other - place) * step <= (end - place) * step]
@@ -535,67 +486,13 @@ class Insertions(OrderedNetwork):
             self.parents[j] = parents
         self._moved.update((node, *changes))
 
-
-_MAX_ALTERNATIONS = 12
-_MAX_PASSES = 50
-_MAX_WIDER = 5
-
-
-def search_order(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints | None = None,
-    criterion: Criterion | None = None,
-    noise_variance: NoiseVariance = "equal",
-    n_restarts: int = 0,
-    rng: np.random.Generator | None = None,
-) -> OrderResult:
-    """Return the best network found by insertion moves over orders.
-
-    Parameters
-    ----------
-    moments
-        Of the lagged rows ``z_t``, q = (n_lags + 1) d.
-    constraints
-        Forbidden and required edges.
-    criterion
-        Price of edges.
-    noise_variance
-        "equal" reads the order off the scales; "free" does not depend on the units.
-    n_restarts
-        How often to shake the best order and search again.
-    rng
-        Only for restarts.
-    """
-    limits = EdgeConstraints.none(d, n_lags) if constraints is None else constraints
-    prices = criterion or Criterion()
-    search = OrderSearch(moments, d, n_lags, limits, prices.for_orders, noise_variance)
-    found = search.run(n_restarts, np.random.default_rng(0) if rng is None else rng)
-    return search.select_edges(found, prices)
-
-
-class OrderSearch(Insertions):
-    """A search in progress; `run` is what callers need."""
-
-    has_equivalents = True
-    """Whether networks with free variances have others that fit equally well (`core.orders.learn`)."""
-
-    _settled: tuple[ParentSelection, list[Parents | None], list[int]] | None = None
-    """Under what no move helped: the selection, each node's parents and its place."""
-
-    @cached_property
-    def _complete(self) -> dict[int, tuple[Parents, tuple[float | None, ...]]]:
-        """For each node the parents and the prices at which screening left out nothing that helps."""
-        return {}
-
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""
         best: OrderResult | None = None
         for prefer_high in (False,) if self.noise_variance == "equal" else (False, True):
             self.start_top_down(prefer_high)
             self.improve()
-            if best is None or self.score() < best.score - 1e-9:
+            if best is None or self.score_of(self.parents) < best.score - 1e-9:
                 best = self.result()
         assert best is not None
         for _ in range(n_restarts):
@@ -635,11 +532,17 @@ class OrderSearch(Insertions):
         self._reselect(self._moved.union(nodes))
         return self.result()
 
+    def like(
+        self, criterion: Criterion | None = None, noise_variance: NoiseVariance | None = None
+    ) -> OrderSearch:
+        """A search on the same fits with other prices, or another noise."""
+        kind = noise_variance or self.noise_variance
+        given = self.moments, self.d, self.n_lags, self.limits
+        return type(self)(*given, criterion or self.criterion, kind, self.regressions)
+
     def select_edges(self, found: OrderResult, criterion: Criterion) -> OrderResult:
         """The network within the order found whose edges are selected, and scored, by another criterion."""
-        other = type(self)(
-            self.moments, self.d, self.n_lags, self.limits, criterion, self.noise_variance, self.regressions
-        )
+        other = self.like(criterion)
         other._place_all(found.order)
         other.parents = list(found.parents)
         for _ in range(_MAX_ALTERNATIONS):
@@ -753,7 +656,7 @@ class OrderSearch(Insertions):
                     break
                 nodes = self._worth_another_look()
             self._reselect()
-            if self.score() < best.score - 1e-9:
+            if self.score_of(self.parents) < best.score - 1e-9:
                 best = self.result()
             if selection is None and self.parents == before:
                 break
@@ -814,7 +717,7 @@ class OrderSearch(Insertions):
         rss = result.rss.copy()
         for j, parents in enumerate(self.parents):
             if parents is not result.parents[j]:
-                rss[j] = self.rss_at(j, parents)
+                rss[j] = max(float(self.regressions.fit(j, parents).rss * self.regressions.total[j]), 1e-300)
         score = self._score_with(rss, self.parents)
         self._restore(result)
         return score
@@ -842,8 +745,31 @@ class OrderSearch(Insertions):
         return True
 
 
+def search_order(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints | None = None,
+    criterion: Criterion | None = None,
+    noise_variance: NoiseVariance = "equal",
+    n_restarts: int = 0,
+    rng: np.random.Generator | None = None,
+) -> OrderResult:
+    """Return the best network found on moments of lagged rows, its edges selected at their full price."""
+    limits = EdgeConstraints.none(d, n_lags) if constraints is None else constraints
+    prices = criterion or Criterion()
+    search = OrderSearch(moments, d, n_lags, limits, prices.for_orders, noise_variance)
+    found = search.run(n_restarts, np.random.default_rng(0) if rng is None else rng)
+    return search.select_edges(found, prices)
+
+
 def evident_support(moments: Moments, support: BoolArray, constraints: EdgeConstraints) -> BoolArray:
-    """((p+1) d, d) support of the best network that moves over orders reach from an acyclic `support`."""
+    """((p+1) d, d) support of the best network that moves over orders reach from an acyclic `support`.
+
+    Penalties and thresholds leave weak effects out, and a turned edge leaves others open: residuals of such a network go
+    along with each other although the noise is as it should be. So effects are added, left out and turned by BIC, with free
+    noise variances, as long as that is cheaper.
+    """
     q, d = support.shape
     prices = Criterion()
     search = OrderSearch(moments, d, q // d - 1, constraints, prices.for_orders, "free")

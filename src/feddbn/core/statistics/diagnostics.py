@@ -1,35 +1,33 @@
-"""Which nuisances recordings have: means, trends and cycles of their own, from one Gram matrix for each answer.
+"""What second moments say beside and before a network: nuisances of recordings, inputs, noise, slow levels, hidden causes.
+
+Nuisances, from one Gram matrix for each answer:
 
     common   x_t = c        + x_{t-1} B_1 + ... + u_t          one intercept c for all rows
     own      x_t = b_r(t)   + x_{t-1} B_1 + ... + u_t          b_r: a mean, a line, a cycle of recording r
 
-The residual covariances of each follow from the scatter of lagged rows off its nuisances (Frisch-Waugh-Lovell). With S the
-sums of squares and products of residuals over their degrees of freedom, and r the number of nuisance parameters of one
-variable over all recordings, the evidence for the second is
+The residual covariances of each follow from the scatter of lagged rows off its nuisances (Frisch-Waugh-Lovell). With S
+the sums of squares and products of residuals over their degrees of freedom, and r the number of nuisance parameters of
+one variable over all recordings, the evidence for the second is
 
     n (log det S_common - log det S_own) - d (r_own - r_common) log n
 
 BIC with covariances that do not shrink because more is fitted: where rows are few, those of maximum likelihood would.
 Recordings that are short, or whose means hardly differ, keep a common one.
 
-Known inputs: variables that only act on others, in the moments of lagged rows.
-
-An input has no noise that a model would explain: what is done to a system may be a step, a pulse, or any other signal. So
-likelihoods are those of the other variables, the outputs, given the inputs of the same row and all lags; columns of inputs
-stand among the lagged ones.
+Known inputs only act on others. An input has no noise that a model would explain: what is done to a system may be a step,
+a pulse, or any other signal. So likelihoods are those of the other variables, the outputs, given the inputs of the same
+row and all lags; columns of inputs stand among the lagged ones.
 
     output_columns   scatter with the outputs first, inputs and lags after
     noise_level      mean noise variance of the outputs, whatever their network is
     neutral_inputs   moments in which every input varies as much as the outputs' noise does, so that a sum of residual
                      variances over all variables does not read an order off the inputs
 
-Whether one penalty can serve all variables: how far their noise must differ, whatever the network is.
-
-Theory of operation: in every acyclic network the noise of a variable varies at least as much as the variable does given
-all others and the lags, and at most as much as it does given the lags alone. So the noise of i varies at least
-``low_i / high_j`` times as much as that of j. With equal noise variances this is at most 1 for every pair, up to the
-error of the sums, which is allowed for. Where it is clearly more, units or noise differ, and weights that stand for
-equally strong effects differ as much.
+How far noise must differ, whatever the network is, so that one penalty cannot serve all variables: in every acyclic
+network the noise of a variable varies at least as much as the variable does given all others and the lags, and at most as
+much as it does given the lags alone. So the noise of i varies at least ``low_i / high_j`` times as much as that of j.
+With equal noise variances this is at most 1 for every pair, up to the error of the sums, which is allowed for. Where it
+is clearly more, units or noise differ, and weights that stand for equally strong effects differ as much.
 
 That is for one network. The sums of sites with different networks are those of no network, and the bound may be passed
 with equal noise: by up to 15 with strong weights and a third of the edges different, by up to 1.25 with weights below .5.
@@ -37,27 +35,23 @@ with equal noise: by up to 15 with strong weights and a third of the edges diffe
 Known weakness: rows that are too few for the regressions tell nothing, and units stay unnoticed. To compare variances
 instead would be wrong: with strong weights they differ 150-fold in networks with equal noise.
 
-Which variables are near a unit root, from the moments of lagged rows alone.
-
-Each variable is regressed on its own p lags, which the lagged Gram matrix holds already:
+Levels near a unit root: each variable is regressed on its own p lags, which the lagged Gram matrix holds already:
 
     x_t = c + phi_1 x_{t-1} + ... + phi_p x_{t-p} + u_t,      rho = phi_1 + ... + phi_p
 
 rho is the part of a level that stays (1: a random walk), and ``t = (rho - 1) / se(rho)`` is the augmented Dickey-Fuller
 statistic. Slow levels share few independent ups and downs, so that regressions among them find partners by chance and
-edge probabilities near 0 and 1 promise too much. A rho of 0.95 is enough for that, however many rows show that it is below 1;
-with fewer rows rho comes out too small, so that one of 0.9 counts where a unit root cannot be excluded.
+edge probabilities near 0 and 1 promise too much. A rho of 0.95 is enough for that, however many rows show that it is
+below 1; with fewer rows rho comes out too small, so that one of 0.9 counts where a unit root cannot be excluded.
 
-Noise that remembers itself, taken off second moments.
+Noise that remembers itself, taken off second moments: if ``x_t = x_t W + sum_l x_{t-l} A_l + u_t`` and every noise has
+the same memory, ``u_t = rho u_{t-1} + v_t``, then ``y_t = x_t - rho x_{t-1}`` follows the same network with the white
+noise v (Cochrane and Orcutt 1949). The moments of ``[y_t, ..., y_{t-p}]`` are linear in those of ``[x_t, ...,
+x_{t-p-1}]``, so a server can change to y without any row.
 
-If ``x_t = x_t W + sum_l x_{t-l} A_l + u_t`` and every noise has the same memory, ``u_t = rho u_{t-1} + v_t``, then
-``y_t = x_t - rho x_{t-1}`` follows the same network with the white noise v (Cochrane and Orcutt 1949). The moments of
-``[y_t, ..., y_{t-p}]`` are linear in those of ``[x_t, ..., x_{t-p-1}]``, so a server can change to y without any row.
-
-How strong a hidden cause would have to be to explain an effect away (Cinelli and Hazlett 2020).
-
-A regression weight with t statistic t and `left` degrees of freedom has ``f^2 = t^2 / left``. A hidden common cause that
-explains a share RV of what is left of both the cause and the target, and no less, brings it to nothing:
+How strong a hidden cause would have to be to explain an effect away (Cinelli and Hazlett 2020): a regression weight with
+t statistic t and `left` degrees of freedom has ``f^2 = t^2 / left``. A hidden common cause that explains a share RV of
+what is left of both the cause and the target, and no less, brings it to nothing:
 
     RV = (sqrt(f^4 + 4 f^2) - f^2) / 2
 """
@@ -87,7 +81,7 @@ def evidence_for_nuisances(common: FloatArray, own: FloatArray, n: float, rank: 
     n, rank
         Number of rows, and of nuisance parameters of one variable over all recordings.
     d
-        Number of variables: the first d columns are the present moment.
+        Number of variables: the first d columns are the present time step.
     """
     n_lagged = len(common) - d
     free_common, free_own = n - 1 - n_lagged, n - rank - n_lagged
@@ -99,7 +93,7 @@ def evidence_for_nuisances(common: FloatArray, own: FloatArray, n: float, rank: 
 
 
 def log_det_of_residuals(scatter: FloatArray, d: int) -> float:
-    """Return log det of what is left of the present moment after a regression on all lags."""
+    """Return log det of what is left of the present time step after a regression on all lags."""
     R, norm = correlations(scatter)
     past = R[d:, d:] + _RIDGE * np.eye(len(R) - d)
     left = R[:d, :d] - R[:d, d:] @ np.linalg.solve(past, R[d:, :d])

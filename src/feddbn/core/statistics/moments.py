@@ -1,17 +1,11 @@
-"""The one way to standardise a matrix of sums of squares and products.
-
-Count, mean and scatter of vectors: all that a linear model needs to know about data.
+"""Count, mean and scatter of vectors: all that a linear model needs to know about data.
 
 `Moments` are kept as (n, mean, scatter about the mean), merged by Chan's update, so that large means do not
 cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what adds up over sites in one vector.
 
-Second moments where not everybody has measured everything.
-
-Which columns follow exactly from others, by their sums of squares and products alone.
-
-Theory of operation: columns are taken one after another. A column that those before leave next to nothing of
-(`COLLINEAR` of its variance) is dependent; it is left out, so that the ones after are compared with independent
-columns only. On clean data one Cholesky factor per question shows that there is nothing to look for.
+Columns that follow exactly from others: columns are taken one after another. A column that those before leave next to
+nothing of (`COLLINEAR` of its variance) is dependent; it is left out, so that the ones after are compared with
+independent columns only. On clean data one Cholesky factor per question shows that there is nothing to look for.
 """
 
 from __future__ import annotations
@@ -359,10 +353,10 @@ class Dependence:
 
 
 def dependences(scatter: FloatArray, n: float, d: int, inputs: Sequence[int] = ()) -> list[Dependence]:
-    """The variables (the first d columns) that follow from others of their moment or, if not, also from lags.
+    """The variables (the first d columns) that follow from others of their time step or, if not, also from lags.
 
     Too few rows make all columns dependent; nothing is said then. `inputs` may be any signal, also one that goes on as it
-    began: of them only is said which follow from other inputs of the same moment.
+    began: of them only is said which follow from other inputs of the same time step.
     """
     if inputs:
         return _with_inputs(scatter, n, d, inputs)

@@ -4,8 +4,6 @@ Rows ``z_t = [x_t, ..., x_{t-p}]`` already hold their lags, so cutting between t
 Non-overlapping blocks (Carlstein 1986) keep the dependence between neighbouring rows and make a resample
 cheap: with the sums of every block in a matrix ``S`` (m, L), the sums of all resamples are ``counts @ S``,
 without reading a row again.
-
-Which candidate to take, from losses and their standard errors alone.
 """
 
 from __future__ import annotations

@@ -14,9 +14,7 @@ Echo: what a shock of l rows ago would do to a variable along the network's own 
 with it. With errors of measurement weights are too small, so an echo is left at the first lag beyond the network's, and
 noise that remembers leaves one at lag 1: one number for all variables finds them where d^2 correlations drown.
 
-Long because the sums and everything that is read off them are one formula each, side by side.
-
-Do residuals still go along with squares and cubes of possible causes? Then effects are not straight lines.
+Curvature: residuals that still go along with squares and cubes of possible causes say that effects are no straight lines.
 
     f_2(z) = (c^2 - 1) / sqrt(2),  f_3(z) = (c^3 - 3 c) / sqrt(6),   c = z kept within three public standard deviations
 

@@ -7,31 +7,24 @@ taken off what it tells later, or the other way round.
     spectrum     periodograms of recordings without their slow parts, each over its own variance
     profile      log standard deviations and Fisher's z of lagged correlations of a site: what sites are compared by
 
-Cycles that stand out of a summed spectrum.
+Outliers: are they errors of measurement, or large values that act as all values do? A shock travels: what a variable
+causes deviates with it, in the same row or the next. A glitch of a sensor does not. So around outliers of a variable the
+other cells deviate more than usual if they are shocks, and as usual if they are errors. Cells that are far themselves are
+not looked at: sensors may fail together.
 
-Are cells far from the others errors of measurement, or large values that act as all values do?
-
-A shock travels: what a variable causes deviates with it, in the same row or the next. A glitch of a sensor does not. So
-around far cells of a variable the other cells deviate more than usual if they are shocks, and as usual if they are errors.
-Cells that are far themselves are not looked at: sensors may fail together.
-
-Errors come at any time, so a far cell has a far neighbour in time as often as chance has it. Where that is more frequent, by
-a fifth of the far cells and by four standard errors, the variable has bursts, and its far cells stay. A value that most far
-cells share is a code for "missing"; it may stand for several rows and makes no burst.
+Errors come at any time, so an outlier has a far neighbour in time as often as chance has it. Where that is more frequent,
+by a fifth of the outliers and by four standard errors, the variable has bursts, and its outliers stay. A value that most
+far cells share is a code for "missing"; it may stand for several rows and makes no burst.
 
 With c the size of a cell's deviation in robust standard deviations, at most 3: shocks travel if c is larger around far
 cells, by an amount that matters and by three standard errors.
 
-Signs of other kinds than a number on a line, in what adds up over sites: yes/no and small counts.
+Kinds: a site objects to a kind of a variable by 1 if one of its cells cannot be of it; no objection of anybody is the
+sign. That tells what a column is, and of no row more than that it is like the others.
 
-A site objects to a kind of a variable by 1 if one of its cells cannot be of it; no objection of anybody is the sign. That
-tells what a column is, and of no row more than that it is like the others.
-
-Does a site look like the others? Each finds out by itself, from sums over all sites and its own numbers.
-
-With s the profile of a site (`survey.lagged_profile`) and the sums of s and s^2 over K sites, a site takes its own part
-off and knows mean and variance of the others. It needs no one else's numbers, and only the number of sites that do not
-fit is ever added up.
+Agreement: does a site look like the others? Each finds out by itself. With s the profile of a site (`lagged_profile`) and
+the sums of s and s^2 over K sites, a site takes its own part off and knows mean and variance of the others. It needs no
+one else's numbers, and only the number of sites that do not fit is ever added up.
 """
 
 from __future__ import annotations
@@ -339,8 +332,8 @@ _LASTING = 0.2
 _LASTING_ERRORS = 4.0
 
 
-class FarCells(NamedTuple):
-    """What far cells are.
+class Outliers(NamedTuple):
+    """What outliers are.
 
     Attributes
     ----------
@@ -357,13 +350,13 @@ class FarCells(NamedTuple):
     is_sure: bool
 
 
-def far_sums_length(d: int) -> int:
-    """Return the length of `far_sums`."""
+def outlier_sums_length(d: int) -> int:
+    """Return the length of `outlier_sums`."""
     return 5 * d + 4 * d * d
 
 
-def far_sums(sizes: FloatArray, far: BoolArray, values: FloatArray) -> FloatArray:
-    """What contiguous rows say about their far cells; it adds up.
+def outlier_sums(sizes: FloatArray, far: BoolArray, values: FloatArray) -> FloatArray:
+    """What contiguous rows say about their outliers; it adds up.
 
     Parameters
     ----------
@@ -374,7 +367,7 @@ def far_sums(sizes: FloatArray, far: BoolArray, values: FloatArray) -> FloatArra
     values
         (n, d) the cells themselves.
 
-    Far cells, and those of them with a far neighbour in time; counts, sums and squares of c of the other cells; then for
+    Outliers, and those of them with a far neighbour in time; counts, sums and squares of c of the other cells; then for
     every pair of variables, in the rows in which the first is far and in the rows after these, the sums of c of the
     second and their number.
     """
@@ -395,7 +388,7 @@ def far_sums(sizes: FloatArray, far: BoolArray, values: FloatArray) -> FloatArra
 
 
 def _in_bursts(far: BoolArray, values: FloatArray) -> BoolArray:
-    """(n, d) which far cells have a far neighbour in time; those that hold a code do not count."""
+    """(n, d) which outliers have a far neighbour in time; those that hold a code do not count."""
     lasting = far.copy()
     for j in np.flatnonzero(far.any(axis=0)):
         found, times = np.unique(values[far[:, j], j], return_counts=True)
@@ -409,7 +402,7 @@ def _in_bursts(far: BoolArray, values: FloatArray) -> BoolArray:
 
 
 def _has_bursts(n_far: FloatArray, n_lasting: FloatArray, n_others: FloatArray) -> BoolArray:
-    """(d,) whether more far cells have a far neighbour than chance allows."""
+    """(d,) whether more outliers have a far neighbour than chance allows."""
     share = n_far / np.maximum(n_far + n_others, 1.0)
     chance = n_far * (1.0 - (1.0 - share) ** 2)
     # Far neighbours come in pairs, hence the factor 2 of the variance, and two pairs say nothing.
@@ -417,8 +410,8 @@ def _has_bursts(n_far: FloatArray, n_lasting: FloatArray, n_others: FloatArray) 
     return np.asarray(n_lasting > allowed)
 
 
-def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> FarCells:
-    """Judge the far cells of the suspects.
+def judge_outliers(sums: FloatArray, suspects: BoolArray) -> Outliers:
+    """Judge the outliers of the suspects.
 
     Shocks of a variable that acts on nothing do not travel either, so the suspects without bursts are judged together: all
     of them have errors, or none.
@@ -430,16 +423,16 @@ def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> FarCells:
     mean = total / np.maximum(n, 1.0)
     variance = np.maximum(squares / np.maximum(n, 1.0) - mean**2, 1e-12)
     now, n_now, after, n_after = sums[5 * d :].reshape(4, d, d)
-    # A far cell moves the running median of its own neighbours; those are not looked at.
+    # An outlier moves the running median of its own neighbours; those are not looked at.
     other = ~np.eye(d, dtype=bool)
     excess = ((now + after - (n_now + n_after) * mean) * other).sum(axis=1)[suspects].sum()
     count = ((n_now + n_after) * other).sum(axis=1)[suspects].sum()
     spread = ((n_now + n_after) * variance * other).sum(axis=1)[suspects].sum()
     if count == 0:
-        return FarCells(np.zeros(d, dtype=bool), bursts, False)
+        return Outliers(np.zeros(d, dtype=bool), bursts, False)
     travels = excess > _SIZE * count and excess > _TRAVEL_ERRORS * np.sqrt(spread)
     is_sure = bool(_SIZE * count > _TRAVEL_ERRORS * np.sqrt(spread))
-    return FarCells(np.zeros(d, dtype=bool) if travels else suspects, bursts, is_sure)
+    return Outliers(np.zeros(d, dtype=bool) if travels else suspects, bursts, is_sure)
 
 
 SMALL_MEAN = 10.0

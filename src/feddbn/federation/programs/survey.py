@@ -6,7 +6,7 @@ Site tasks
                have cells that are no counts or no yes/no (`core.statistics.survey`)
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
-``spikes``     how much other cells deviate around far cells: do these act as shocks do, or are they errors?
+``spikes``     how much other cells deviate around outliers: do these act as shocks do, or are they errors?
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from feddbn.core.statistics.survey import (
     N_FREQUENCIES,
     OWN_SCALE_CELLS,
     TAIL,
-    FarCells,
+    Outliers,
     bin_counts,
     compared,
     cycles_in,
-    far_cells_are_errors,
-    far_sums,
-    far_sums_length,
+    judge_outliers,
     objections,
+    outlier_sums,
+    outlier_sums_length,
     periodogram,
     profile_length,
     robust_scale,
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 FAR_SHARE = 2e-4
-"""From this share of its cells on, far cells of a variable are looked at."""
+"""From this share of its cells on, outliers of a variable are looked at."""
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by correlations within a moment only."""
 
@@ -161,8 +161,8 @@ class SpikesQuestion(LookQuestion):
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """Two scales differ by few far cells."""
-        return (Constant("scales of far cells", (self.scales, self.abstain)),)
+        """Two scales differ by few outliers."""
+        return (Constant("scales of outliers", (self.scales, self.abstain)),)
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,12 @@ class Survey:
 
     @property
     def may_have_pulses(self) -> bool:
-        """Whether some input has far cells, or rests most of the time, so that there is no telling what is far."""
+        """Whether some input has outliers, or rests most of the time, so that there is no telling what is far."""
         return any(self.scales[j] == 0 or self.far[j] > FAR_SHARE for j in self.inputs)
 
     @property
     def far_by_pulses(self) -> tuple[int, ...]:
-        """Positions of variables whose far cells may be what pulses of inputs do."""
+        """Positions of variables whose outliers may be what pulses of inputs do."""
         return tuple(j for j in self.outputs if self.may_have_pulses and self.has_far[j])
 
     @property
@@ -353,23 +353,23 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
 
 def spikes_program(
     variables: tuple[str, ...], n_lags: int, survey: Survey, suspects: BoolArray
-) -> ServerProgram[FarCells]:
-    """What the far cells of the suspects are."""
+) -> ServerProgram[Outliers]:
+    """What the outliers of the suspects are."""
     question = SpikesQuestion(n_lags=n_lags, variables=variables, scales=survey.scales)
-    return far_cells_are_errors((yield Task(question)).value, suspects)
+    return judge_outliers((yield Task(question)).value, suspects)
 
 
 def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    total = np.zeros(far_sums_length(question.d))
+    total = np.zeros(outlier_sums_length(question.d))
     if question.abstains(here.state):
         return here.state, total
     limits = limits_of(here.data, question.scales)
     for recording in here.data.recordings():
         for block, deviation in block_deviations(recording.blocks()):
-            # Without a limit there is no scale either: such a variable has no far cells and is not looked at.
+            # Without a limit there is no scale either: such a variable has no outliers and is not looked at.
             sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
-            total += far_sums(sizes, deviation > limits, block.values)
+            total += outlier_sums(sizes, deviation > limits, block.values)
     return here.state, total
 
 
@@ -378,7 +378,7 @@ register_site_task(SiteTask(AgreementQuestion, one_by_one(_agreement)))
 register_site_task(SiteTask(SpikesQuestion, one_by_one(_spikes)))
 
 
-# How far cells lie from their neighbours in time, one recording one vote: robust scales that noise can protect.
+# How outliers lie from their neighbours in time, one recording one vote: robust scales that noise can protect.
 #
 # The task "deviation-shares" sums, over recordings, the shares of a variable's cells in fixed bins of half an octave. One
 # recording moves the sum by at most 1 whatever is in it, so it is released like any other sum, with noise and an entry in the

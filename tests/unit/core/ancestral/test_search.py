@@ -88,7 +88,7 @@ def test_inputs_only_act():
 def test_what_is_said_of_one_moment_is_said_of_all():
     graph = WindowGraph.complete(2, 2)
     assert graph.ends.shape == (10, 10)
-    assert graph.ends[0, 9] == NONE, "edges reach two moments back"
+    assert graph.ends[0, 9] == NONE, "edges reach two time steps back"
     assert graph.mark(0, 1, TAIL)
     assert not graph.mark(0, 1, ARROW), "a mark stays"
     assert [graph.ends[a, b] for a, b in graph.shifts(4, 5)] == [TAIL] * 5
@@ -99,4 +99,3 @@ def test_what_is_said_of_one_moment_is_said_of_all():
     assert words[1, 0, 0] == "--o"
     assert words[1, 0, 1] == ""
     assert words[1, 0, 2] == "o->"
-    assert (WindowGraph.of_words(words).ends == graph.ends).all()

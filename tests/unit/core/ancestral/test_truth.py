@@ -12,10 +12,10 @@ from feddbn.core.ancestral.marks import true_marks, unrolled
 from support.hidden_systems import draw_system
 
 
-def by_all_sets(W, A, seen, n_lags, n_moments=14):
+def by_all_sets(W, A, seen, n_lags, n_steps=14):
     """Edges and marks by definition: no set of seen nodes in the window separates the two."""
     n = len(W)
-    graph = nx.from_numpy_array(unrolled(W, A, n_moments).astype(int), create_using=nx.DiGraph)
+    graph = nx.from_numpy_array(unrolled(W, A, n_steps).astype(int), create_using=nx.DiGraph)
     window = [lag * n + v for lag in range(n_lags + 1) for v in seen]
     words = np.full((len(seen), len(seen), n_lags + 1), "", dtype="<U3")
     for lag in range(n_lags + 1):
@@ -63,7 +63,7 @@ def test_a_variable_before_the_window_is_not_seen():
     A = np.zeros((2, 2, 2))
     A[0, 0, 0], A[1, 0, 1] = 0.5, 1.0
     assert true_marks(np.zeros((2, 2)), A, [0, 1], 2)[0, 1].tolist() == ["", "", "-->"]
-    # With one lag, x two moments ago is hidden: it acts on x one moment ago and on y now.
+    # With one lag, x two time steps ago is hidden: it acts on x one time step ago and on y now.
     assert true_marks(np.zeros((2, 2)), A, [0, 1], 1)[0, 1].tolist() == ["", "<->"]
 
 

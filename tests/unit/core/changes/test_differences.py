@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from feddbn.core.changes.fits import SegmentGrams, fit_node
+from feddbn.core.changes.fits import Limits, SegmentGrams, fit_node
 from feddbn.core.statistics.moments import Moments
 
 N = (300, 500)
@@ -75,7 +75,7 @@ def test_the_score_is_that_of_the_residuals_and_prices():
 def test_a_change_that_is_ruled_out_costs_its_evidence():
     parts = drawn(5, (0.5, 0.0), levels=(0.0, 2.5))
     grams, node = fitted(parts)
-    same = fit_node(grams, 0, [1, 2], [], 14.0, unchanged=(1, 1))
+    same = fit_node(grams, 0, [1, 2], [], 14.0, Limits(unchanged=(1, 1)))
     assert same.weights[0, 1] == same.weights[1, 1]
     assert same.score > node.score + 10
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Design, design_rows
-from feddbn.core.designs.gram import gram_of
 from feddbn.core.designs.recordings import Block
-from feddbn.core.kinds import Coding, Kind, coding_of, encode_columns, merged_kind, merged_levels, read_coding
+from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels, read_coding
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
+from support.simulated_moments import gram_of
 
 WARD = Kind("categorical", ("north", "south", "east", "west"))
 PAIN = Kind("ordinal", ("none", "some", "much", "worst"))
@@ -104,7 +104,7 @@ def test_rows_of_a_design_are_the_encoded_values_at_each_lag_in_any_blocks():
     design = Design.coded(("a", "b", "c"), 2, [coding_of(kind).text for kind in kinds])
     assert design.q == 3 * 5
     assert [group.columns for group in design.groups][:4] == [(0,), (1,), (2, 3, 4), (5,)]
-    code = encode_columns(x, kinds)
+    code = np.concatenate([kind.encode(x[:, j]) for j, kind in enumerate(kinds)], axis=1)
     expected = np.concatenate([code[2:], code[1:-1], code[:-2]], axis=1)
     for cut in (50, 1, 17):
         recording = Held(x[:cut], x[cut:])

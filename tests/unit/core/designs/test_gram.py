@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Basis, Design, Term, design_rows
-from feddbn.core.designs.gram import Gram, gram_of, gram_sums_length, recording_gram
+from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording
+from support.simulated_moments import gram_of
 
 NAMES = ("a", "b", "c")
 NUISANCES = {

@@ -7,11 +7,12 @@ import pytest
 import statsmodels.api as sm
 
 from feddbn.core.designs.design import Basis, Design, design_rows
-from feddbn.core.designs.gram import gram_of, recording_gram
+from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import Nuisance, is_baseline
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import DataError, ParameterError
+from support.simulated_moments import gram_of
 
 NAMES = ("a", "b", "c")
 KINDS = {

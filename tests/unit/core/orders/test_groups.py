@@ -9,7 +9,7 @@ from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.statistics.moments import Moments
 
 COLUMNS = [(0,), (1, 2), (3,), (4,), (5, 6), (7,)]
-"""Three variables, the second with two columns, now and a moment before."""
+"""Three variables, the second with two columns, now and a time step before."""
 
 
 def made(seed=0, n=400):

@@ -9,7 +9,7 @@ from feddbn.errors import DataError, ParameterError
 
 
 def _chain(rng: np.random.Generator, noise: str, n: int = 3000, sign: float = 1.0) -> np.ndarray:
-    """x0 -> x1 -> x2 within a moment, each with its own AR(1) memory."""
+    """x0 -> x1 -> x2 within a time step, each with its own AR(1) memory."""
     draw = {"laplace": rng.laplace, "exponential": rng.exponential, "gaussian": rng.normal}[noise]
     u = draw(size=(n, 3))
     x = np.zeros((n, 3))

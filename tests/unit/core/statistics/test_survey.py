@@ -10,14 +10,14 @@ from feddbn.core.statistics.survey import (
     compared,
     cycles_in,
     deviations,
-    far_cells_are_errors,
-    far_sums,
-    far_sums_length,
     fisher_z,
+    judge_outliers,
     lagged_profile,
     looks_binary,
     median_of_counts,
     objections,
+    outlier_sums,
+    outlier_sums_length,
     periodogram,
     profile_length,
     robust_scale,
@@ -185,7 +185,7 @@ EVERY = np.ones(3, dtype=bool)
 
 
 def chain(seed, shocks, n=2000):
-    """A chain a -> b -> c within a moment and a row later, with heavy shocks or with glitches on top."""
+    """A chain a -> b -> c within a time step and a row later, with heavy shocks or with glitches on top."""
     rng = np.random.default_rng(seed)
     e = rng.normal(size=(n, 3))
     hit = rng.random((n, 3)) < 0.01
@@ -205,7 +205,7 @@ def chain(seed, shocks, n=2000):
 def judged(x, suspects=EVERY):
     """With values whose running median is 0."""
     sizes = np.abs(x)
-    return far_cells_are_errors(far_sums(sizes, sizes > 12, x), suspects)
+    return judge_outliers(outlier_sums(sizes, sizes > 12, x), suspects)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -221,9 +221,9 @@ def test_sums_add_up_over_rows_that_do_not_touch():
     sizes = np.abs(x)
     far = sizes > 12
     far[499] = far[500] = False
-    whole = far_sums(sizes, far, x)
-    assert len(whole) == far_sums_length(3)
-    parts = [far_sums(sizes[part], far[part], x[part]) for part in (slice(500), slice(500, None))]
+    whole = outlier_sums(sizes, far, x)
+    assert len(whole) == outlier_sums_length(3)
+    parts = [outlier_sums(sizes[part], far[part], x[part]) for part in (slice(500), slice(500, None))]
     np.testing.assert_allclose(parts[0] + parts[1], whole)
 
 
@@ -279,10 +279,10 @@ def test_errors_at_any_time_are_no_bursts(share):
 
 def test_cells_with_far_neighbours_are_counted_by_hand():
     x = np.array([[20.0], [30.0], [0.0], [20.0], [20.0], [0.0], [40.0]])
-    sums = far_sums(np.abs(x), np.abs(x) > 12, x)
+    sums = outlier_sums(np.abs(x), np.abs(x) > 12, x)
     assert sums[:3].tolist() == [5.0, 0.0, 2.0]  # Three of five are 20, which is taken for a code.
     x[3] = 50.0
-    assert far_sums(np.abs(x), np.abs(x) > 12, x)[:3].tolist() == [5.0, 4.0, 2.0]
+    assert outlier_sums(np.abs(x), np.abs(x) > 12, x)[:3].tolist() == [5.0, 4.0, 2.0]
 
 
 def test_objections_are_those_of_single_cells_wherever_they_are():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Basis, Design, Term, design_rows
-from feddbn.core.designs.gram import Gram, gram_of
+from feddbn.core.designs.gram import Gram
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
@@ -25,6 +25,7 @@ from feddbn.federation.protocol.site import Site, site_task, task_from_fields
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.simulated_moments import gram_of
 
 NAMES = ("x0", "x1", "x2")
 CANDIDATES = (Candidate("linear"), Candidate("quadratic", 0.6), Candidate("spline", 0.8))
