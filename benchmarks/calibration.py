@@ -24,7 +24,7 @@ import pandas as pd
 from violations import VIOLATIONS, broken
 
 from feddbn.errors import UnitsWarning
-from feddbn.methods.confidence import edge_confidence
+from feddbn.methods.confidence import confidence
 from feddbn.methods.simulation import simulate
 from feddbn.model.dbn import DBN
 
@@ -67,7 +67,7 @@ def edge_tables(arguments: argparse.Namespace, rows: int) -> pd.DataFrame:
             if arguments.method == "posterior":
                 table = estimator(arguments.estimator).fit(sites).edge_probabilities_
             else:
-                table = edge_confidence(
+                table = confidence(
                     estimator(arguments.estimator),
                     sites,
                     n_replicates=arguments.replicates,

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
     from feddbn.methods.comparison import Comparison as Comparison
     from feddbn.methods.comparison import compare_methods as compare_methods
+    from feddbn.methods.confidence import confidence as confidence
     from feddbn.methods.confidence import edge_confidence as edge_confidence
+    from feddbn.methods.confidence import mark_confidence as mark_confidence
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
     from feddbn.methods.latent import LatentDBN as LatentDBN
-    from feddbn.methods.mark_confidence import mark_confidence as mark_confidence
     from feddbn.methods.mixed import MixedDBN as MixedDBN
     from feddbn.methods.oneshot import OneShotDBN as OneShotDBN
     from feddbn.methods.pfdbnl import PFDBNL as PFDBNL
@@ -63,8 +64,9 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "SiteScores": "feddbn.methods.scoring",
     "Comparison": "feddbn.methods.comparison",
     "compare_methods": "feddbn.methods.comparison",
+    "confidence": "feddbn.methods.confidence",
     "edge_confidence": "feddbn.methods.confidence",
-    "mark_confidence": "feddbn.methods.mark_confidence",
+    "mark_confidence": "feddbn.methods.confidence",
     "score": "feddbn.methods.scoring",
     "score_by_kind": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",

@@ -13,7 +13,7 @@ from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.programs.bootstrap import bootstrap_program
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
-from feddbn.methods.confidence import edge_confidence
+from feddbn.methods.confidence import confidence
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 
@@ -89,7 +89,7 @@ def test_masks_do_not_change_edge_confidence():
         estimator = OneShotDBN(average=False, noise_variance="equal")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnitsWarning)
-            tables.append(edge_confidence(estimator, n_replicates=4, federation=federation))
+            tables.append(confidence(estimator, n_replicates=4, federation=federation))
     plain, masked = tables
     assert (plain["probability"] < 1).any()
     pd.testing.assert_frame_equal(masked, plain, rtol=1e-7, atol=1e-9)

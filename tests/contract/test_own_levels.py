@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn import FDBNL, PFDBNL, Dynotears, OneShotDBN, Prepare, edge_confidence, simulate
+from feddbn import FDBNL, PFDBNL, Dynotears, OneShotDBN, Prepare, confidence, simulate
 from feddbn.data import read_sites
 from feddbn.errors import ResidualsWarning
 from feddbn.federation.protocol.site import Site
@@ -75,7 +75,7 @@ def test_masks_change_nothing_and_noise_takes_one_mean():
 def test_confidence_resamples_within_recordings_where_their_means_differ():
     fed, shifted = made(5.0)
     tables = [
-        edge_confidence(
+        confidence(
             OneShotDBN(prepare=Prepare(center=center), average=False, n_restarts=0), sites, n_replicates=10
         )
         for center, sites in (("auto", shifted), ("recording", shifted), ("none", fed.sites))

@@ -58,7 +58,7 @@ def confidence(
     `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was.
     """
     from feddbn.data import read_sites
-    from feddbn.methods.confidence import edge_confidence
+    from feddbn.methods.confidence import confidence as resampled
     from feddbn.methods.registry import make_estimator
 
     parameters = parse_params(param)
@@ -71,13 +71,13 @@ def confidence(
     with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
         # `feddbn fit` gives this advice; a table of probabilities cannot act on it.
         warnings.simplefilter("ignore", ResultWarning)
-        table = edge_confidence(
+        table = resampled(
             estimator,
             sites,
             replicates,
-            length,
-            how,
-            seed,
+            block_length=length,
+            method=how,
+            random_state=seed,
             level=level,
             n_jobs=jobs,
             progress=lambda done: part("refits"),

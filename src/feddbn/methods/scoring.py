@@ -34,9 +34,9 @@ class Scores(Mapping[str, EdgeScores], Shown):
     Attributes
     ----------
     W, A
-        Edges within a moment, and lagged edges (all lags together); see `feddbn.metrics.EdgeScores`.
+        Edges within a time step, and lagged edges (all lags together); see `feddbn.metrics.EdgeScores`.
     skeleton
-        Edges within a moment regardless of their direction.
+        Edges within a time step regardless of their direction.
     W_error, A_error
         Distances between the weights.
 

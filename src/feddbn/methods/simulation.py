@@ -346,7 +346,7 @@ def simulate_system(
 ) -> SimulatedFederation:
     """A federation of sites that watch a nonlinear system of differential equations.
 
-    Every site sees a path of its own. The truth has no edges within a moment and one of weight 1 at lag 1 wherever a
+    Every site sees a path of its own. The truth has no contemporaneous edges and one of weight 1 at lag 1 wherever a
     variable is in the equation of another (or its own).
 
     Parameters
@@ -556,7 +556,7 @@ def simulate(
         They act in the order of that list, each with randomness of its own: networks and noise are those of the same
         seed without mess, as far as the mess leaves them.
     effects
-        "linear"; or what f is drawn from, for edges within a moment and lagged ones: "gp" (a Gaussian process with a
+        "linear"; or what f is drawn from, for contemporaneous edges and lagged ones: "gp" (a Gaussian process with a
         squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope
         and place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or
         "mixed": every edge is linear with probability 1/2, else any of these. All are constant beyond three standard
@@ -592,7 +592,7 @@ def simulate(
     What counts as an edge under a mess: an edge of the network that drives the data. Drifts, gaps, units, hidden
     causes, the memory of noise and new orders of columns change no truth. An edge that stops half-way or is not
     linear is an edge, with its weight at the start. "slow-levels" adds edges of variables to themselves. "sum-column"
-    and "duplicate" add a column, with an edge of weight 1 within a moment from every column it is made of (which of
+    and "duplicate" add a column, with an edge of weight 1 within a time step from every column it is made of (which of
     two exact copies came first, data cannot tell). At sites that see every other row, the truth is that of all rows.
     Both causes of a product have lagged edges in the truth; where there was none, with the weight of the product.
     `noise_variances` of a truth are those of the network's own noise, without hidden causes and with the variance of

@@ -223,12 +223,12 @@ def _is_said(name: str, parameters: Mapping[str, Any]) -> bool:
 def _edges(estimator: Any, how: Confidence, federation: Federation, method: str) -> StudyResult:
     """Return how far each edge can be trusted: a table, from resamples that every site draws by itself."""
     # Imported here: only some studies ask for it.
-    from feddbn.methods.confidence import edge_confidence
+    from feddbn.methods.confidence import confidence
 
     with warnings.catch_warnings():
         # A study of the network gives this advice; a table of probabilities cannot act on it.
         warnings.simplefilter("ignore", ResultWarning)
-        table = edge_confidence(
+        table = confidence(
             estimator,
             n_replicates=how.replicates,
             block_length=how.block_length,
@@ -240,7 +240,7 @@ def _edges(estimator: Any, how: Confidence, federation: Federation, method: str)
         )
     edges = [plain(row) for row in table.to_dict("records")]
     names = list(federation.variables)
-    told = {key: table.attrs[key] for key in ("residuals", "warnings")}
+    told = {key: table.attrs[key] for key in ("residuals", "findings", "warnings")}
     summary = {"method": method, "variables": names, "edges": edges, "how": how.model_dump(), **told}
     return StudyResult({}, summary)
 

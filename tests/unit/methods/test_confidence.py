@@ -1,3 +1,5 @@
+"""How often edges, curves and marks come again in resamples: counted by hand, and on simulated sites."""
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,21 +8,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import feddbn
+from feddbn import AS_THEY_ARE, Dynotears, LatentDBN, OneShotDBN, confidence, simulate
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
+from feddbn.federation.programs.curved import CurvedMoments, CurvedMomentsQuestion
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
-from feddbn.methods.dynotears import Dynotears
-from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.simulation import simulate
+from feddbn.methods.confidence import COLUMNS, confidence_table, mark_table
+from feddbn.model.ancestral import AncestralGraph
+from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
+from support.saying import refused
+
+EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
+KEY = ["source", "target", "lag"]
 
 
 @dataclass(frozen=True)
 class LeastSquaresVAR:
-    """Lagged weights by least squares, kept if |t| > t_min; nothing within a moment."""
+    """Lagged weights by least squares, kept if |t| > t_min; no contemporaneous ones."""
 
     n_lags: int = 1
     t_min: float = 3.0
@@ -50,14 +59,14 @@ def federation_data(seed: int, n_sites: int = 4, n: int = 80) -> tuple[DBN, dict
 
 def test_table_is_tidy_sorted_and_deterministic_by_seed() -> None:
     _, sites = federation_data(0)
-    table = edge_confidence(LeastSquaresVAR(), sites, n_replicates=40, random_state=1)
+    table = confidence(LeastSquaresVAR(), sites, n_replicates=40, random_state=1)
     assert tuple(table.columns) == COLUMNS
     assert table["probability"].is_monotonic_decreasing
     assert ((table["ci_low"] <= table["ci_high"]) & table["probability"].between(0, 1)).all()
     pd.testing.assert_frame_equal(
-        table, edge_confidence(LeastSquaresVAR(), sites, n_replicates=40, random_state=1)
+        table, confidence(LeastSquaresVAR(), sites, n_replicates=40, random_state=1)
     )
-    other = edge_confidence(LeastSquaresVAR(), sites, n_replicates=40, random_state=2)
+    other = confidence(LeastSquaresVAR(), sites, n_replicates=40, random_state=2)
     assert not table.equals(other)
     assert table.attrs["n_replicates"] == 40
 
@@ -79,8 +88,8 @@ def test_weight_is_the_fit_on_all_rows_and_probability_the_share_of_replicates()
 def test_a_running_federation_gives_the_same_table_as_the_data() -> None:
     _, sites = federation_data(1)
     running = InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
-    expected = edge_confidence(LeastSquaresVAR(), sites, n_replicates=10)
-    ours = edge_confidence(LeastSquaresVAR(), federation=running, n_replicates=10)
+    expected = confidence(LeastSquaresVAR(), sites, n_replicates=10)
+    ours = confidence(LeastSquaresVAR(), federation=running, n_replicates=10)
     pd.testing.assert_frame_equal(ours, expected)
 
 
@@ -89,7 +98,7 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
     right = reported = inside = present = 0
     for seed in range(8):
         truth, sites = federation_data(seed)
-        table = edge_confidence(LeastSquaresVAR(), sites, n_replicates=60, method=method, random_state=seed)
+        table = confidence(LeastSquaresVAR(), sites, n_replicates=60, method=method, random_state=seed)
         true = truth.edges().set_index(["source", "target", "lag"])["weight"]
         sure = table[table["probability"] >= 0.9].set_index(["source", "target", "lag"])
         is_true = sure.index.isin(true.index)
@@ -103,45 +112,39 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "named"),
     [
-        ({"method": "jackknife"}, "method must be one of bootstrap, stability, got 'jackknife'."),
-        ({"unit": "rows"}, "unit must be one of auto, recordings, blocks, got 'rows'."),
-        (
-            {"block_length": 0},
-            "block_length must be a whole number of at least 1, 'auto' or 'politis-white', got 0.",
-        ),
-        ({"block_length": "long"}, "block_length must be a whole number of at least 1"),
-        ({"n_replicates": 1}, "n_replicates must be a whole number of at least 2, got 1."),
-        ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1."),
-        ({"level": 90}, "level must be a number between 0 and 1 such as 0.9, got 90."),
-        ({"sites": None}, "give the data of the sites, or a federation."),
+        ({"method": "jackknife"}, "method='jackknife'"),
+        ({"unit": "rows"}, "unit='rows'"),
+        ({"block_length": 0}, "block_length=0"),
+        ({"block_length": "long"}, "block_length='long'"),
+        ({"n_replicates": 1}, "n_replicates=1"),
+        ({"random_state": -1}, "random_state=-1"),
+        ({"level": 90}, "level=90"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"data": None}, "data"),
+        ({"estimator": object()}, "fit_moments"),
+        ({"estimator": OneShotDBN}, r"OneShotDBN\(\)"),
+        ({"estimator": LeastSquaresVAR(n_lags="auto")}, "n_lags='auto'"),  # type: ignore[arg-type]
+        ({"estimator": LatentDBN(alpha=2)}, "alpha=2"),
+        ({"method": "stability", "block_length": 50}, "block_length"),
+        ({"estimator": LatentDBN(), "n_replicates": 1}, "n_replicates=1"),
     ],
 )
-def test_bad_arguments_are_refused_with_a_sentence(options: dict[str, object], sentence: str) -> None:
-    arguments = {"sites": {"s": np.zeros((30, 2))}, **options}
-    with pytest.raises(ParameterError, match=sentence):
-        edge_confidence(LeastSquaresVAR(), **arguments)  # type: ignore[arg-type]
-
-
-def test_an_estimator_that_needs_rows_is_refused() -> None:
-    with pytest.raises(
-        ParameterError, match=r"estimator object cannot learn from sums: it has no fit_moments"
-    ):
-        edge_confidence(object(), {"s": np.zeros((30, 2))})  # type: ignore[arg-type]
-
-
-def test_too_few_blocks_for_half_samples_are_refused() -> None:
+def test_bad_arguments_are_named(options, named) -> None:
     rows = np.random.default_rng(0).normal(size=(30, 3))
-    with pytest.raises(ParameterError, match="a replicate has no rows: there are too few blocks"):
-        edge_confidence(LeastSquaresVAR(), rows, method="stability", block_length=50)
+    arguments = {"estimator": LeastSquaresVAR(), "data": {"s": rows}, **options}
+    with pytest.raises(ParameterError, match=named):
+        confidence(**arguments)
 
 
-def test_lags_must_be_fixed_before_edges_are_counted() -> None:
-    with pytest.raises(
-        ParameterError, match="needs a fixed number of lags, but the estimator has n_lags='auto'"
-    ):
-        edge_confidence(LeastSquaresVAR(n_lags="auto"), np.zeros((30, 3)))  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", ["edge_confidence", "mark_confidence"])
+def test_the_old_names_are_the_same_door(name) -> None:
+    sites = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).sites
+    estimator = LatentDBN() if name == "mark_confidence" else Dynotears()
+    with pytest.warns(DeprecationWarning, match=name):
+        old = getattr(feddbn, name)(estimator, sites, 3, block_length=5)
+    pd.testing.assert_frame_equal(old, confidence(estimator, sites, 3, block_length=5))
 
 
 def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
@@ -152,19 +155,19 @@ def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
 
     _, sites = federation_data(2)
     with pytest.warns(UnitsWarning) as caught:
-        edge_confidence(Warns(), sites, n_replicates=5)
+        confidence(Warns(), sites, n_replicates=5)
     assert len(caught) == 1
 
 
 def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
     fed = simulate(d=4, n_lags=1, n_sites=3, n_samples=300, mean_degree=2, random_state=0)
     estimator = Dynotears(n_lags=1, lambda_w=0.05, lambda_a=0.05, w_threshold=0.15, a_threshold=0.15)
-    table = edge_confidence(estimator, fed.sites, n_replicates=6)
+    table = confidence(estimator, fed.sites, n_replicates=6)
     assert not hasattr(estimator, "dbn_")
     fitted = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
     ours = table[table["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
     pd.testing.assert_series_equal(ours.sort_index(), fitted.sort_index(), atol=1e-4)
-    within = edge_confidence(estimator.set_params(center="recording"), fed.sites, n_replicates=6)
+    within = confidence(estimator.set_params(center="recording"), fed.sites, n_replicates=6)
     weights = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
     ours = within[within["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
     pd.testing.assert_series_equal(ours.sort_index(), weights.sort_index(), atol=1e-4)
@@ -173,19 +176,20 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
 def test_a_federation_knows_the_names_of_its_columns() -> None:
     _, sites = federation_data(1)
     running = InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
-    with pytest.raises(ParameterError, match=r"variables=\['u'\] must be None when a federation is given"):
-        edge_confidence(LeastSquaresVAR(), federation=running, variables=["u"])
-    with pytest.raises(ParameterError, match="give sites or a federation, not both"):
-        edge_confidence(LeastSquaresVAR(), sites, federation=running)
+    with pytest.raises(ParameterError, match=r"variables=\('u',\)"):
+        confidence(LeastSquaresVAR(), running, variables=["u"])
+    with pytest.raises(ParameterError, match="federation"):
+        confidence(LeastSquaresVAR(), sites, federation=running)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
     # The reduced form of benchmarks/calibration.py, whose table is in docs/edge-confidence.md.
     right, told = [], []
     for seed in range(4):
         federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=256, mean_degree=2, random_state=seed)
-        table = edge_confidence(
+        table = confidence(
             OneShotDBN(n_lags=1, average=False), federation.sites, 8, random_state=seed, progress=told.append
         )
         sure = table[table["probability"] >= 0.9]
@@ -232,14 +236,168 @@ def with_memory(share, n_sites=4, n=200):
 
 
 def test_a_table_carries_what_residuals_say_and_warns_of_what_resampling_repeats() -> None:
-    clean = edge_confidence(LeastSquaresVAR(), with_memory(0.0), n_replicates=4)
+    clean = confidence(LeastSquaresVAR(), with_memory(0.0), n_replicates=4)
     assert clean.attrs["residuals"]["violations"] == clean.attrs["warnings"] == []
-    with pytest.warns(ResidualsWarning, match="OneShotDBN"):
-        table = edge_confidence(Dynotears(), with_memory(0.6), n_replicates=4)
+    with pytest.warns(ResidualsWarning):
+        table = confidence(Dynotears(), with_memory(0.6), n_replicates=4)
     assert "memory" in table.attrs["residuals"]["violations"]
-    assert any("remember" in text or "residuals" in text for text in table.attrs["warnings"])
+    assert len(table.attrs["warnings"]) >= 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResidualsWarning)
-        plain = edge_confidence(Dynotears(check_residuals=False), with_memory(0.6), n_replicates=4)
+        plain = confidence(Dynotears(check_residuals=False), with_memory(0.6), n_replicates=4)
     assert plain.attrs["residuals"] is None
     pd.testing.assert_frame_equal(plain, table)
+
+
+def graph(mark_now, mark_lagged):
+    marks = np.full((2, 2, 2), "", dtype="<U3")
+    marks[0, 1, 0] = mark_now
+    marks[1, 0, 0] = mark_now[::-1].translate(str.maketrans("<>", "><"))
+    marks[0, 1, 1] = mark_lagged
+    return AncestralGraph(marks, ("a", "b"))
+
+
+def test_shares_are_counted():
+    others = [graph("<--", "-->"), graph("-->", ""), graph("<->", "<->"), graph("", "-->")]
+    table = mark_table(graph("<--", "-->"), others).set_index(["source", "target", "lag"])
+    assert table.index.tolist() == [("a", "b", 1), ("b", "a", 0)]
+    assert table.loc["b", "a", 0].tolist() == ["-->", 0.75, 0.25, 0.25, 0.25, 0.25]
+    assert table.loc["a", "b", 1].tolist() == ["-->", 0.75, 0.5, 0.5, 0.25, 0.0]
+    new = mark_table(graph("", ""), [graph("o->", ""), graph("", "")])
+    assert new.iloc[0].tolist() == ["a", "b", 0, "", 0.5, 0.0, 0.0, 0.0, 0.0]
+
+
+def test_edges_of_the_fit_come_again_and_so_does_the_table():
+    made = feddbn.simulate(d=3, n_sites=3, n_samples=1500, mean_degree=1, n_latent=1, random_state=2)
+    table = confidence(LatentDBN(prepare=AS_THEY_ARE), made.sites, 12)
+    fitted = LatentDBN(prepare=AS_THEY_ARE).fit(made.sites)
+    own = table[table["mark"] != ""]
+    assert len(own) == len(fitted.edges_)
+    assert own["edge"].mean() > 0.8
+    assert (table[table["mark"] == ""]["edge"] < 0.7).all()
+    assert (table["same"] <= table["edge"]).all()
+    again = confidence(LatentDBN(prepare=AS_THEY_ARE), made.sites, 12)
+    assert table.equals(again)
+
+
+def bent(n=900, seed=0, offsets=0.0):
+    """a -> b by a bump that rises as much as it falls, b -> c by a line, c -> a a row later by a step; d is alone."""
+    rng = np.random.default_rng(seed)
+    sites = {}
+    for k in range(3):
+        x = np.zeros((n // 3 + 20, 4))
+        u = rng.normal(size=x.shape) * [0.6, 0.7, 1.0, 1.0]
+        for t in range(1, len(x)):
+            x[t, 0] = np.tanh(3 * x[t - 1, 2]) + u[t, 0]
+            x[t, 1] = 2.0 * np.exp(-2 * x[t, 0] ** 2) + u[t, 1]
+            x[t, 2] = 0.8 * x[t, 1] + u[t, 2]
+            x[t, 3] = u[t, 3]
+        sites[f"site-{k}"] = pd.DataFrame(x[20:] + rng.normal(size=4) * offsets, columns=list("abcd"))
+    return sites
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("features", ["spline", "auto"])
+def test_true_edges_come_back_and_absent_ones_do_not(features):
+    table = confidence(OneShotDBN(features=features, average=False), bent(), n_replicates=20)
+    assert tuple(table.columns) == (*COLUMNS, "curved")
+    rows = table.set_index(KEY)
+    for edge in EDGES:
+        assert rows.loc[edge, "probability"] >= 0.95
+    assert (rows.drop(list(EDGES))["probability"] <= 0.15).all()
+    assert rows.loc[("a", "b", 0), "curved"] >= 0.95
+    assert rows.loc[("c", "a", 1), "curved"] >= 0.95
+    assert rows.loc[("b", "c", 0), "curved"] <= 0.1
+    # A table of straight lines has no such column.
+    straight = confidence(OneShotDBN(features="linear", average=False), bent(), n_replicates=2)
+    assert tuple(straight.columns) == COLUMNS
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("offsets", [0.0, 4.0])
+def test_weights_are_those_of_the_fit_also_with_levels_of_sites_and_empty_cells(offsets):
+    sites, rng = bent(1200, offsets=offsets), np.random.default_rng(0)
+    if offsets:
+        sites = {name: table.mask(rng.random(table.shape) < 0.03) for name, table in sites.items()}
+    model = OneShotDBN(features="spline").fit(sites)
+    table = confidence(OneShotDBN(features="spline"), sites, n_replicates=3)
+    fitted = model.dbn_.edges().set_index(KEY)["weight"].sort_index()
+    ours = table[table["weight"] != 0].set_index(KEY)["weight"].sort_index()
+    pd.testing.assert_series_equal(ours, fitted, rtol=1e-6)
+    assert table.attrs["residuals"]["violations"] == list(model.residuals_.violations)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_straight_lines_have_the_same_table_whether_curves_were_looked_for_or_not():
+    sites = feddbn.simulate(d=4, n_sites=3, n_samples=400, random_state=5).sites
+    models = [OneShotDBN(features=f, average=False) for f in ("auto", "linear")]
+    tables = [confidence(model, sites, n_replicates=3) for model in models]
+    pd.testing.assert_frame_equal(*tables)
+    assert tables[0].attrs == tables[1].attrs
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_masks_and_processes_do_not_change_the_table():
+    tables = []
+    for make, n_jobs in ((InProcessFederation, None), (secure_federation, None), (InProcessFederation, 2)):
+        running = make({name: Site(name, data) for name, data in read_sites(bent()).items()})
+        estimator = OneShotDBN(features="quadratic", average=False)
+        tables.append(confidence(estimator, federation=running, n_replicates=4, n_jobs=n_jobs))
+    pd.testing.assert_frame_equal(tables[0], tables[1], atol=1e-6)
+    pd.testing.assert_frame_equal(tables[0], tables[2])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_functions_of_ones_own_and_products_are_resampled_too():
+    def waves(values):
+        return np.stack([np.sin(2 * values), np.cos(2 * values)], axis=-1)
+
+    rows = confidence(OneShotDBN(features=waves, average=False), bent(), n_replicates=4).set_index(KEY)
+    assert rows.loc[("a", "b", 0), "curved"] == 1
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1500, 3))
+    for t in range(1, len(x)):
+        x[t, 2] += 0.8 * x[t - 1, 0] * x[t - 1, 1]
+    model = OneShotDBN(features="quadratic", interactions=True, average=False)
+    rows = confidence(model, {"s": x}, n_replicates=4).set_index(KEY)
+    for source in ("x0", "x1"):
+        assert rows.loc[(source, "x2", 1), ["probability", "curved"]].tolist() == [1.0, 1.0]
+
+
+def test_an_edge_without_an_average_slope_is_an_edge_whatever_the_threshold():
+    curve, product = Curve(0, 1, 1, 0.0, 1.0, (0.5,)), Product(0, 1, 1, 1, 0.3, (0.0, 0.0), (1.0, 1.0))
+    full = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["a", "b"], curves=[curve], products=[product])
+    replicates, curved = np.zeros((4, 2, 2, 2)), np.zeros((4, 2, 2, 2), dtype=bool)
+    curved[:3, 1, 0, 1] = True
+    table = confidence_table(full, replicates, threshold=0.1, curved=curved).set_index(KEY)
+    assert table.loc[("a", "b", 1), ["probability", "curved"]].tolist() == [0.75, 0.75]
+    assert table.loc[("b", "b", 1), ["probability", "curved"]].tolist() == [0.0, 0.0]
+
+
+def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
+    class Noisy(InProcessFederation):
+        answered_tasks = frozenset({"moments"})
+
+        def sum(self, task):
+            raise AssertionError("nothing may be asked")
+
+    noisy = Noisy({name: Site(name, data) for name, data in read_sites(bent()).items()})
+    with refused(ParameterError, "features='spline'", "curved-moments", code="curves-not-answered"):
+        confidence(OneShotDBN(features="spline"), noisy)
+
+
+def test_moments_must_be_those_of_the_features():
+    question = CurvedMomentsQuestion(
+        n_lags=1, variables=("a", "b"), basis="curve", origin=np.zeros(2), scale=np.ones(2)
+    )
+    rng = np.random.default_rng(0)
+    curved = CurvedMoments(Moments.of_rows(rng.normal(size=(90, 28))), question, np.zeros(2))
+    plain = Moments.of_rows(rng.normal(size=(90, 4)))
+    assert OneShotDBN(features="spline").fit_moments(curved, ["a", "b"]).d == 2
+    for model, moments, named in (
+        (OneShotDBN(features="linear"), curved, "features='linear'"),
+        (OneShotDBN(features="spline"), plain, "features='spline'"),
+        (OneShotDBN(2, features="spline"), curved, "n_lags=2"),
+    ):
+        with pytest.raises(ParameterError, match=named):
+            model.fit_moments(moments, ["a", "b"])

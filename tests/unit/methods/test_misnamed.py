@@ -100,9 +100,9 @@ def test_one_network_in_the_place_of_many_is_told_apart(data, model):
 
 def test_classes_lists_and_levels_are_told_apart(data):
     with pytest.raises(ParameterError, match=r"estimator is the class OneShotDBN; write OneShotDBN\(\)\."):
-        feddbn.edge_confidence(feddbn.OneShotDBN, data.sites)
-    with pytest.raises(ParameterError, match=r"level must be .*'high'"):
-        feddbn.edge_confidence(feddbn.OneShotDBN(), data.sites, level="high")
+        feddbn.confidence(feddbn.OneShotDBN, data.sites)
+    with pytest.raises(ParameterError, match="level='high'"):
+        feddbn.confidence(feddbn.OneShotDBN(), data.sites, level="high")
     with pytest.raises(ParameterError, match=r"write Dynotears\(\)"):
         feddbn.select(feddbn.Dynotears, data.sites, {"lambda_w": [0.1]})
     with pytest.raises(ParameterError, match=r"grid\['lambda_w'\]=0.1 must be a list; write \[0.1\]"):
@@ -168,7 +168,7 @@ def test_twenty_wrong_uses_are_errors_of_this_package(data, model):
         lambda: dbn.frames.total_effects("ten"),
         lambda: feddbn.DBN.from_edges(pd.DataFrame({"a": [1]})),
         lambda: feddbn.select(feddbn.OneShotDBN(), data.sites, {"lambda_w": [0.1]}),
-        lambda: feddbn.edge_confidence(feddbn.FDBNL(), data.sites),
+        lambda: feddbn.confidence(feddbn.FDBNL(), data.sites),
         lambda: feddbn.simulate(d="three"),
         lambda: feddbn.compare_methods(data.sites, ["nope"]),
     ]

@@ -9,7 +9,7 @@ from feddbn import Prepare
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
-from feddbn.methods.confidence import edge_confidence
+from feddbn.methods.confidence import confidence
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 from support.saying import only, refused
@@ -214,7 +214,7 @@ def test_learning_from_moments_gives_the_network_of_the_rows():
 def test_edge_confidence_resamples_the_one_round_method():
     fed = simulate(d=3, n_samples=300, n_sites=2, random_state=0)
     model = OneShotDBN(average=False, noise_variance="free", n_restarts=0)
-    table = edge_confidence(model, fed.sites, n_replicates=10)
+    table = confidence(model, fed.sites, n_replicates=10)
     assert (table.ci_low <= table.ci_high).all()
     own = table[(table.weight != 0) & (table.probability == 1.0)]
     assert len(own) > 0

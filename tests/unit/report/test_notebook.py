@@ -219,7 +219,7 @@ def test_a_selection_names_what_was_chosen(data):
 
 
 def test_edge_confidence_is_a_frame_that_is_shown_with_its_warnings(data):
-    table = feddbn.edge_confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
+    table = feddbn.confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
     assert isinstance(table, pd.DataFrame)
     assert "by 4 refits" in card(table).text
     part = table[table["probability"] > 0.5]

@@ -128,7 +128,7 @@ Number = int | Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Confidence(Strict):
-    """How edges are tried out where a study's goal is "confidence": as the arguments of ``edge_confidence``."""
+    """How edges are tried out where a study's goal is "confidence": as the arguments of ``feddbn.confidence``."""
 
     replicates: int = Field(default=100, ge=2, le=10_000)
     resampling: Literal["bootstrap", "stability"] = "bootstrap"

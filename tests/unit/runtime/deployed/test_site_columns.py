@@ -19,7 +19,7 @@ from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Privacy, Study, parse_study, study_from_json
 from feddbn.federation.protocol.study_methods import check_goal
-from feddbn.methods.confidence import edge_confidence
+from feddbn.methods.confidence import confidence
 from feddbn.methods.result import Result
 from feddbn.methods.truth import read_network
 from feddbn.runtime.deployed.conduct import run_study
@@ -156,7 +156,7 @@ def test_confidence_is_a_study(tmp_path):
     asked = {event.task for event in events if event.what.startswith("executed")}
     assert asked <= set(tasks_of(make_study("oneshot", "confidence")))
     assert "bootstrap-moments" in asked
-    local = edge_confidence(
+    local = confidence(
         feddbn.OneShotDBN(n_lags=1, **options),
         {name: frame[COLUMNS[:3]] for name, frame in frames.items()},
         n_replicates=6,
