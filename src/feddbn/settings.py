@@ -45,6 +45,7 @@ __all__ = [
     "flat_names",
     "function",
     "group",
+    "in_order",
     "increasing",
     "is_federation",
     "lags_of_sites",
@@ -274,7 +275,7 @@ class Settings:
     @classmethod
     def _explained(cls) -> Iterator[tuple[str, str]]:
         """Names with what they are for, in the order of the signature."""
-        for one in _in_order(cls):
+        for one in in_order(cls):
             if isinstance(one.default, Settings):
                 yield from ((f"{one.name}.{inner}", about) for inner, about in one.default._explained())
             elif one.name != "federation":
@@ -288,7 +289,7 @@ class Settings:
     def explained(cls) -> str:
         """The parameters as a docstring explains them."""
         lines = ["    Parameters", "    ----------"]
-        for one in _in_order(cls):
+        for one in in_order(cls):
             lines += [
                 f"    {one.name}",
                 *wrap(one.metadata["about"], 116, initial_indent=8 * " ", subsequent_indent=8 * " "),
@@ -370,7 +371,7 @@ class Settings:
         """What differs from the defaults."""
         changed = [
             f"{one.name}={getattr(self, one.name)!r}"
-            for one in _in_order(type(self))
+            for one in in_order(type(self))
             if getattr(self, one.name) != one.default
             and not (one.default is None and getattr(self, one.name) == {})
         ]
@@ -401,7 +402,7 @@ def takes(
     """
     kind: Any = settings
     parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
-    for one in _in_order(kind):
+    for one in in_order(kind):
         how = Parameter.KEYWORD_ONLY if one.kw_only else Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(Parameter(one.name, how, default=one.default, annotation=one.type))
     positional = [one.name for one in parameters[1:] if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -451,7 +452,7 @@ def with_parameters(doc: str, settings: type[Settings]) -> str:
     return f"{doc[:at].rstrip()}\n\n{settings.explained()}\n\n{doc[at:]}"
 
 
-def _in_order(kind: type[Settings]) -> list[Any]:
+def in_order(kind: type[Settings]) -> list[Any]:
     """Fields in the order of the signature: by position first, then by name, what is done to rows and where last."""
     return sorted(fields(kind), key=lambda one: (one.kw_only, _LAST.get(one.name, 0)))
 

@@ -357,7 +357,7 @@ def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
     assert read_study(path).parameters["mu"] == "auto"
     done = run("submit", path, "--kit", lonely)
     assert "asks for held-out-loss, held-out-sums, which a site answers only if" in done.stderr
-    path.write_text(STUDY + 'center = "banana"\n')
+    path.write_text(STUDY + 'prepare.center = "banana"\n')
     done = run("submit", path, "--kit", lonely)
     assert done.exit_code == 2
     assert "center='banana' is not known; choose 'auto', 'none', 'federated' or 'recording'" in done.stderr
@@ -374,8 +374,11 @@ def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ('center = "sideways"', "center='sideways' is not known; choose 'auto', 'none'"),
-        ('exogenous = ["w"]', "exogenous contains 'w', which is not a variable; the variables are u, v."),
+        ('prepare.center = "sideways"', "center='sideways' is not known; choose 'auto', 'none'"),
+        (
+            'prepare.exogenous = ["w"]',
+            "exogenous contains 'w', which is not a variable; the variables are u, v.",
+        ),
         ('mu = "auto"', "method 'fdbnl' has no parameter 'mu'"),
     ],
 )

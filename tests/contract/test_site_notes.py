@@ -62,7 +62,7 @@ def treatment(result):
 
 def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="test"):
-        result = run(tmp_path, on_disagreement="exclude")
+        result = run(tmp_path, **{"prepare.on_disagreement": "exclude"})
     notes = notes_of(tmp_path)
     assert {name for name, said in notes.items() if said} == {"c"}
     ((code, sentence),) = notes["c"]
@@ -74,7 +74,7 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
 
 
 def test_the_owner_of_an_odd_site_is_told_how_to_learn_its_own_network(tmp_path):
-    result = run(tmp_path, on_disagreement="personal")
+    result = run(tmp_path, **{"prepare.on_disagreement": "personal"})
     codes = {name: [code for code, _ in said] for name, said in notes_of(tmp_path).items()}
     assert codes == {name: ["other-units", "site-own-network"] if name == "c" else [] for name in NAMES}
     assert treatment(result)["left_out"] == 1

@@ -54,6 +54,13 @@ def test_the_table_of_a_page_is_the_method_table(page, heads, parts):
     assert expected in text, f"put this table into {page}:\n{expected}"
 
 
+def test_the_page_of_settings_is_what_the_settings_say():
+    sys.path.insert(0, str(ROOT / "tools"))
+    from settings_page import PAGE, page
+
+    assert PAGE.read_text(encoding="utf-8") == page(), "python tools/settings_page.py writes it"
+
+
 def test_the_page_about_choosing_says_who_found_each_method():
     text, expected = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8"), "\n".join(found_by())
     assert expected in text, f"put these lines into docs/choosing.md:\n{expected}"

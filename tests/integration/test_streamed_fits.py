@@ -87,7 +87,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "n_readings"), [({}, 4), ({**AS_THEY_ARE, "check_residuals": False}, 2)]
+    ("arguments", "n_readings"), [({}, 4), ({"prepare": AS_THEY_ARE, "check_residuals": False}, 2)]
 )
 def test_every_file_is_read_four_times_by_default_and_twice_as_it_is(
     tmp_path: Path, opened: dict[str, int], arguments: dict[str, Any], n_readings: int

@@ -94,7 +94,7 @@ def test_profiles_of_three_sites_stay_at_home(tmp_path):
     refused(Server(rig, rig.study("oneshot")), raw("survey", survey), "profiles of 3 sites can be told apart")
     rig = make_rig(tmp_path / "more", 4)
     assert Server(rig, rig.study("oneshot")).sum(raw("survey", survey)).contributors == rig.names
-    plain = rig.study("oneshot", {"gains": "none"})
+    plain = rig.study("oneshot", {"prepare.gains": "none"})
     refused(Server(rig, plain, "plain"), raw("survey", survey), "the study does not compare sites")
 
 

@@ -11,7 +11,9 @@ from support.hostile import Server, Sites
 LEAST = 10
 VICTIM = "s1"
 AT = 77
-PARAMETERS = 'check_residuals = false\ngains = "none"\ncenter = "none"\ndetrend = 0\nperiod = []\n'
+PARAMETERS = (
+    'check_residuals = false\nprepare = {gains = "none", center = "none", detrend = 0, period = []}\n'
+)
 
 
 @pytest.fixture
@@ -98,9 +100,9 @@ def test_limits_that_leave_one_row_out_leave_more_of_them_out(sites):
     sites.write(VICTIM)
     sites.restart(VICTIM)
     names = ("x0", "x1", "x2")
-    n_first, _ = asked(sites, "run-1", names, parameters='spikes = "auto"')
+    n_first, _ = asked(sites, "run-1", names, parameters='prepare.spikes = "auto"')
     n_second, second = asked(
-        sites, "run-2", names, parameters='spikes = "auto"', limits=np.full(3, 5.0), far=6.0
+        sites, "run-2", names, parameters='prepare.spikes = "auto"', limits=np.full(3, 5.0), far=6.0
     )
     assert n_first - n_second >= LEAST
     assert second[0, 0] < 1e5

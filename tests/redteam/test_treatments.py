@@ -52,7 +52,7 @@ def test_far_cells_are_not_switched_on_and_off(tmp_path):
 
 def test_a_refused_treatment_cannot_be_followed_by_another(tmp_path):
     rig = make_rig(tmp_path, n_far=1)
-    server = server_of(rig, missing="drop")
+    server = server_of(rig, **{"prepare.missing": "drop"})
     # Limits by which nearly every row is left out would tell how far cells are.
     server.sum(moments(rig, {"limits": np.ones(2)}, far=20.0))
     refused(server, moments(rig, {"limits": np.ones(2)}, far=21.0), "changes which cells are empty")
@@ -102,7 +102,7 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
         path = rig.place / name / "policy.toml"
         path.write_text(path.read_text().replace('"spikes", "pairs"', '"spikes", "pairs", "agreement"'))
         rig.restart(name)
-    server = server_of(rig, on_disagreement="exclude")
+    server = server_of(rig, **{"prepare.on_disagreement": "exclude"})
     survey = {"n_lags": 0, "variables": rig.variables, "profiles": True}
     answer = server.sum(raw("survey", survey)).value
     length = 3

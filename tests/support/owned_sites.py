@@ -24,7 +24,7 @@ from feddbn.runtime.deployed.settings import read_site_settings
 from support.faults import LocalExchange, MemoryJournal
 
 NAMES = ("north", "south", "west")
-ONE_SUM = {"n_lags": 1, "use_nongaussian": False, "check_residuals": False, **AS_THEY_ARE}
+ONE_SUM = {"n_lags": 1, "use_nongaussian": False, "check_residuals": False, "prepare": dict(AS_THEY_ARE)}
 
 
 class OwnedSites:

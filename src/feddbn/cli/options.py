@@ -215,7 +215,7 @@ def parse_params(texts: list[str] | None) -> dict[str, Any]:
             raise ParameterError(f"--param {text!r} must look like key=value, for example -p max_rounds=500.")
         if key in found:
             raise ParameterError(f"--param gives {key!r} twice; keep one of them.")
-        if key in _NAMES and value not in words and not value.startswith("["):
+        if key.rpartition(".")[2] in _NAMES and value not in words and not value.startswith("["):
             found[key] = parse_variables(value)
             continue
         if value in words:

@@ -32,6 +32,7 @@ from feddbn.settings import flat_names
 __all__ = ["register_for_studies"]
 
 
+_UNSAID = object()
 _UNLESS_SAID = {"prepare.on_disagreement": "ignore", "use_nongaussian": False, "features": "linear"}
 
 
@@ -52,15 +53,14 @@ def register_for_studies(method: Method) -> None:
         return told(parameters, federation, estimator.set_params(federation=federation).update(None))
 
     def told(parameters: Mapping[str, Any], federation: Federation, fitted: Any) -> StudyResult:
-        said = flat_names(parameters)
         if (
             method.has("on_disagreement")
-            and "on_disagreement" not in said
+            and not _is_said("prepare.on_disagreement", parameters)
             and len(federation.sites) >= FEWEST_SITES
         ):
             fitted._tell(Finding("sites-not-compared", "unknown", cure={"prepare.on_disagreement": "warn"}))
         is_open = method.has("use_nongaussian") and bool(fitted.dbn_.open_edges)
-        if is_open and "use_nongaussian" not in said:
+        if is_open and not _is_said("use_nongaussian", parameters):
             fitted._tell(Finding("noise-shape-not-looked-at", "unknown", cure={"use_nongaussian": "auto"}))
         arrays = {
             "W": fitted.W_,
@@ -133,7 +133,7 @@ def register_for_studies(method: Method) -> None:
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 
     ways = {"compare": Way(compare, _check_compare)}
-    if "survey" in method.tasks and method.has("exogenous"):
+    if {"survey", "spikes", "pairs"} <= set(method.tasks):
         ways["check"] = Way(look, lambda study: check(study.parameters))
     if method.resamples:
         ways["confidence"] = Way(confidence, check_confidence)
@@ -213,11 +213,15 @@ def _among_strangers(method: Method, parameters: Mapping[str, Any]) -> dict[str,
         for name, value in _UNLESS_SAID.items()
         if method.has(name) and not _is_said(name, parameters)
     }
-    return {**default, **parameters}
+    decided = {name.rpartition(".")[2] for name in default}
+    said = method.named(parameters)
+    return default | {name: value for name, value in said.items() if name.rpartition(".")[2] not in decided}
 
 
 def _is_said(name: str, parameters: Mapping[str, Any]) -> bool:
-    return name.rpartition(".")[2] in flat_names(parameters)
+    """Whether a study decides about it; that sites compare themselves is never left to what is usual."""
+    found = flat_names(parameters).get(name.rpartition(".")[2], _UNSAID)
+    return found is not _UNSAID and not (name == "prepare.on_disagreement" and found == "auto")
 
 
 def _edges(estimator: Any, how: Confidence, federation: Federation, method: str) -> StudyResult:

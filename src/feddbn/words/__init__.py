@@ -180,7 +180,7 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
             )
         if (name, value) in _SWITCHES:
             return _SWITCHES[name, value]
-        shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
         return f"-p {name}={shown}"
     if audience in ("lead", "owner"):
         return f"{name} = {_toml(value)}"

@@ -14,7 +14,7 @@ PARAMETERS = {
     "lambda_a": 0.05,
     "max_rounds": 4,
     "check_residuals": False,
-    **AS_THEY_ARE,
+    "prepare": dict(AS_THEY_ARE),
 }
 
 

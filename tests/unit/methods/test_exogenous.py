@@ -8,6 +8,8 @@ import pytest
 
 import feddbn
 from feddbn.errors import DataError, ParameterError
+from feddbn.methods.registry import make_estimator
+from support.saying import only, refused
 
 NAMES = ["a", "b", "c", "d", "e"]
 W = np.zeros((5, 5))
@@ -71,7 +73,7 @@ OWN = {("a", "a", 1), ("b", "b", 1), ("d", "d", 1), ("e", "e", 1)}
 
 
 @pytest.mark.parametrize("signal", [steps, pulses])
-@pytest.mark.parametrize("size", [0.1, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("size", [0.1, 1000.0])
 def test_a_known_input_is_found_to_act_whatever_its_units(signal, size):
     data = sites(signal, size, n=500, strength=3.0 if signal is pulses else 1.0)
     model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
@@ -81,12 +83,10 @@ def test_a_known_input_is_found_to_act_whatever_its_units(signal, size):
     assert weight == pytest.approx(1.2, abs=0.15)
     assert model.noise_variance_ == "equal"
     assert np.delete(model.dbn_.noise_variances, 2) == pytest.approx(np.ones(5), abs=0.1)
-    assert not any(
-        " u " in f" {sentence} ".replace(",", " ") for sentence in model.warnings_ if "pulses" not in sentence
-    )
+    assert not any("u" in one.about for one in model.findings_)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_directions_among_the_others_are_those_without_an_input(seed):
     silent = sites(seed=seed, strength=0.0)
     alone = fitted(feddbn.OneShotDBN(), {name: frame[NAMES] for name, frame in silent.items()})
@@ -108,7 +108,8 @@ def test_directions_among_the_others_are_those_without_an_input(seed):
 
 @pytest.mark.parametrize("kind", ["FDBNL", "Dynotears", "PFDBNL"])
 def test_every_method_leaves_inputs_without_causes(kind):
-    model = fitted(getattr(feddbn, kind)(exogenous=["u"]), sites(size=30.0))
+    model = make_estimator(kind, {"prepare.exogenous": ["u"]})
+    model = fitted(model, sites(size=30.0))
     assert not any(target == "u" for _, target, _ in edges(model))
     assert model.scale_ == "none"
     assert {edge for edge in edges(model) if "u" not in edge} >= TRUE - {("u", "b", 0), ("u", "e", 1)}
@@ -137,7 +138,7 @@ def test_a_ramp_is_an_input_and_no_clock():
         u = np.linspace(0.0, 4.0 + k, 300)
         x = system(u, rng)
         data[f"s{k}"] = pd.DataFrame(np.column_stack([x, u]), columns=[*NAMES, "u"])
-    with pytest.raises(DataError, match="only follows time"):
+    with refused(DataError, "u"):
         fitted(feddbn.OneShotDBN(), data)
     model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
     assert model.treatment_["degree"] == 0
@@ -162,20 +163,22 @@ def test_strong_pulses_and_what_they_do_are_no_spikes():
     model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
     assert model.treatment_["spikes"] == []
     assert {("u", "b", 0), ("u", "e", 1)} <= edges(model)
-    assert any("pulses of the inputs" in sentence for sentence in model.warnings_)
+    kept = only(model.findings_, "outliers-after-pulses-kept")
+    assert kept.values == {"inputs": ["u"]}
+    assert kept.cure == {"prepare.spikes": "remove"}
     removed = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"], spikes="remove")), data)
     assert "u" not in removed.treatment_["spikes"]
 
 
 def test_names_are_checked():
     data = sites(n=60)
-    with pytest.raises(ParameterError, match="exogenous contains 'dose', which is not a variable"):
+    with refused(ParameterError, "exogenous", "dose"):
         feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["dose"])).fit(data)
-    with pytest.raises(ParameterError, match="exogenous='u' must be a list of different names"):
-        feddbn.FDBNL(exogenous="u").fit(data)
-    with pytest.raises(ParameterError, match="names all variables"):
+    with refused(ParameterError, "exogenous='u'"):
+        feddbn.Prepare(exogenous="u")
+    with refused(ParameterError, "exogenous"):
         feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["a", "b", "u", "c", "d", "e"])).fit(data)
-    with pytest.raises(ParameterError, match="required_edges"):
+    with refused(ParameterError, "required_edges"):
         feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"]), required_edges=[("a", "u", 1)]).fit(data)
 
 
@@ -183,6 +186,7 @@ def test_a_study_and_a_command_name_inputs():
     from feddbn.cli.options import parse_params
 
     assert parse_params(["exogenous=u, v"]) == {"exogenous": ["u", "v"]}
+    assert parse_params(["prepare.exogenous=u, v"]) == {"prepare.exogenous": ["u", "v"]}
     assert parse_params(['exogenous=["u"]', "center=none"]) == {"exogenous": ["u"], "center": "none"}
     assert parse_params(["exogenous=None"]) == {"exogenous": None}
 
@@ -195,6 +199,5 @@ def test_spikes_that_were_left_out_are_not_counted_as_empty_from_the_start():
             frame.iloc[rng.integers(0, 300, 3), j] += 60.0
     model = fitted(feddbn.OneShotDBN(), data)
     assert model.treatment_["spikes"]
-    told = " ".join(model.warnings_)
-    assert "0.0% of the cells" not in told
-    assert "no cell was empty before some were left out" in told
+    found = only(model.findings_, "empty-cells")
+    assert (found.values["share"], found.values["has_removed"]) == (0.0, True)

@@ -60,6 +60,15 @@ _CHOSEN = ("mu", "lambda_w", "lambda_a")
 _WITH_NOISE = ("moments", "unit-norms")
 
 
+def said_by(study: Study) -> dict[str, Any]:
+    """What a study says, by the names of settings alone.
+
+    Whether sites compare themselves is never left to what is usual: "auto" is as good as nothing said.
+    """
+    given = flat_names(study.parameters)
+    return {k: v for k, v in given.items() if (k, v) != ("on_disagreement", "auto")}
+
+
 def tasks_of(study: Study) -> tuple[str, ...]:
     """Return the tasks that a study may ask for, as far as its method and parameters tell; none of an unknown method."""
     if study.goal == "compare":
@@ -69,7 +78,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     method = find_method(study.method)
     if method is None:
         return ()
-    given = flat_names(study.parameters)
+    given = said_by(study)
     compares = given.get("on_disagreement", "ignore") != "ignore"
     if study.goal == "check":
         return ("survey", "agreement") if compares else ("survey",)
@@ -155,7 +164,7 @@ def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
 
 def scope_of(study: Study, max_lags: int) -> Scope:
     """Return what the questions of a study may be about at a site that allows `max_lags` lags."""
-    method, given = find_method(study.method), flat_names(study.parameters)
+    method, given = find_method(study.method), said_by(study)
     n_blocks, thousandths = study.held_out or (0, 0)
     return Scope(
         tasks=None if method is None else tasks_of(study),
@@ -212,7 +221,7 @@ def _lags(study: Study, max_lags: int) -> range:
 
 def _transformations(study: Study) -> tuple[str, ...]:
     """What a study leaves open, or asks for by name; under noise rows stay as they are but for their means."""
-    given = flat_names(study.parameters)
+    given = said_by(study)
     has_noise = study.privacy.epsilon is not None
     centre = given.get("center", "auto") in ("auto", "recording")
     has_time = bool(given.get("detrend", "auto")), bool(given.get("period", "auto"))
@@ -256,7 +265,7 @@ def _numbers(study: Study, name: str) -> tuple[float, ...]:
 
 
 def _inputs(study: Study) -> tuple[int, ...]:
-    inputs = flat_names(study.parameters).get("exogenous")
+    inputs = said_by(study).get("exogenous")
     named = inputs if isinstance(inputs, list) else []
     return tuple(place for place, name in enumerate(study.variables) if name in named)
 
@@ -402,7 +411,7 @@ _FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
 
 def largest_columns(study: Study) -> int:
     """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
-    given, d = flat_names(study.parameters), len(study.variables)
+    given, d = said_by(study), len(study.variables)
     n_lags = _most_lags(study)
     lines = d * (n_lags * study.lag_reach + 1)
     if "mixed-moments" in tasks_of(study):

@@ -1,12 +1,13 @@
 import pytest
 
+from feddbn import AS_THEY_ARE
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_scope import MOST_CLUSTERS, check_tasks, scope_of, tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.methods.selection import AUTO_GRIDS
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 
-PLAIN = {"center": "none", "detrend": 0, "period": [], "gains": "none", "spikes": "keep", "missing": "drop"}
+PLAIN = {f"prepare.{name}": value for name, value in dict(AS_THEY_ARE).items() if name != "on_disagreement"}
 
 
 def study(method="oneshot", parameters=None, **more):
@@ -20,14 +21,12 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {}, {}, "survey spikes pairs moments residual-checks"),
         ("oneshot", {**PLAIN, "check_residuals": False}, {}, "moments"),
         ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "moments residual-checks residual-features"),
-        ("oneshot", {"features": "spline", "smoothing": 0.5}, {}, "feature-scale feature-moments"),
         (
             "oneshot",
             {"features": "spline"},
             {},
             "survey spikes pairs moments residual-checks curved-moments curved-checks",
         ),
-        ("oneshot", {"center_by": "recording"}, {}, "feature-scale feature-moments"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
         (
@@ -49,7 +48,7 @@ def study(method="oneshot", parameters=None, **more):
         ("changing", PLAIN, {}, "survey moments block-moments"),
         (
             "changing",
-            {"on_disagreement": "warn"},
+            {"prepare.on_disagreement": "warn"},
             {},
             "survey spikes moments agreement block-moments block-checks",
         ),
@@ -60,7 +59,7 @@ def study(method="oneshot", parameters=None, **more):
         ("fdbnl", {**PLAIN, "schedule": "rounds"}, {}, "moments summary fdbnl-step"),
         (
             "fdbnl",
-            {**PLAIN, "on_disagreement": "warn"},
+            {**PLAIN, "prepare.on_disagreement": "warn"},
             {},
             "survey spikes pairs moments agreement",
         ),
@@ -96,7 +95,9 @@ def test_what_may_be_done_to_rows_is_what_a_study_leaves_open():
     assert scope_of(study(), 4).transformations == tuple(t for t in TRANSFORMATIONS if t != "abstain")
     assert scope_of(study(parameters=PLAIN), 4).transformations == ()
     assert scope_of(study(privacy={"epsilon": 1.0}), 4).transformations == ("means", "trends", "cycles")
-    scope = scope_of(study(parameters={"detrend": 2, "period": [7.0, 30.0], "exogenous": ["b"]}), 4)
+    scope = scope_of(
+        study(parameters={"prepare": {"detrend": 2, "period": [7.0, 30.0], "exogenous": ["b"]}}), 4
+    )
     assert (scope.degrees, scope.most_cycles, scope.inputs) == ((0, 2), 2, (1,))
     assert scope.sites == ("x", "y", "z")
 

@@ -23,7 +23,6 @@ from feddbn.federation.programs.private_moments import (
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import check_noise
 from feddbn.federation.protocol.task import Task
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN
@@ -33,6 +32,7 @@ from feddbn.privacy.noise_plan import NoisePlan
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.saying import only
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
@@ -165,7 +165,7 @@ def bent(n_recordings=300, seed=0, d=4):
     ("center", "features"), [("none", "quadratic"), ("recording", "quadratic"), ("none", "spline")]
 )
 def test_with_next_to_no_noise_it_is_the_fit_without_noise(center, features):
-    made, given = bent(), {**AS_THEY_ARE, "center": center, "features": features}
+    made, given = bent(), {"prepare": replace(AS_THEY_ARE, center=center), "features": features}
     wide = private_moments_plan("moments", "recording", 8.0, 1e-5, curves_share=CURVES_SHARE)
     private, guards = with_noise(made, NoisePlan("recording", 1e-6, wide.rules), quantile=1.0)
     noisy = OneShotDBN(**given, federation=private).fit(None)
@@ -247,12 +247,11 @@ def test_few_effective_rows_are_said():
     made = bent(200)
     sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
     private = private_federation(sites, 3.0, curves=True, rng=np.random.default_rng(0))
-    with pytest.warns(
-        ResultWarning, match=r"rows would tell about 32 columns .* features='quadratic' or 'linear'"
-    ):
+    with pytest.warns(ResultWarning):
         model = OneShotDBN(features="spline", federation=private).fit(None)
     assert model.n_samples_ < 5 * 32
-    assert any("more recordings or a larger epsilon" in line for line in model.warnings_)
+    few = only(model.findings_, "few-rows-for-curves")
+    assert (few.values["q"], few.values["others"]) == (32, ["quadratic", "linear"])
 
 
 def study(parameters, d=4, **privacy):
@@ -277,24 +276,6 @@ def test_a_study_says_what_its_curves_cost():
     assert set(study_noise_plan(study({"features": "auto"})).rules) == {"unit-norms", "moments"}
     assert "for curved-moments; together 4, less than their sum" in costs_in_words(curved)
     assert size_in_words(curved).endswith("the products of 32 columns of a row")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "sentence"),
-    [
-        (
-            {"features": "spline", "smoothing": 0.5},
-            r"privacy.epsilon: smoothing = 0.5 asks for sums that carry",
-        ),
-        (
-            {"center_by": "recording"},
-            r"privacy.epsilon: center_by = 'recording' asks .* remove center_by, or",
-        ),
-    ],
-)
-def test_a_study_with_noise_and_sums_without_is_refused(parameters, sentence):
-    with pytest.raises(ParameterError, match=sentence):
-        check_noise(study(parameters))
 
 
 def test_a_study_with_more_numbers_than_noise_is_added_to_is_refused():

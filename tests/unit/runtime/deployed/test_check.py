@@ -170,8 +170,11 @@ def test_a_policy_of_before_the_first_look_is_told_what_to_add(tmp_path):
 
 
 def test_a_study_without_a_look_does_not_need_its_tasks(tmp_path):
-    plain = {"gains": "none", "spikes": "keep", "missing": "drop", "on_disagreement": "ignore"}
-    parameters = {"n_lags": 1, "period": [], "check_residuals": False, **plain}
+    parameters = {
+        "n_lags": 1,
+        "prepare": {**AS_THEY_ARE, "center": "auto", "detrend": "auto"},
+        "check_residuals": False,
+    }
     policy = 'tasks = ["moments", "residual-features"]'
     can, _ = joined(tmp_path, method="oneshot", policy=policy, parameters=parameters)
     assert can.ok
@@ -185,10 +188,10 @@ def test_a_study_without_a_look_does_not_need_its_tasks(tmp_path):
         ("fdbnl", {"schedule": "paper"}, False),
         ("fdbnl", {"schedule": "paper", "check_residuals": True}, True),
         ("fdbnl", {"check_residuals": False}, False),
-        ("fdbnl", {**AS_THEY_ARE, "period": []}, False),
-        ("fdbnl", {**AS_THEY_ARE, "period": [12.0]}, True),
+        ("fdbnl", {"prepare": dict(AS_THEY_ARE)}, False),
+        ("fdbnl", {"prepare": {**AS_THEY_ARE, "period": [12.0]}}, True),
         ("pfdbnl", {"different_variables": True}, False),
-        ("oneshot", {**AS_THEY_ARE, "period": []}, True),
+        ("oneshot", {"prepare": dict(AS_THEY_ARE)}, True),
     ],
 )
 def test_residuals_are_asked_for_where_a_fit_does(method, parameters, asks):
@@ -207,7 +210,7 @@ def test_a_study_with_noise_asks_for_moments_and_norms_alone(tmp_path):
 def test_a_study_with_noise_that_leaves_out_far_cells_has_to_be_allowed_to(tmp_path):
     asked = {
         "method": "oneshot",
-        "parameters": {"n_lags": 1, "spikes": "remove"},
+        "parameters": {"n_lags": 1, "prepare.spikes": "remove"},
         "privacy": {"epsilon": 4.0},
     }
     can, *_ = joined(tmp_path, policy='tasks = ["moments", "unit-norms"]', **asked)

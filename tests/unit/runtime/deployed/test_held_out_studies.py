@@ -40,7 +40,7 @@ MESS = {"offsets": 1, "trend": 1, "missing": 0.1, "spikes": 0.005}
 HELD_OUT = ("held-out-loss", "held-out-sums")
 # Equal numbers need no finished fits.
 FEW = {"tol": 1e-2, "max_rounds": 12}
-ONE_PROCESS = {"on_disagreement": "ignore"}
+ONE_PROCESS = {"prepare.on_disagreement": "ignore"}
 
 
 class Sites:
@@ -131,14 +131,14 @@ def test_a_study_chooses_as_one_process_does(tmp_path, make, grid):
     sites = Sites(tmp_path)
     table = ", ".join(f"{name} = {values}" for name, values in grid.items())
     result = sites.run(SELECT.format(method=make.__name__.lower(), grid=f"{{ {table} }}"))
-    local = select(make(**FEW, **ONE_PROCESS), sites.data, grid)
+    local = select(make(**FEW).set_params(**ONE_PROCESS), sites.data, grid)
     found = result.summary["selection"]
     assert found["chosen"] == local.chosen
     pd.testing.assert_frame_equal(
         pd.DataFrame(found["candidates"]), local.table, check_dtype=False, rtol=1e-9, atol=1e-12
     )
     # The network is that of the chosen parameters, from all rows.
-    fitted = make(**FEW, **ONE_PROCESS, **local.chosen).fit(sites.data)
+    fitted = make(**FEW, **local.chosen).set_params(**ONE_PROCESS).fit(sites.data)
     np.testing.assert_allclose(
         Result.from_dict(result.summary["result"]).dbn.W, fitted.dbn_.W, rtol=1e-9, atol=1e-12
     )

@@ -96,11 +96,11 @@ CURVED = {"curved-moments", "unit-norms"}
 @pytest.mark.parametrize(
     ("clip", "parameters", "asked"),
     [
-        (None, {"spikes": "auto"}, {"unit-norms"}),
-        (60.0, {"spikes": "auto"}, set()),
-        (60.0, {"spikes": "remove"}, {"deviation-shares"}),
+        (None, {"prepare.spikes": "auto"}, {"unit-norms"}),
+        (60.0, {"prepare.spikes": "auto"}, set()),
+        (60.0, {"prepare.spikes": "remove"}, {"deviation-shares"}),
         (None, {"features": "quadratic"}, CURVED),
-        (60.0, {"features": "quadratic", "spikes": "remove"}, CURVED | {"deviation-shares"}),
+        (60.0, {"features": "quadratic", "prepare.spikes": "remove"}, CURVED | {"deviation-shares"}),
     ],
 )
 def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, parameters, asked):
@@ -186,7 +186,7 @@ def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent()
 
 
 def test_a_study_that_leaves_out_far_cells_protects_recordings():
-    study = make_study(parameters={"n_lags": 1, "spikes": "remove"})
+    study = make_study(parameters={"n_lags": 1, "prepare.spikes": "remove"})
     rows = study.model_copy(update={"privacy": study.privacy.model_copy(update={"unit": "row"})})
     with pytest.raises(ParameterError, match=r"privacy.unit: it is 'row', but spikes = 'remove' tells"):
         run_study(coordinator_of(study), rows)

@@ -30,7 +30,7 @@ def study(method="oneshot", parameters=None, **more):
         study("fdbnl", goal="select"),
         study(goal="compare", compare={"against": ["fdbnl"]}),
         study(privacy={**MASKED, "epsilon": 1.0}),
-        study(parameters={"exogenous": ["v"]}),
+        study(parameters={"prepare.exogenous": ["v"]}),
     ],
 )
 def test_a_study_that_can_be_passes(plan):
@@ -38,10 +38,16 @@ def test_a_study_that_can_be_passes(plan):
 
 
 WRONG = [
-    (study(parameters={"center": "sideways"}), "center='sideways' is not known; choose 'auto', 'none' or"),
+    (
+        study(parameters={"prepare.center": "sideways"}),
+        "center='sideways'",
+    ),
     (study("pfdbnl", {"mu": "large"}), "mu='large' must be positive"),
-    (study(parameters={"exogenous": ["w"]}), "exogenous contains 'w', which is not a variable"),
-    (study(goal="check", parameters={"exogenous": ["w"]}), "exogenous contains 'w', which is not a variable"),
+    (study(parameters={"prepare.exogenous": ["w"]}), "exogenous contains 'w', which is not a variable"),
+    (
+        study(goal="check", parameters={"prepare.exogenous": ["w"]}),
+        "exogenous contains 'w', which is not a variable",
+    ),
     (study(parameters={"forbidden_edges": [["u", "w", 1]]}), "'w' is not a variable"),
     (study(parameters={"forbidden_edges": [["u", "v", 7]]}), "whose lag 7 is not between 0 and n_lags=1"),
     (study("fdbnl", {"required_edges": [["u", "v", 0], ["v", "u", 0]]}), "form a cycle"),

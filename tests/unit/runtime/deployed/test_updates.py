@@ -183,7 +183,7 @@ def test_what_was_done_to_the_first_rows_is_done_to_the_new_ones(federation):
     found = federation.run(make_study(parameters=parameters, update_of="run-1"), "run-2")
     assert found.summary["result"]["diagnostics"]["center"] == "recording"
     whole = {name: [table for month in months for table in month[name]] for name in NAMES}
-    alone = {"use_nongaussian": False, "features": "linear", "on_disagreement": "ignore"}
+    alone = {"use_nongaussian": False, "features": "linear", "prepare.on_disagreement": "ignore"}
     expected = OneShotDBN(**parameters, **alone).fit(whole)
     assert expected.center_ == "recording"
     np.testing.assert_allclose(found.arrays["A"], expected.A_, atol=1e-7)
@@ -192,7 +192,7 @@ def test_what_was_done_to_the_first_rows_is_done_to_the_new_ones(federation):
 
 def test_a_run_that_learned_by_more_than_second_moments_keeps_no_sums(federation, months):
     federation.offer(months[0])
-    parameters = {**ONE_SUM, "missing": "fill"}
+    parameters = {**ONE_SUM, "prepare": {**ONE_SUM["prepare"], "missing": "fill"}}
     gaps = {
         name: [tables[0].mask(np.arange(60)[:, None] % 11 == [3, 20])] for name, tables in months[0].items()
     }
