@@ -11,6 +11,7 @@ from feddbn.cli.terminal import number, print_table, remark, say, short
 from feddbn.findings import Finding, Findings
 from feddbn.method_table import METHODS
 from feddbn.words import counted, first_lines
+from feddbn.words import say as sentence_of
 
 if TYPE_CHECKING:
     from feddbn.methods.result import Result, StoredChanges
@@ -140,7 +141,7 @@ def print_changes(found: StoredChanges) -> None:
     hidden = sum(max(len(table) - _MOST_CHANGES, 0) for table in tables)
     if hidden:
         say(f"... and {hidden} more changes, in the result file.")
-    say(found.sentence)
+    say(sentence_of(found.finding, "cli"))
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

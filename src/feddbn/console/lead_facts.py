@@ -18,9 +18,11 @@ from feddbn.console.lead_watch import Point, Sight
 from feddbn.console.words import ago, when
 from feddbn.errors import FeddbnError, FileError, StateError
 from feddbn.federation.protocol.study import Study
+from feddbn.findings import Findings
 from feddbn.runtime.deployed.results import export_result, read_outcome
 from feddbn.runtime.deployed.store import EventLog, iso_time, run_directory
 from feddbn.runtime.engines.interface import Job, Session, span_in_words
+from feddbn.words import say
 
 __all__ = ["LeadResults", "RunFacts", "SiteFact", "course_of", "run_facts", "site_facts", "study_of"]
 
@@ -227,7 +229,7 @@ def _warnings(
         found.append(str(progress["last"]))
     if outcome is not None:
         result = (outcome.get("summary") or {}).get("result") or {}
-        found += [str(text) for text in result.get("warnings") or ()]
+        found += [say(one, "lead") for one in Findings.stored_in(result) if one.level != "good"]
     return tuple(dict.fromkeys(found))
 
 

@@ -22,6 +22,7 @@ from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import EarlierRows, make_fold
 from feddbn.federation.protocol.rows import Fold
 from feddbn.federation.protocol.task import Federation, Observer, Task, run_program
+from feddbn.findings import Finding
 from feddbn.method_table import Method, available_methods, get_method
 from feddbn.methods.base import in_process
 from feddbn.methods.registry import make_estimator
@@ -318,17 +319,17 @@ class Comparison(list[Compared], Shown):
         return pd.DataFrame(rows).set_index("method") if rows else pd.DataFrame()
 
     @property
-    def sentence(self) -> str:
+    def finding(self) -> Finding:
         """Which method does best, by what."""
         judged = [line for line in self if line.held_out is not None]
         if judged:
             best = max(judged, key=lambda line: float(line.held_out or 0.0))
-            return f"{best.method.cls} predicts held-out rows best, of {len(judged)} methods that predict."
+            return Finding("predicts-best", "note", {"n": len(judged)}, (best.method.cls,))
         scored = [line for line in self if line.scores is not None]
         if scored:
             best = min(scored, key=lambda line: sum(part["shd"] for part in (line.scores or {}).values()))
-            return f"{best.method.cls} has the fewest wrong edges, of {len(scored)} methods."
-        return f"{len(self)} methods; without a truth or held-out rows nothing says which is better."
+            return Finding("fewest-wrong-edges", "note", {"n": len(scored)}, (best.method.cls,))
+        return Finding("nothing-compares", "unknown", {"n": len(self)})
 
 
 def compare_methods(

@@ -11,7 +11,9 @@ Layout, version 1 (keys a reader does not know are ignored)::
     status                       {name, message, converged}
     sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows, complete_rows,
                                   missing_percent}]
-    privacy, warnings            null or what protected the sums; sentences
+    privacy                      null or what protected the sums
+    findings, warnings           what the fit found and did: [{code, level, values, about, cure}]; the same as text, which
+                                 goes in the next version
     diagnostics                  facts about the fit: objective, centring, dropped edges, order, ...
     personal                     null or {site: network}
     truth                        the network behind simulated data; absent otherwise
@@ -34,13 +36,16 @@ import numpy as np
 import pandas as pd
 
 from feddbn._version import __version__
+from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
 from feddbn.core.graphs.status import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
 from feddbn.shown import Shown
+from feddbn.words import say
 
 __all__ = [
     "FORMAT",
@@ -149,16 +154,11 @@ class StoredChanges:
     unit: str
 
     @property
-    def sentence(self) -> str:
+    def finding(self) -> Finding:
         """What follows for whoever uses the network."""
-        drift = " Of weights that drift they use the last values." if self.drift else ""
-        if len(self.networks) < 2:
-            told = "Nothing changes at once." if drift else "One network for all rows: nothing changes."
-            return told + drift.replace("they", "forecasts, effects and graph")
-        where = self.place(self.segments["start"].iloc[-1])
-        if self.unit == "regime":
-            return f"Forecasts, effects and graph are those of {where}, the last one, which some sites may not have reached."
-        return f"Forecasts, effects and graph are those of the last segment, from {where} on.{drift}"
+        last = self.place(self.segments["start"].iloc[-1])
+        values = {"n": len(self.networks), "last": last, "unit": self.unit, "drifts": bool(self.drift)}
+        return Finding("which-segment", "note", values)
 
     def place(self, start: object) -> str:
         """Where something begins, in words."""
@@ -224,6 +224,7 @@ _FACTS = {
     "drift_courses_": "drift_courses",
     "block_rows_": "block_rows",
 }
+_LEARNED = (*_FACTS, "dbns_by_segment_", "summary_", "ancestral_graph_", "residuals_", "units_")
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,8 @@ class Result(Shown):
         The network, and the one before thresholds (None if the method has none).
     personal
         Site -> its own network, or None.
+    findings
+        What the fit found and did, what matters most first; `warnings` has them as text.
     truth
         The network behind simulated data, or None.
     sums
@@ -264,7 +267,7 @@ class Result(Shown):
     sites: list[dict[str, Any]] = field(default_factory=list)
     n_rounds: int | None = None
     privacy: dict[str, Any] | None = None
-    warnings: list[str] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     diagnostics: dict[str, Any] = field(default_factory=dict)
     personal: dict[str, DBN] | None = None
     truth: DBN | None = None
@@ -290,7 +293,15 @@ class Result(Shown):
                 f"{type(estimator).__name__} has no shared network, which a result needs; fit it first or, "
                 "if it learns one network per site only, look at it with `feddbn compare --personal`."
             )
-        parameters = {k: plain(v) for k, v in _parameters(estimator).items()}
+        # An estimator of another package may have no settings.
+        named = getattr(estimator, "named_parameters", None)
+        given = estimator.get_params() if named is None else named()
+        parameters = {k: plain(v) for k, v in given.items() if k != "federation"}
+        if keep_sums and not hasattr(estimator, "sums_to_dict"):
+            raise ParameterError(
+                f"keep_sums: {type(estimator).__name__} does not learn from summed moments alone; use OneShotDBN or "
+                "Dynotears."
+            )
         status = getattr(estimator, "status_", Status.EXACT)
         raw = None
         if getattr(estimator, "W_raw_", None) is not None:
@@ -303,18 +314,28 @@ class Result(Shown):
             dbn=dbn,
             parameters=parameters,
             raw=raw,
-            edges=_edges(dbn, estimator),
+            edges=_edges(
+                dbn,
+                getattr(estimator, "standard_deviations_", None),
+                getattr(estimator, "edge_probabilities_", None),
+                getattr(estimator, "hidden_", None),
+            ),
             history=_records(history),
             status={"name": status.name, "message": status.message, "converged": status.is_converged},
             sites=_records(None if sites is None else sites.rename_axis("name").reset_index()),
             n_rounds=getattr(estimator, "n_rounds_", None),
             privacy=None if privacy is None else plain(privacy),
-            warnings=[str(text) for text in getattr(estimator, "warnings_", None) or ()],
-            diagnostics=_facts(estimator, raw),
+            findings=Findings(getattr(estimator, "findings_", ())),
+            diagnostics=_facts({name: getattr(estimator, name, None) for name in _LEARNED}, raw),
             personal=None if personal is None else dict(personal),
             truth=truth,
-            sums=plain(_sums(estimator)) if keep_sums else None,
+            sums=plain(estimator.sums_to_dict()) if keep_sums else None,
         )
+
+    @property
+    def warnings(self) -> list[str]:
+        """The findings as text; it goes in the next version."""
+        return [say(one) for one in self.findings if one.level != "good"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored layout as plain dicts, lists, numbers and text."""
@@ -333,6 +354,7 @@ class Result(Shown):
             "sites": self.sites,
             "n_rounds": self.n_rounds,
             "privacy": self.privacy,
+            "findings": [plain(one.to_dict()) for one in self.findings],
             "warnings": self.warnings,
             "diagnostics": self.diagnostics,
             "personal": None
@@ -367,7 +389,7 @@ class Result(Shown):
                 sites=[dict(site) for site in stored.get("sites") or ()],
                 n_rounds=stored.get("n_rounds"),
                 privacy=stored.get("privacy"),
-                warnings=[str(text) for text in stored.get("warnings") or ()],
+                findings=Findings.stored_in(stored),
                 diagnostics=dict(stored.get("diagnostics") or {}),
                 personal=None if personal is None else {k: DBN.from_dict(v) for k, v in personal.items()},
                 truth=None if truth is None else DBN.from_dict(truth),
@@ -392,24 +414,6 @@ class Result(Shown):
     def load(cls, path: str | Path) -> Result:
         """Return the result in a file."""
         return cls.from_dict(read_json(path), f"file {str(path)!r}")
-
-
-def _sums(estimator: Any) -> dict[str, Any]:
-    if not hasattr(estimator, "sums_to_dict"):
-        raise ParameterError(
-            f"keep_sums: {type(estimator).__name__} does not learn from summed moments alone; use OneShotDBN or Dynotears.",
-            code="cannot-update",
-        )
-    found: dict[str, Any] = estimator.sums_to_dict()
-    return found
-
-
-def _parameters(estimator: Any) -> dict[str, Any]:
-    """The arguments of an estimator; one of another package may have no settings."""
-    if hasattr(estimator, "named_parameters"):
-        found: dict[str, Any] = estimator.named_parameters()
-        return found
-    return {name: value for name, value in estimator.get_params().items() if name != "federation"}
 
 
 def plain(value: Any) -> Any:
@@ -462,9 +466,6 @@ def read_json(path: str | Path) -> Mapping[str, Any]:
     try:
         content = Path(path).read_bytes()
         if content.startswith(b"FEDDBN"):
-            # Imported here: a command that reads JSON does not wait for it.
-            from feddbn.methods.result import read_stored
-
             return read_stored(Path(path), content)
         text = content.decode("utf-8")
     except FileNotFoundError:
@@ -506,19 +507,19 @@ def _check_header(stored: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _edges(dbn: DBN, estimator: Any) -> list[dict[str, Any]]:
+def _edges(
+    dbn: DBN, sd: FloatArray | None, probabilities: pd.DataFrame | None, hidden: pd.DataFrame | None
+) -> list[dict[str, Any]]:
+    """Edges with whatever is known of them."""
     edges, place = dbn.edges(), list(dbn.variables).index
-    sd = getattr(estimator, "standard_deviations_", None)
     if sd is not None and not dbn.conditionals:
         ends = zip(edges["lag"], edges["source"].map(place), edges["target"].map(place), strict=True)
         weights = dbn.standardised_weights(sd)
         edges["standardised"] = [float(weights[lag, i, j]) for lag, i, j in ends]
-    probabilities = getattr(estimator, "edge_probabilities_", None)
     if probabilities is not None:
         columns = ("probability", "presence", "direction", "ci_low", "ci_high")
         known = [c for c in columns if c in probabilities]
         edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
-    hidden = getattr(estimator, "hidden_", None)
     if hidden is not None and len(hidden):
         edges = edges.merge(hidden, on=_EDGE, how="left")
     return _records(edges)
@@ -528,24 +529,19 @@ def _records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
     return [] if frame is None else [plain(row) for row in frame.to_dict("records")]
 
 
-def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
-    found = {key: getattr(estimator, name, None) for name, key in _FACTS.items()}
-    facts = {key: plain(value) for key, value in found.items() if value is not None}
+def _facts(learned: Mapping[str, Any], raw: DBN | None) -> dict[str, Any]:
+    """What else was learned, from attributes of an estimator by their names; None is what it does not have."""
+    facts = {key: plain(learned[name]) for name, key in _FACTS.items() if learned[name] is not None}
     if raw is not None:
         facts["largest_raw_weight"] = float(np.abs(raw.adjacency_matrices).max(initial=0.0))
-    by_segment = getattr(estimator, "dbns_by_segment_", None)
-    if by_segment is not None:
-        facts["networks_by_segment"] = [dbn.to_dict() for dbn in by_segment]
-    summary = getattr(estimator, "summary_", None)
-    if summary is not None:
-        facts["summary"] = plain(summary.to_dict())
-    graph = getattr(estimator, "ancestral_graph_", None)
-    if graph is not None:
-        facts["ancestral_graph"] = plain(graph.to_dict())
-    residuals = getattr(estimator, "residuals_", None)
-    if residuals is not None:
-        facts["residuals"] = plain(asdict(residuals))
-    units = getattr(estimator, "units_", None)
+    if learned["dbns_by_segment_"] is not None:
+        facts["networks_by_segment"] = [dbn.to_dict() for dbn in learned["dbns_by_segment_"]]
+    for name, key in (("summary_", "summary"), ("ancestral_graph_", "ancestral_graph")):
+        if learned[name] is not None:
+            facts[key] = plain(learned[name].to_dict())
+    if learned["residuals_"] is not None:
+        facts["residuals"] = plain(asdict(learned["residuals_"]))
+    units = learned["units_"]
     if units is not None:
         facts["varsortability"] = plain(units.varsortability)
         facts["scale_sensitive"] = bool(units.n_changed + units.n_open)

@@ -268,7 +268,7 @@ def _selection(selection: Selection) -> Card:
 @_card.register
 def _comparison(comparison: Comparison) -> Card:
     frame = comparison.to_frame().reset_index()
-    return Card("Comparison", comparison.sentence, tables=[table_of(frame, 40)])
+    return Card("Comparison", say(comparison.finding), tables=[table_of(frame, 40)])
 
 
 @_card.register

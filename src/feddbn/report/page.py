@@ -671,7 +671,7 @@ def changes_section(record: ReportRecord) -> dict[str, Any] | None:
         drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
     tables = [make(found) for make in (_edges, _variances, _drift, _sites)]
     return {
-        "sentence": found.sentence,
+        "sentence": say(found.finding),
         "segments": _segments(found),
         "figure": Markup(figure),
         "drift": Markup(drift),

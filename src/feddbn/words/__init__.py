@@ -138,12 +138,20 @@ def say(finding: Finding, audience: Audience = "python") -> str:
     >>> say(Finding("text", "note", {"text": "all is well."}))
     'all is well.'
     """
-    return str(_sentences()[finding.code](Said(finding, audience)))
+    return str(_said(finding, audience))
+
+
+def _said(finding: Finding, audience: Audience) -> str | Card:
+    sentence = _sentences().get(finding.code)
+    if sentence is None:
+        # A file of a later version, or of a method of another package.
+        return f"{finding.code}: {', '.join(f'{name} {value}' for name, value in finding.values.items())}."
+    return sentence(Said(finding, audience))
 
 
 def card(finding: Finding, audience: Audience = "python") -> Card:
     """Return a finding as a question with its answer; a plain sentence is the detail of one."""
-    said = _sentences()[finding.code](Said(finding, audience))
+    said = _said(finding, audience)
     return said if isinstance(said, Card) else Card("", "", said)
 
 

@@ -51,3 +51,18 @@ def _long_last_block(it: Said) -> str:
         f"the last block has {it['n']:.0f} rows, the others about {it['usual']:.0f}, since recordings have different lengths "
         "or gaps; changes late in the longest recordings cannot be seen."
     )
+
+
+@says("which-segment")
+def _which_segment(it: Said) -> str:
+    used = "forecasts, effects and graph"
+    drift = (
+        f" Of weights that drift {'they' if it['n'] > 1 else used} use the last values."
+        if it["drifts"]
+        else ""
+    )
+    if it["n"] < 2:
+        return f"Nothing changes at once.{drift}" if drift else "One network for all rows: nothing changes."
+    if it["unit"] == "regime":
+        return f"Forecasts, effects and graph are those of {it['last']}, the last one, which some sites may not have reached."
+    return f"Forecasts, effects and graph are those of the last segment, from {it['last']} on.{drift}"

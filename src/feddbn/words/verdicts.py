@@ -345,3 +345,18 @@ def _treated_unseen(it: Said) -> Card:
 def _treated_inputs(it: Said) -> Card:
     asked = f"asked for by {it.option('prepare.exogenous')}"
     return Card("Known inputs", f"{it.names}: no edge leads into them", asked)
+
+
+@says("predicts-best")
+def _predicts_best(it: Said) -> str:
+    return f"{it.names} predicts held-out rows best, of {it['n']} methods that predict."
+
+
+@says("fewest-wrong-edges")
+def _fewest_wrong_edges(it: Said) -> str:
+    return f"{it.names} has the fewest wrong edges, of {it['n']} methods."
+
+
+@says("nothing-compares")
+def _nothing_compares(it: Said) -> str:
+    return f"{it['n']} methods; without a truth or held-out rows nothing says which is better."

@@ -59,7 +59,7 @@ def test_a_result_says_what_was_done(fitted):
         "message": Status.CONVERGED.message,
         "converged": True,
     }
-    assert stored["n_rounds"] == len(stored["history"]) == model.n_rounds_
+    assert (stored["n_rounds"], len(stored["history"])) == (model.n_rounds_, len(model.history_))
     assert stored["history"][0]["primal"] is None
     assert [site["name"] for site in stored["sites"]] == list(federation.sites)
     assert sum(site["usable_rows"] for site in stored["sites"]) == 120
@@ -92,11 +92,21 @@ def test_a_static_network_reads_back(tmp_path):
 
 def test_warnings_travel_with_the_result():
     federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
-    model = FDBNL(max_rounds=3).fit(federation.sites)
+    model = FDBNL(schedule="rounds", max_rounds=3).fit(federation.sites)
     result = Result.from_estimator(model)
     assert result.status["converged"] is False
+    assert result.findings == model.findings_
     assert result.warnings == model.warnings_
-    assert result.warnings
+    stored = result.to_dict()
+    assert [one["code"] for one in stored["findings"]] == list(model.findings_.codes)
+    assert Result.from_dict(stored).findings.codes == model.findings_.codes
+    # A file of version 0.2 has sentences only.
+    old = Result.from_dict({**{k: v for k, v in stored.items() if k != "findings"}, "warnings": ["mind it."]})
+    assert (old.findings.codes, old.warnings) == (("text",), ["mind it."])
+    later = Result.from_dict(
+        {**stored, "findings": [{"code": "not-yet", "level": "note", "values": {"n": 3}}]}
+    )
+    assert "n 3" in later.warnings[0]
 
 
 def test_a_method_without_a_shared_network_is_refused():

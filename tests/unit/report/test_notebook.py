@@ -13,7 +13,7 @@ import pytest
 import feddbn
 from feddbn.core.optimum.certified import Certificate
 from feddbn.data.preflight import preflight
-from feddbn.findings import Finding
+from feddbn.findings import Finding, Findings
 from feddbn.methods.confidence import ConfidenceTable
 from feddbn.methods.edge_ranking import LaggedEdgeRanker
 from feddbn.methods.result import Result
@@ -24,6 +24,7 @@ from feddbn.report.notebook import html_of
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.words import card as words_of
+from feddbn.words import say
 from support.mixed_networks import mixed_network
 from support.report_results import curved_dbn, random_dbn
 
@@ -196,7 +197,9 @@ def test_changes_are_listed(data):
 def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
     result = Result.from_estimator(fitted, truth=data.truth)
     assert "found" in card(result).text
-    warned = Result("OneShotDBN", fitted.dbn_, warnings=["<i>mind</i> it."])
+    warned = Result(
+        "OneShotDBN", fitted.dbn_, findings=Findings([Finding("text", "note", {"text": "<i>mind</i> it."})])
+    )
     assert "1 finding" in card(warned).text
     assert "<i>mind</i> it." in card(warned).text
 
@@ -237,10 +240,10 @@ def test_edge_confidence_is_a_frame_that_is_shown_with_its_warnings(data):
 def test_a_comparison_names_the_best(data):
     scored = feddbn.compare_methods(data.sites, ["oneshot", "summary"], truth=data.truth)
     assert scored.to_frame().index.tolist() == ["OneShotDBN", "MomentSummary"]
-    assert scored.sentence in card(scored).text
+    assert say(scored.finding) in card(scored).text
     judged = feddbn.compare_methods(data.sites, ["oneshot"], held_out=0.3)
     assert judged[0].held_out == judged.to_frame().loc["OneShotDBN", "held_out_log_likelihood"]
-    assert judged.sentence in card(judged).text
+    assert say(judged.finding) in card(judged).text
 
 
 def test_a_summary_says_what_it_reveals(data):
