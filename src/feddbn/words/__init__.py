@@ -256,7 +256,8 @@ def _toml(value: Any) -> str:
     """A value as a study's or a site's file has it; of strings, numbers and lists JSON writes the same."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{json.dumps(str(name))} = {_toml(one)}' for name, one in value.items())} }}"
-    return "none" if value is None else json.dumps(value)
+    # Such a file has no word for nothing; an empty list says the same.
+    return "[]" if value is None else json.dumps(value)
 
 
 def names_of(columns: Sequence[str], most: int = 6) -> str:

@@ -94,7 +94,7 @@ def test_the_memory_of_noise_is_taken_off_and_said():
     stored = Result.from_estimator(model).to_dict()
     assert stored["diagnostics"]["residuals"]["acted_on"] == ["memory"]
     assert stored["diagnostics"]["residuals"]["noise_memory"] == pytest.approx(0.6, abs=0.06)
-    verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
+    verdict = only(verdicts(read_record(stored)), "verdict-residuals")
     assert verdict.level == "good"
 
 
@@ -113,10 +113,8 @@ def test_errors_of_measurement_are_warned_of():
         model = fitted(sites)
     assert only(model.findings_, "residuals-memory").values["echo"] > 3.7
     assert "memory" in model.residuals_.violations
-    verdict = next(
-        v for v in verdicts(read_record(Result.from_estimator(model).to_dict())) if v.key == "residuals"
-    )
-    assert verdict.level == "bad"
+    verdict = only(verdicts(read_record(Result.from_estimator(model).to_dict())), "verdict-residuals")
+    assert verdict.level == "error"
 
 
 def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open():
@@ -132,8 +130,8 @@ def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects
     assert edges
     assert {(f"x{a}", f"x{b}") for a, b in edges} <= set(model.dbn_.open_edges)
     stored = Result.from_estimator(model).to_dict()
-    verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
-    assert verdict.level == "bad"
+    verdict = only(verdicts(read_record(stored)), "verdict-residuals")
+    assert verdict.level == "error"
     doubted = model.hidden_[model.hidden_["could_be_hidden"]]
     truth = messy({"hidden-causes": None}, 104).truth
     true = {(*ends, 0) for ends in zip(*np.nonzero(truth.W), strict=True)}

@@ -16,6 +16,7 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.saying import only
 
 METHODS = pytest.mark.parametrize("method", [FDBNL, PFDBNL, Dynotears], ids=lambda method: method.__name__)
 
@@ -73,8 +74,8 @@ def test_what_breaks_the_model_is_said_and_stored(method, mess, violation):
     assert f"residuals-{violation}" in model.findings_.codes
     stored = Result.from_estimator(model).to_dict()
     assert violation in stored["diagnostics"]["residuals"]["violations"]
-    verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
-    assert verdict.level == ("bad" if violation == "memory" else "caution")
+    verdict = only(verdicts(read_record(stored)), "verdict-residuals")
+    assert verdict.level == ("error" if violation == "memory" else "warning")
     same_network(model, quiet(method(check_residuals=False), sites)[0])
 
 
