@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -58,6 +58,8 @@ __all__ = [
     "simulated",
 ]
 
+AUTO_LAGS = (0, 1, 2, 3)
+"""Numbers of lags that ``n_lags="auto"`` tries on held-out rows."""
 T = TypeVar("T")
 S = TypeVar("S", bound=MethodSettings)
 # What somebody looks for at an estimator and its network has.
@@ -435,6 +437,18 @@ class DBNEstimator(FederatedEstimator[S]):
         chosen: dict[str, Any] = vars(self).get("selected_", {})
         return chosen
 
+    def _choosing(self, chosen: Mapping[str, Any]) -> Self:
+        """Return a copy for which these values are chosen; this estimator stays as it is."""
+        other = copy.copy(self)
+        other.selected_ = dict(chosen)
+        return other
+
+    def _choose(self, chosen: dict[str, Any], table: pd.DataFrame | None) -> None:
+        """Set what was chosen for parameters that are "auto", and the table of what was tried."""
+        self.selected_ = chosen
+        if table is not None:
+            self.selection_ = table
+
     def _value(self, name: str) -> Any:
         """Return a parameter: what was selected for it, else what was given."""
         return self._selected.get(name, getattr(self, name))
@@ -445,9 +459,7 @@ class DBNEstimator(FederatedEstimator[S]):
         chosen = self._value("n_lags")
         if chosen != "auto":
             return int(chosen)
-        from feddbn.methods.selection import AUTO_GRIDS
-
-        return int(max(AUTO_GRIDS["n_lags"]))
+        return max(AUTO_LAGS)
 
     def _constraints(self) -> EdgeConstraints:
         into_inputs: list[Edge] = [

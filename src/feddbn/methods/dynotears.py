@@ -13,7 +13,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import UNTREATED, Treatment
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.fdbnl import ConsensusEstimator
-from feddbn.methods.selection import resolve_auto
+from feddbn.methods.selection import auto_selection
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
 
@@ -45,7 +45,7 @@ class Dynotears(ConsensusEstimator, UpdatedEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        resolve_auto(self, federation, observer)
+        self._choose(*auto_selection(self, federation, observer))
         fit, seconds = self._run(self._program(federation), federation, observer)
         self._set_fit(fit, seconds)
         self._look(fit, federation, observer)

@@ -25,7 +25,7 @@ from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.edge_table import equivalently_directed
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network
-from feddbn.methods.selection import AUTO_START, resolve_auto
+from feddbn.methods.selection import AUTO_START, auto_selection
 from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.settings import Rule, a_federation, edges, flag, nothing, number, whole, word
 
@@ -383,7 +383,7 @@ class FDBNL(ConsensusEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        resolve_auto(self, federation, observer)
+        self._choose(*auto_selection(self, federation, observer))
         fit, seconds = self._run(self._program(federation), federation, observer)
         self._set_fit(fit, seconds)
         self._look(fit, federation, observer)

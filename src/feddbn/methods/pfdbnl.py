@@ -36,7 +36,7 @@ from feddbn.methods.fdbnl import (
     still_open,
 )
 from feddbn.methods.residuals import ResidualSummary, are_looked_at
-from feddbn.methods.selection import resolve_auto
+from feddbn.methods.selection import auto_selection
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
 from feddbn.settings import Rule, flag, lags_of_sites, number, share_or_count, whole, word
@@ -261,7 +261,7 @@ class PFDBNL(DBNEstimator[Any]):
         n_sites = len(federation.sites)
         if self.n_clusters != "auto" and int(self.n_clusters) > n_sites:
             raise ParameterError(f"n_clusters={self.n_clusters} is more than the {n_sites} sites.")
-        resolve_auto(self, federation, observer)
+        self._choose(*auto_selection(self, federation, observer))
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)
         self._look(fit, federation, observer)

@@ -7,7 +7,6 @@ standard error of the best is taken. All candidates are judged on the same rows,
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -25,33 +24,32 @@ from feddbn.federation.programs.held_out import Judge, Weights, comparison_progr
 from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import make_fold, on_fold
 from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.findings import Finding, Findings
 from feddbn.method_table import METHODS, Method
+from feddbn.methods.base import AUTO_LAGS
 from feddbn.shown import Shown
+from feddbn.words import say
 
 __all__ = [
     "AUTO_GRIDS",
     "AUTO_START",
     "HeldOut",
     "Selection",
+    "auto_selection",
     "check_grid",
     "default_grid",
-    "resolve_auto",
     "select",
 ]
 
 # Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
 # worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
 AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
-    "n_lags": (0, 1, 2, 3),
+    "n_lags": AUTO_LAGS,
     "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
     "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
     "n_clusters": (1, 2, 3, 4),
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
-_NO_SPREAD = (
-    f"fewer than {FEWEST_SITES} sites take part, whose squared losses would tell them apart; so the candidate with the "
-    "lowest loss was taken, without a standard error."
-)
 _SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
 AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
 
@@ -75,7 +73,7 @@ class Selection(Shown):
         the best (NaN where it was not asked for), and whether it was chosen.
     chosen
         Parameter name -> chosen value.
-    remarks
+    findings
         What whoever reads the table should know.
 
     Examples
@@ -89,7 +87,12 @@ class Selection(Shown):
 
     table: pd.DataFrame
     chosen: dict[str, Any] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The findings as text."""
+        return tuple(say(one) for one in self.findings)
 
     def to_frame(self) -> pd.DataFrame:
         """The table."""
@@ -101,12 +104,13 @@ class Selection(Shown):
         return {"chosen": dict(self.chosen), "candidates": rows, "remarks": list(self.remarks)}
 
 
-def resolve_auto(estimator: Any, federation: Federation, observer: Observer | None) -> None:
-    """Set ``estimator.selected_`` for every parameter that is "auto", and ``estimator.selection_`` (a table).
+def auto_selection(
+    estimator: Any, federation: Federation, observer: Observer | None
+) -> tuple[dict[str, Any], pd.DataFrame | None]:
+    """Return what is chosen for every parameter that is "auto", and a table of what was tried (None if nothing).
 
     One parameter after the other: n_lags, then the penalties (together if both are "auto"), then mu.
     """
-    estimator.selected_ = {}
     given = estimator.get_params()
     names = [name for name in AUTO_GRIDS if isinstance(given.get(name), str)]
     tables = []
@@ -118,13 +122,7 @@ def resolve_auto(estimator: Any, federation: Federation, observer: Observer | No
             group.append(names.pop(0))
         candidates = [dict.fromkeys(group, value) for value in AUTO_GRIDS[group[0]]]
         selection = _select(
-            estimator,
-            federation,
-            candidates,
-            settled,
-            HeldOut(),
-            "one-standard-error",
-            observer,
+            estimator, federation, candidates, settled, HeldOut(), "one-standard-error", observer
         )
         settled |= selection.chosen
         tables.append(
@@ -132,10 +130,8 @@ def resolve_auto(estimator: Any, federation: Federation, observer: Observer | No
                 id_vars=["loss", "standard_error", "chosen"], value_vars=group, var_name="parameter"
             )
         )
-    estimator.selected_ = settled
-    if tables:
-        columns = ["parameter", "value", "loss", "standard_error", "chosen"]
-        estimator.selection_ = pd.concat(tables, ignore_index=True)[columns]
+    columns = ["parameter", "value", "loss", "standard_error", "chosen"]
+    return settled, pd.concat(tables, ignore_index=True)[columns] if tables else None
 
 
 def _simplest_first(name: str, values: Sequence[Any]) -> list[Any]:
@@ -191,38 +187,36 @@ def _select(
     longest = max(int({**fixed, **candidate}.get("n_lags", estimator.n_lags)) for candidate in candidates)
     judges = _judges(estimator, federation, longest, held_out)
     units: dict[int, FloatArray] = {}
-    try:
-        # Candidates in order: the sites' memory of losses starts anew with the first block of the first.
-        for c, candidate in enumerate(candidates):
-            estimator.selected_ = {**fixed, **candidate}
-            for block, judge in enumerate(judges):
-                number += 1
-                program = on_fold(estimator._candidate(federation, number), judge.fold)
-                C, preparation = run_program(program, federation, observer)
-                if estimator.scale == "auto":
-                    # Losses of all candidates are compared in the units that the first block decided about.
-                    fixed = {**fixed, "scale": "none" if np.all(preparation.scale == 1.0) else "federated"}
-                    estimator.selected_ = {**fixed, **candidate}
-                weights = Weights(
-                    preparation.center, preparation.scale, C, log_scales=preparation.treatment.log_scales
-                )
-                program_of_loss = judge.judged(
-                    weights, units.setdefault(block, preparation.scale[:d]), c, len(candidates)
-                )
-                run_program(program_of_loss, federation, observer)
-    finally:
-        estimator.selected_ = {}
-    remarks: tuple[str, ...] = ()
+    scale = "scale" if estimator.rules else "prepare.scale"
+    # Candidates in order: the sites' memory of losses starts anew with the first block of the first.
+    for c, candidate in enumerate(candidates):
+        for block, judge in enumerate(judges):
+            number += 1
+            learner = estimator._choosing({**fixed, **candidate})
+            program = on_fold(learner._candidate(federation, number), judge.fold)
+            C, preparation = run_program(program, federation, observer)
+            if estimator._rows.scale == "auto":
+                # Losses of all candidates are compared in the units that the first block decided about.
+                fixed = {**fixed, scale: "none" if np.all(preparation.scale == 1.0) else "federated"}
+            weights = Weights(
+                preparation.center, preparation.scale, C, log_scales=preparation.treatment.log_scales
+            )
+            program_of_loss = judge.judged(
+                weights, units.setdefault(block, preparation.scale[:d]), c, len(candidates)
+            )
+            run_program(program_of_loss, federation, observer)
+    findings = Findings()
     spread = _may_square(federation)
     if not spread and rule != "best":
-        rule, remarks = "best", (_NO_SPREAD,)
+        rule = "best"
+        findings = Findings([Finding("not-selected-by-spread", "note", {"fewest": FEWEST_SITES})])
     comparison = run_program(comparison_program(len(candidates), spread), federation, observer)
     index = choose(comparison.loss, comparison.standard_error, rule)
     table = pd.DataFrame([dict(candidate) for candidate in candidates])
     table["loss"] = comparison.loss
     table["standard_error"] = comparison.standard_error
     table["chosen"] = np.arange(len(candidates)) == index
-    return Selection(table, dict(candidates[index]), remarks)
+    return Selection(table, dict(candidates[index]), findings)
 
 
 def select(
@@ -263,10 +257,9 @@ def select(
     {'lambda_w': 0.05}
     """
     candidates = check_grid(estimator, grid, n_blocks)
-    # A copy: the estimator that was given has learned nothing by this.
-    estimator = copy.copy(estimator)
     estimator.check_parameters()
-    estimator.selected_ = {}
+    # A copy: the estimator that was given has learned nothing by this.
+    estimator = estimator._choosing({})
     longest = max((int(p) for p in grid.get("n_lags", ())), default=None)
     result: list[Selection] = []
 
@@ -319,5 +312,8 @@ def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int 
     simplest_first = {name: _simplest_first(name, values) for name, values in grid.items()}
     for name, values in simplest_first.items():
         for value in values:
-            estimator.rules[name].check(name, value)
+            if estimator.rules:
+                estimator.rules[name].check(name, value)
+            else:
+                estimator.settings.check_value(name, value)
     return [dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())]
