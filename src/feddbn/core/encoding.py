@@ -30,7 +30,10 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = No
         little = np.asarray(array, order="C")
         little = little.astype(little.dtype.newbyteorder("<"), copy=False)
         if little.dtype.str not in _DTYPES:
-            raise ProtocolError(f"array {name!r} has dtype {array.dtype}, which messages cannot carry.")
+            raise ProtocolError(
+                f"array {name!r} has dtype {array.dtype}, which messages cannot carry.",
+                code="no-plain-numbers",
+            )
         table.append([name, little.dtype.str, list(little.shape)])
         chunks.append(little.tobytes())
     header = json.dumps({"meta": dict(meta), "arrays": table}, allow_nan=True, separators=(",", ":")).encode()
@@ -41,15 +44,18 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = No
 def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Inverse of `encode`: (meta, arrays). The arrays are fresh and writable."""
     if message[:6] != _MAGIC[:6]:
-        raise ProtocolError("these bytes are not a feddbn message; the first bytes do not match.")
+        raise ProtocolError(
+            "these bytes are not a feddbn message; the first bytes do not match.", code="no-message"
+        )
     if message[:8] != _MAGIC:
         raise ProtocolError(
-            f"this message has another format version; this package reads version {FORMAT_VERSION}."
+            f"this message has another format version; this package reads version {FORMAT_VERSION}.",
+            code="other-format",
         )
     start = 8 + _DIGEST
     body = message[start:]
     if len(body) < 4 or hashlib.sha256(body).digest() != message[8:start]:
-        raise ProtocolError("this message is damaged; its checksum does not match.")
+        raise ProtocolError("this message is damaged; its checksum does not match.", code="damaged")
     (header_length,) = struct.unpack("<I", body[:4])
     try:
         header = json.loads(body[4 : 4 + header_length])
@@ -70,9 +76,9 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             )
             offset += n_bytes
     except (ValueError, KeyError, TypeError, OverflowError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"this message has a malformed header ({error}).") from None
+        raise ProtocolError(f"this message has a malformed header ({error}).", code="bad-header") from None
     if offset != len(body):
-        raise ProtocolError("this message has bytes after its last array.")
+        raise ProtocolError("this message has bytes after its last array.", code="bytes-left")
     return meta, arrays
 
 

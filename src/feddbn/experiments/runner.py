@@ -94,10 +94,10 @@ class RowStore:
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row and force it to disk; a cell that has a row already is an error."""
         if self._handle is None:
-            raise StateError("the row store is not open; use it in a with statement.")
+            raise StateError("the row store is not open; use it in a with statement.", code="not-open")
         cell = str(row["cell"])
         if cell in self._rows:
-            raise StateError(f"cell {cell} has a row already; a cell runs once.")
+            raise StateError(f"cell {cell} has a row already; a cell runs once.", code="two-rows")
         line = json.dumps(row, sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         self._handle.write(line)
         self._handle.flush()
@@ -115,7 +115,8 @@ def _parse(content: bytes, file: Path) -> tuple[dict[str, Row], int]:
             rows[row["cell"]] = row
         except (ValueError, TypeError, KeyError) as error:
             raise StateError(
-                f"line {number} of {str(file)!r} is not a row; remove the line, its cell then runs again."
+                f"line {number} of {str(file)!r} is not a row; remove the line, its cell then runs again.",
+                code="no-row",
             ) from error
     return rows, n_whole
 
@@ -131,7 +132,8 @@ def _locked(path: Path) -> IO[bytes]:
     except OSError:
         handle.close()
         raise StateError(
-            f"another run is writing to {str(path.parent)!r}; wait for it or choose another directory with --out."
+            f"another run is writing to {str(path.parent)!r}; wait for it or choose another directory with --out.",
+            code="two-writers",
         ) from None
     return handle
 

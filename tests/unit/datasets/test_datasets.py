@@ -17,6 +17,7 @@ from scipy.io import savemat
 from feddbn import datasets as source_module
 from feddbn.datasets import PAPER_SUBJECTS, dream4, netsim
 from feddbn.errors import FileError, MissingExtra, ParameterError
+from support.saying import refused
 
 GENES = ("G1", "G2", "G3")
 
@@ -81,53 +82,49 @@ def test_netsim_makes_a_site_of_each_subject_and_drops_the_diagonal(directory):
 
 
 def test_impossible_arguments_are_refused(directory):
-    with pytest.raises(ParameterError, match="network=6 must be 1, 2, 3, 4 or 5"):
+    with refused(ParameterError, "network=6"):
         dream4(6, directory)
-    with pytest.raises(ParameterError, match="n_sites=5 must lie between 1 and the number of series, 4"):
+    with refused(ParameterError, "n_sites=5", 4):
         dream4(2, directory)
-    with pytest.raises(ParameterError, match="sim=4 must be 1, 2 or 3"):
+    with refused(ParameterError, "sim=4"):
         netsim(4, path=directory)
     for subjects in ((0,), (1, 1), ()):
-        with pytest.raises(ParameterError, match="must be different numbers between 1 and 3"):
+        with refused(ParameterError, f"subjects={list(subjects)}", 3):
             netsim(1, subjects, directory)
 
 
 def test_a_named_directory_without_the_file_is_an_error_and_never_a_download(directory, monkeypatch):
-    with pytest.raises(
-        FileError, match=r"path names '.*', which has no file 'netsim/sim2.mat'; put it there"
-    ):
+    with refused(FileError, "path", "'netsim/sim2.mat'"):
         netsim(2, path=directory)
     monkeypatch.setenv("FEDDBN_DATA", str(directory))
-    with pytest.raises(FileError, match="the environment variable FEDDBN_DATA names"):
+    with refused(FileError, "FEDDBN_DATA", "'netsim/sim2.mat'"):
         netsim(2)
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "names"),
     [
-        ("", "its first column must be 'Time'"),
-        ("a\tb\n1\t2\n", "its first column must be 'Time'"),
-        ("Time\tG1\n", "it has no rows"),
-        ("Time\tG1\n0\t1\t2\n", "has 2 columns, but line 2 has not so many numbers"),
-        ("Time\tG1\n0\tx\n", "has 2 columns, but line 2 has not so many numbers"),
+        ("a\tb\n1\t2\n", ("'Time'",)),
+        ("Time\tG1\n", ("timeseries",)),
+        ("Time\tG1\n0\t1\t2\n", ("line 2", 2)),
+        ("Time\tG1\n0\tx\n", ("line 2", 2)),
     ],
 )
-def test_a_file_that_is_not_a_series_is_refused(directory, content, sentence):
+def test_a_file_that_is_not_a_series_is_refused(directory, content, names):
     (directory / "dream4" / "insilico_size100_2_timeseries.tsv").write_text(content)
-    with pytest.raises(FileError, match=sentence):
+    with refused(FileError, *names):
         dream4(2, directory)
 
 
 def test_a_file_that_is_not_a_gold_standard_or_not_netsim_is_refused(directory):
     (directory / "dream4" / "insilico_size100_2_goldstandard.tsv").write_text("G1\tG9\t1\n")
-    with pytest.raises(FileError, match="line 1 is not 'from, to, 0 or 1'"):
+    with refused(FileError, "goldstandard", "line 1"):
         dream4(2, directory, n_sites=1)
     (directory / "netsim" / "sim1.mat").write_bytes(b"not a matlab file at all" * 20)
-    with pytest.raises(FileError, match=r"is not a NetSim file .* it needs 'ts' and 'net'"):
-        netsim(1, path=directory)
     savemat(directory / "netsim" / "sim2.mat", {"ts": np.zeros((4, 2))})
-    with pytest.raises(FileError, match="is not a NetSim file"):
-        netsim(2, path=directory)
+    for sim in (1, 2):
+        with refused(FileError, f"sim{sim}.mat", "'ts'", "'net'"):
+            netsim(sim, path=directory)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -164,15 +161,13 @@ def test_a_download_is_checked_and_kept(mirror, directory):
 
 def test_a_download_with_another_checksum_is_refused_with_instructions(mirror, monkeypatch):
     monkeypatch.setitem(source_module.CHECKSUMS, "netsim/sim1.mat", "0" * 64)
-    with pytest.raises(
-        FileError, match=r"'netsim/sim1.mat' could not be downloaded .* name that by path= or"
-    ):
+    with pytest.raises(FileError, match=r"'netsim/sim1.mat'.*path=.*FEDDBN_DATA"):
         netsim(1)
     assert not (mirror / "feddbn" / "netsim" / "sim1.mat").exists()
 
 
 def test_a_server_without_the_file_gives_instructions(mirror):
-    with pytest.raises(FileError, match=r"could not be downloaded from http://127.0.0.1:\d+ \(HTTPError\)"):
+    with pytest.raises(FileError, match=r"http://127.0.0.1:\d+ \(HTTPError\)"):
         netsim(3)
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from feddbn.errors import ParameterError
 from feddbn.metrics import curve_error
+from support.saying import refused
 
 
 def test_constants_do_not_count_and_a_line_off_by_a_slope_has_the_error_of_uniform_values():
@@ -18,7 +19,7 @@ def test_what_lies_beyond_the_quantiles_and_empty_cells_do_not_count():
 
 
 def test_impossible_comparisons_are_refused():
-    with pytest.raises(ParameterError, match="values must hold at least one finite number"):
+    with refused(ParameterError, "values"):
         curve_error(np.sin, np.sin, [np.nan])
-    with pytest.raises(ParameterError, match=r"one number for each of 1 values, got shape \(1, 1\)"):
+    with refused(ParameterError, "(1, 1)"):
         curve_error(np.sin, lambda v: v[:, None], [1.0])

@@ -3,8 +3,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from feddbn.errors import ParameterError
-from feddbn.sim import lorenz96, lotka_volterra
+from feddbn.sim import lorenz96, lotka_volterra, river_levels
 from feddbn.sim.differential import lorenz96_slope, lotka_volterra_slope, runge_kutta
+from support.saying import refused
 
 
 def _rng(seed=0):
@@ -124,22 +125,21 @@ def test_the_same_generator_gives_the_same_bits(draw):
 
 
 @pytest.mark.parametrize(
-    ("draw", "arguments", "sentence"),
+    ("draw", "arguments"),
     [
-        (lorenz96, {"d": 3}, "d must be a whole number of at least 4, got 3."),
-        (lorenz96, {"n_rows": 0}, "n_rows must be a whole number of at least 1, got 0."),
-        (lorenz96, {"n_sites": 0}, "n_sites must be a whole number of at least 1, got 0."),
-        (lorenz96, {"F": 101}, "F must be at most 100, got 101."),
-        (lorenz96, {"F": "strong"}, "F must be a finite number of at least 0, got 'strong'."),
-        (lorenz96, {"dt": 0}, "dt must be a finite number of at least 0.001, got 0."),
-        (lorenz96, {"dt": 11}, "dt must be at most 10, got 11."),
-        (lorenz96, {"noise": -1}, "noise must be a finite number of at least 0, got -1."),
-        (lotka_volterra, {"d": 5}, "d must be even, a predator for each prey, got 5."),
-        (lotka_volterra, {"d": 4, "n_hunted": 3}, "n_hunted=3 is more than the 2 prey that d=4 gives."),
-        (lotka_volterra, {"noise": 1.5}, "noise must be at most 1, got 1.5."),
+        (lorenz96, {"d": 3}),
+        (lorenz96, {"n_rows": 0}),
+        (lorenz96, {"F": 101}),
+        (lorenz96, {"dt": 0}),
+        (lorenz96, {"noise": -1}),
+        (lotka_volterra, {"d": 5}),
+        (lotka_volterra, {"n_hunted": 6}),
+        (lotka_volterra, {"noise": 1.5}),
+        (river_levels, {"d": 1}),
+        (river_levels, {"shared": 1.5}),
     ],
 )
-def test_impossible_systems_are_refused_with_one_sentence(draw, arguments, sentence):
-    with pytest.raises(ParameterError) as caught:
+def test_impossible_systems_are_refused_by_name_and_value(draw, arguments):
+    ((name, value),) = arguments.items()
+    with refused(ParameterError, name, value):
         draw(**arguments, rng=_rng())
-    assert str(caught.value) == sentence

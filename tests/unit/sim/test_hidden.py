@@ -8,6 +8,7 @@ import pytest
 import feddbn
 import feddbn.metrics
 from feddbn.errors import ParameterError
+from support.saying import refused
 
 SETTINGS = {"d": 4, "n_sites": 3, "n_samples": 3000, "mean_degree": 2, "random_state": 3}
 
@@ -71,22 +72,22 @@ def test_a_hidden_cause_shows_in_the_truth_and_is_found():
 def test_networks_of_sites_have_their_own_truths():
     made = feddbn.simulate(**{**SETTINGS, "heterogeneity": "independent"}, n_latent=1)
     assert made.ancestral_truth("site-1").variables == ("x0", "x1", "x2", "x3")
-    with pytest.raises(ParameterError, match="different networks"):
+    with pytest.raises(ParameterError):
         made.ancestral_truth()
-    with pytest.raises(ParameterError, match="site='nobody' is not known"):
+    with refused(ParameterError, "'nobody'"):
         made.ancestral_truth("nobody")
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "name"),
     [
-        ({"n_latent": -1}, "n_latent must be a whole number of at least 0"),
-        ({"n_latent": 1, "latent_strength": "much"}, "latent_strength must be a finite number"),
-        ({"n_latent": 1, "latent_lagged": "no"}, "latent_lagged must be True or False"),
-        ({"n_latent": 1, "mess": "spikes"}, "n_latent=1 hides variables of linear systems"),
-        ({"n_latent": 1, "effects": "gp"}, "n_latent=1 hides variables of linear systems"),
+        ({"n_latent": -1}, "n_latent"),
+        ({"n_latent": 1, "latent_strength": "much"}, "latent_strength"),
+        ({"n_latent": 1, "latent_lagged": "no"}, "latent_lagged"),
+        ({"n_latent": 1, "mess": "spikes"}, "n_latent=1"),
+        ({"n_latent": 1, "effects": "gp"}, "n_latent=1"),
     ],
 )
-def test_what_cannot_be_is_refused(options, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+def test_what_cannot_be_is_refused(options, name):
+    with refused(ParameterError, name):
         feddbn.simulate(**{**SETTINGS, "n_samples": 60}, **options)

@@ -8,6 +8,7 @@ from feddbn.core.designs.recordings import Block
 from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels, read_coding
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
+from support.saying import refused
 from support.simulated_moments import gram_of
 
 WARD = Kind("categorical", ("north", "south", "east", "west"))
@@ -31,21 +32,20 @@ def test_a_coding_is_what_its_text_says(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "name"),
     [
-        ("counts", "kind 'counts' is not known"),
-        ("count:0,1", "have no meaning"),
-        ("categorical:0,2", "without gaps"),
-        ("categorical:0,x", "such as 'categorical:0,1,2'"),
-        ("categorical:0, 1", "must be written 'categorical:0,1'"),
-        ("ordinal:0,1,0", "must keep their order"),
-        ("categorical:0", "must be 2 to 50 different names"),
-        (3, "must be a short text"),
-        ("binary:" + "0,1," * 400, "must be a short text"),
+        ("counts", "'counts'"),
+        ("count:0,1", "count"),
+        ("categorical:0,2", "(0, 2)"),
+        ("categorical:0,x", "'categorical:0,x'"),
+        ("categorical:0, 1", "'categorical:0,1'"),
+        ("ordinal:0,1,0", "(0, 1, 0)"),
+        (3, "'3'"),
+        ("binary:" + "0,1," * 400, "kind"),
     ],
 )
-def test_what_is_no_coding_is_refused(text, why):
-    with pytest.raises(ParameterError, match=why):
+def test_what_is_no_coding_is_refused(text, name):
+    with refused(ParameterError, name):
         read_coding(text)
 
 
@@ -61,16 +61,10 @@ def test_levels_that_count_as_one_are_one():
 
 
 @pytest.mark.parametrize(
-    ("coding", "value", "why"),
-    [
-        ("count", -1.0, "variable 'v' has the value -1, which is not a count value"),
-        ("count", 0.5, "has the value 0.5"),
-        ("positive", 0.0, "which is not a positive value"),
-        ("categorical:0,1,1", 3.0, "has the value 3, which is not a level from 0 to 2"),
-    ],
+    ("coding", "value"), [("count", -1.0), ("count", 0.5), ("positive", 0.0), ("categorical:0,1,1", 3.0)]
 )
-def test_a_value_that_cannot_be_is_refused_by_name(coding, value, why):
-    with pytest.raises(DataError, match=why):
+def test_a_value_that_cannot_be_is_refused_by_name(coding, value):
+    with refused(DataError, "'v'", f"{value:g}"):
         read_coding(coding).encode(np.array([1.0, value]), "v")
 
 
@@ -120,11 +114,3 @@ def test_a_design_of_kinds_travels_and_others_keep_their_digest():
     assert Design.from_dict(design.to_dict()) == design
     assert "kinds" not in Design.linear(("a", "b"), 1).to_dict()
     assert design.digest != Design.coded(("a", "b"), 1, ["count", "count"]).digest
-
-
-@pytest.mark.parametrize(
-    ("kinds", "why"), [(["count"], "has 1 entries for 2 variables"), (["count", "no"], "'no' is not known")]
-)
-def test_a_design_needs_a_kind_for_each_variable(kinds, why):
-    with pytest.raises(ParameterError, match=why):
-        Design.coded(("a", "b"), 1, kinds)

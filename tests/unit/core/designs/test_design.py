@@ -11,6 +11,7 @@ from feddbn.core.designs.design import Basis, Design, Group, Term
 from feddbn.core.designs.features import DEFAULT_KNOTS, FeatureMap, register_feature_map
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.errors import ParameterError
+from support.saying import refused
 
 NAMES = ("a", "b", "c")
 
@@ -73,65 +74,60 @@ def test_ways_to_write_the_same_design_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "names"),
     [
-        (lambda: Design.linear((), 1), "variables=.* must be different names, at least one"),
-        (lambda: Design.linear(("a", "a"), 1), "variables=.* must be different names"),
-        (lambda: Design.linear(NAMES, -1), "n_lags=-1 must be a whole number of at least 0"),
-        (lambda: Design.linear(NAMES, True), "n_lags=True must be a whole number"),
-        (lambda: Design.features(NAMES, 0, Basis("linear")), "n_lags=0 leaves no lagged features"),
-        (lambda: Design(NAMES, ()), "the first term of a design must be the values themselves"),
-        (lambda: Design(NAMES, (Term(Basis(), (1, 2)),)), "the first term of a design"),
-        (lambda: Design(NAMES, (Term(Basis("quadratic"), (0,)),)), "the first term of a design"),
-        (lambda: Design(NAMES, (Term(Basis(smoothing=0.5), (0,)),)), "the first term of a design"),
-        (lambda: Term(Basis(), ()), "lags=.* at least one"),
-        (lambda: Term(Basis(), (0, -1)), "lags=.* at least 0"),
-        (lambda: Term(Basis(), (1, 0)), "must be ascending, each named once"),
-        (lambda: Term(Basis(), (0,), "yes"), "is_edge='yes' must be True or False"),
-        (lambda: Basis("cubic"), "no feature map is named 'cubic'"),
-        (lambda: Basis(3), "name=3 must be the name of a feature map"),
-        (lambda: Basis("spline", (0, 1)), "knots must be at least 3 increasing numbers"),
-        (lambda: Basis("spline", "012"), "knots='012' must be a list of numbers"),
-        (lambda: Basis(smoothing=0.0), r"smoothing must lie in \(0, 1\]"),
-        (lambda: Basis(smoothing=float("nan")), "smoothing=.* must be finite"),
-        (lambda: Design.features(NAMES, 1, Basis(), scale=(1, 0, 1)), "scale=.* must be positive"),
-        (lambda: Design.features(NAMES, 1, Basis(), origin=(1,)), "origin has 1 numbers for 3 variables"),
-        (lambda: Design.features(NAMES, 1, Basis(), origin=(1, 2, np.inf)), "origin=.* must be finite"),
+        (lambda: Design.linear((), 1), ("variables=()",)),
+        (lambda: Design.linear(("a", "a"), 1), ("variables=",)),
+        (lambda: Design.linear(NAMES, -1), ("n_lags=-1",)),
+        (lambda: Design.linear(NAMES, True), ("n_lags=True",)),
+        (lambda: Design.features(NAMES, 0, Basis("linear")), ("n_lags=0",)),
+        (lambda: Design(NAMES, ()), ("first term",)),
+        (lambda: Design(NAMES, (Term(Basis(), (1, 2)),)), ("first term",)),
+        (lambda: Design(NAMES, (Term(Basis(smoothing=0.5), (0,)),)), ("first term",)),
+        (lambda: Term(Basis(), ()), ("lags=()",)),
+        (lambda: Term(Basis(), (1, 0)), ("lags=(1, 0)",)),
+        (lambda: Term(Basis(), (0,), "yes"), ("is_edge='yes'",)),
+        (lambda: Basis("cubic"), ("'cubic'", "spline")),
+        (lambda: Basis(3), ("name=3",)),
+        (lambda: Basis("spline", (0, 1)), ("knots", "(0.0, 1.0)")),
+        (lambda: Basis("spline", "012"), ("knots='012'",)),
+        (lambda: Basis(smoothing=0.0), ("smoothing", "0.0")),
+        (lambda: Basis(smoothing=float("nan")), ("smoothing=", "nan")),
+        (lambda: Design.features(NAMES, 1, Basis(), scale=(1, 0, 1)), ("scale=",)),
+        (lambda: Design.features(NAMES, 1, Basis(), origin=(1,)), ("origin", 3)),
+        (lambda: Design.coded(("a", "b"), 1, ["count"]), ("kinds", 1, 2)),
+        (lambda: Design.coded(("a", "b"), 1, ["count", "no"]), ("'no'",)),
     ],
 )
-def test_an_impossible_design_is_refused_with_a_sentence(make, sentence) -> None:
-    with pytest.raises(ParameterError, match=sentence):
+def test_an_impossible_design_is_refused_by_name(make, names) -> None:
+    with refused(ParameterError, *names):
         make()
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "names"),
     [
-        ({"version": 2}, "has version 2, but this package reads version 1"),
-        ({"extra": 1}, "a Design is described by .*; got"),
-        ({"origin": 3}, "origin=3 must be a list"),
-        ({"variables": "abc"}, "variables='abc' must be a list"),
-        ({"terms": {}}, "terms={} must be a list"),
-        ({"terms": [{"basis": {}}]}, "a Term is described by basis, is_edge, lags"),
-        ({"nuisance": None}, "a Nuisance is described by .*; got None"),
-        ({"n_columns": 7}, "has 7 columns where it was made and 6 here"),
+        ({"version": 2}, ("version 2", "version 1")),
+        ({"extra": 1}, ("Design", "extra")),
+        ({"origin": 3}, ("origin=3",)),
+        ({"variables": "abc"}, ("variables='abc'",)),
+        ({"terms": {}}, ("terms={}",)),
+        ({"terms": [{"basis": {}}]}, ("Term", "is_edge")),
+        ({"nuisance": None}, ("Nuisance", "None")),
+        ({"n_columns": 7}, (7, 6)),
     ],
 )
-def test_a_description_that_was_tampered_with_is_refused(change, sentence) -> None:
-    data = {**Design.linear(NAMES, 1).to_dict(), **change}
-    with pytest.raises(ParameterError, match=sentence):
-        Design.from_dict(data)
+def test_a_description_that_was_tampered_with_is_refused(change, names) -> None:
+    with refused(ParameterError, *names):
+        Design.from_dict({**Design.linear(NAMES, 1).to_dict(), **change})
 
 
 def test_what_is_no_description_at_all_is_refused() -> None:
-    with pytest.raises(ParameterError, match="this design has version 'x'"):
+    with refused(ParameterError, "'x'"):
         Design.from_dict("x")  # type: ignore[arg-type]
     data = Design.linear(NAMES, 1).to_dict()
     del data["scale"]
-    with pytest.raises(
-        ParameterError,
-        match="a Design is described by kinds, nuisance, origin, products, scale, terms, variables",
-    ):
+    with refused(ParameterError, "Design", "scale"):
         Design.from_dict(data)
 
 
@@ -139,5 +135,5 @@ def test_a_site_whose_map_of_that_name_differs_is_told_so() -> None:
     register_feature_map(FeatureMap("of-two-minds", lambda v, k: v, lambda k: 1))
     data = Design.features(NAMES, 1, Basis("of-two-minds")).to_dict()
     register_feature_map(FeatureMap("of-two-minds", lambda v, k: np.stack([v, v], -1), lambda k: 2))
-    with pytest.raises(ParameterError, match="9 columns where it was made and 12 here"):
+    with refused(ParameterError, 9, 12):
         Design.from_dict(data)

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.errors import ParameterError
+from support.saying import refused
 
 NAMES = ["a", "b", "c"]
 
@@ -51,32 +52,29 @@ def test_within_an_order_only_forward_edges_remain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edge", "sentence"),
+    ("edge", "name"),
     [
-        (("a", "b"), r"contains \('a', 'b'\); write each edge as \(from, to, lag\)"),
-        (7, r"contains 7; write each edge as \(from, to, lag\)"),
-        (("a", "b", 3), "whose lag 3 is not between 0 and n_lags=2"),
-        (("a", "b", -1), "whose lag -1 is not between"),
-        (("a", "b", True), "whose lag True is not between"),
-        (("a", "b", 1.0), "whose lag 1.0 is not between"),
-        (("a", "z", 1), "but 'z' is not a variable; the variables are a, b, c"),
-        ((3, "b", 1), "but 3 is not a variable"),
-        ((-1, "b", 1), "but -1 is not a variable"),
-        ((True, "b", 1), "but True is not a variable"),
+        (("a", "b"), "('a', 'b')"),
+        (7, "7"),
+        (("a", "b", 3), "lag 3"),
+        (("a", "b", True), "lag True"),
+        (("a", "z", 1), "'z'"),
+        ((-1, "b", 1), "-1"),
+        ((True, "b", 1), "True"),
     ],
 )
 @pytest.mark.parametrize("argument", ["forbidden", "required"])
-def test_impossible_edges_are_named(edge: object, sentence: str, argument: str) -> None:
-    with pytest.raises(ParameterError, match=f"^{argument}_edges .*{sentence}"):
+def test_impossible_edges_are_named(edge: object, name: str, argument: str) -> None:
+    with refused(ParameterError, f"{argument}_edges", name):
         EdgeConstraints.from_edges(NAMES, 2, **{argument: [edge]})  # type: ignore[arg-type]
 
 
 def test_contradictions_are_refused() -> None:
-    with pytest.raises(ParameterError, match=r"required_edges contains \('a', 'b', 1\), which is forbidden"):
+    with refused(ParameterError, "required_edges", "('a', 'b', 1)"):
         EdgeConstraints.from_edges(NAMES, 1, forbidden=[("a", "b", 1)], required=[("a", "b", 1)])
-    with pytest.raises(ParameterError, match="which is forbidden or a self-loop at lag 0"):
+    with refused(ParameterError, "required_edges", "('a', 'a', 0)"):
         EdgeConstraints.from_edges(NAMES, 1, required=[("a", "a", 0)])
-    with pytest.raises(ParameterError, match="required_edges at lag 0 form a cycle"):
+    with refused(ParameterError, "required_edges", "cycle"):
         EdgeConstraints.from_edges(NAMES, 1, required=[("a", "b", 0), ("b", "c", 0), ("c", "a", 0)])
     EdgeConstraints.from_edges(NAMES, 1, required=[("a", "b", 0), ("b", "a", 1), ("a", "a", 1)])
 

@@ -6,6 +6,7 @@ import pytest
 from feddbn.core.designs.recordings import Block
 from feddbn.core.ranking import DirectionSums, direction_sums, score_pairs
 from feddbn.errors import DataError, ParameterError
+from support.saying import refused
 
 
 def _chain(rng: np.random.Generator, noise: str, n: int = 3000, sign: float = 1.0) -> np.ndarray:
@@ -90,10 +91,7 @@ def test_a_constant_variable_has_no_edges_and_breaks_nothing():
 def test_a_recording_too_short_for_its_own_ar_fit_is_skipped_and_none_at_all_is_an_error():
     short = direction_sums(lambda: [Block(np.ones((4, 2)))], 2)
     assert short.n == 0
-    with pytest.raises(DataError, match="0 usable rows are too few to score pairs"):
+    with pytest.raises(DataError):
         score_pairs(short)
-
-
-def test_a_vector_of_another_length_is_refused():
-    with pytest.raises(ParameterError, match=r"the sums of 3 variables have 19 numbers, got shape \(18,\)"):
+    with refused(ParameterError, 19, "(18,)"):
         DirectionSums.from_sums(np.zeros(18), 3)
