@@ -397,13 +397,14 @@ class Result(Shown):
                 sums=None if stored.get("sums") is None else dict(stored["sums"]),
             )
         except InputError as error:
-            raise FileError(f"{where} is a damaged result: {error}") from None
+            raise FileError(f"{where} is a damaged result: {error}", code="damaged-result") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             what = (
                 f"it lacks {error}" if isinstance(error, KeyError) else "a part has the wrong type or shape"
             )
             raise FileError(
-                f"{where} is a damaged result: {what}; write it again with `feddbn fit`."
+                f"{where} is a damaged result: {what}; write it again with `feddbn fit`.",
+                code="damaged-result",
             ) from None
 
     def save(self, path: str | Path) -> Path:
@@ -469,17 +470,23 @@ def read_json(path: str | Path) -> Mapping[str, Any]:
             return read_stored(Path(path), content)
         text = content.decode("utf-8")
     except FileNotFoundError:
-        raise FileError(f"{where} does not exist; check the path.") from None
+        raise FileError(f"{where} does not exist; check the path.", code="no-file") from None
     except UnicodeDecodeError:
-        raise FileError(f"{where} is not UTF-8 text, so it is not a JSON file of feddbn.") from None
+        raise FileError(
+            f"{where} is not UTF-8 text, so it is not a JSON file of feddbn.", code="not-text"
+        ) from None
     except OSError as error:
-        raise FileError(f"{where} cannot be read: {error.strerror or error}.") from None
+        raise FileError(f"{where} cannot be read: {error.strerror or error}.", code="unreadable") from None
     try:
         stored = json.loads(text)
     except (ValueError, RecursionError):
-        raise FileError(f"{where} is not readable JSON; it may be damaged or cut off.") from None
+        raise FileError(
+            f"{where} is not readable JSON; it may be damaged or cut off.", code="not-json"
+        ) from None
     if not isinstance(stored, dict):
-        raise FileError(f"{where} is not a JSON file of feddbn; it holds no object with a 'format'.")
+        raise FileError(
+            f"{where} is not a JSON file of feddbn; it holds no object with a 'format'.", code="not-a-result"
+        )
     return stored
 
 
@@ -497,13 +504,15 @@ def _check_header(stored: Mapping[str, Any], where: str) -> None:
             "found, for `feddbn report --edges` or `feddbn check`."
         )
     if kind != FORMAT:
-        raise FileError(f"{where} is not a result: its format is {kind!r} instead of {FORMAT!r}.")
+        raise FileError(
+            f"{where} is not a result: its format is {kind!r} instead of {FORMAT!r}.", code="not-a-result"
+        )
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise FileError(f"{where} is a damaged result: its version is {version!r}.")
+        raise FileError(f"{where} is a damaged result: its version is {version!r}.", code="damaged-result")
     if version > VERSION:
         raise FileError(
-            f"{where} is a result of version {version}, but this feddbn reads up to {VERSION}; "
-            "upgrade feddbn."
+            f"{where} is a result of version {version}, but this feddbn reads up to {VERSION}; upgrade feddbn.",
+            code="later-version",
         )
 
 

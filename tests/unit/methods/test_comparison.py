@@ -81,9 +81,7 @@ def test_a_mess_that_is_dealt_with_costs_no_prediction(mess):
 
 def test_a_parameter_that_is_still_to_be_chosen_is_not_compared():
     sites = read_sites(simulate(d=2, n_sites=2, n_samples=80, random_state=0).sites)
-    with pytest.raises(
-        ParameterError, match="a parameter is 'auto', which is chosen on held-out rows itself"
-    ):
+    with pytest.raises(ParameterError, match="'auto'"):
         list(compare(sites, [get_method("fdbnl")], {"lambda_w": "auto"}, held_out=0.2))
 
 
@@ -140,7 +138,7 @@ def test_methods_answer_to_the_papers_names(name, found):
 
 
 def test_an_unknown_method_lists_the_known_ones():
-    with pytest.raises(ParameterError, match=r"method='x' is not known; choose one of .*fdbnl"):
+    with pytest.raises(ParameterError, match="method='x'"):
         get_method("x")
 
 

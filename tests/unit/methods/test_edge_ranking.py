@@ -11,6 +11,7 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.saying import refused
 
 EDGES = [(0, 1), (0, 2), (0, 3), (4, 5)]
 
@@ -172,7 +173,7 @@ def test_a_federation_is_accepted_in_place_of_data():
     by_federation = LaggedEdgeRanker(federation=federation).fit(None)
     by_frames = LaggedEdgeRanker().fit({"a": frames})
     np.testing.assert_allclose(by_federation.probabilities_, by_frames.probabilities_, atol=1e-12)
-    with pytest.raises(ParameterError, match=r"give it as LaggedEdgeRanker\(federation=...\)"):
+    with refused(ParameterError, "LaggedEdgeRanker(federation=...)"):
         LaggedEdgeRanker().fit(federation)
 
 
@@ -194,45 +195,35 @@ def test_contemporaneous_edges_are_ranked_from_one_sum_with_their_direction():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "sentence"),
+    ("parameters", "named"),
     [
-        ({"n_lags": 0}, "n_lags=0 must be a whole number of at least 1"),
-        ({"features": "cubic"}, "no feature map is named 'cubic'"),
-        ({"smoothing": 2.0}, r"smoothing=2.0 must be a number in \(0, 1\], 'auto' or None"),
-        ({"smoothing": "much"}, "smoothing='much' must be"),
-        ({"edge_rate": 2.0}, r"edge_rate=2.0 must be a number in \(0, 1\) or None"),
-        (
-            {"knots": (0.0, 0.0, 1.0), "features": "spline"},
-            r"knots=\(0.0, 0.0, 1.0\) must be at least 3 increasing numbers",
-        ),
+        ({"n_lags": 0}, "n_lags=0"),
+        ({"features": "cubic"}, "'cubic'"),
+        ({"smoothing": 2.0}, "smoothing=2.0"),
+        ({"edge_rate": 2.0}, "edge_rate=2.0"),
+        ({"knots": (0.0, 0.0, 1.0), "features": "spline"}, "knots="),
     ],
 )
-def test_impossible_parameters_are_refused_with_a_sentence(parameters, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+def test_impossible_parameters_are_named(parameters, named):
+    with refused(ParameterError, named):
         LaggedEdgeRanker(**parameters).fit(_sites(_simulate(13, n_series=2, n=10), 2))
 
 
 @pytest.mark.parametrize(
-    ("data", "sentence"),
+    ("data", "names"),
     [
-        ({}, "data has no sites"),
-        ({"a": []}, "site 'a' is an empty list; give at least one recording"),
-        ({"a": np.zeros(5)}, "site 'a' is an array with 1 dimensions instead of 2"),
-        ({"a": np.full((5, 2), np.nan)}, "site 'a' has no usable row"),
-        ({"a": pd.DataFrame({"x": ["u", "v"], "y": [1, 2]})}, "'x'"),
-        ({"a": np.zeros((9, 2)), "b": np.zeros((9, 3))}, "site 'b' has the extra column 'x2'"),
-        ({"a": np.ones((9, 1))}, "edges need at least 2 variables, got 1"),
-        (
-            {"a": np.random.default_rng(0).standard_normal((3, 2))},
-            "2 usable rows leave 0 after 1 means and 1 lags",
-        ),
+        ({"a": []}, ["'a'"]),
+        ({"a": pd.DataFrame({"x": ["u", "v"], "y": [1, 2]})}, ["'x'"]),
+        ({"a": np.zeros((9, 2)), "b": np.zeros((9, 3))}, ["'b'", "'x2'"]),
+        ({"a": np.ones((9, 1))}, ["2", "1"]),
+        ({"a": np.random.default_rng(0).standard_normal((3, 2))}, ["2"]),
     ],
 )
-def test_unusable_data_are_refused_with_a_sentence(data, sentence):
-    with pytest.raises(DataError, match=sentence):
+def test_unusable_data_are_refused(data, names):
+    with refused(DataError, *names):
         LaggedEdgeRanker().fit(data)
 
 
 def test_a_label_column_that_is_not_there_is_named():
-    with pytest.raises(DataError, match="has no column 'drug'"):
+    with refused(DataError, "'drug'"):
         LaggedEdgeRanker(center_by="drug").fit(_sites(_simulate(13, n_series=2, n=10), 2))

@@ -52,9 +52,9 @@ def test_pairs_that_nothing_tells_apart_share_a_place_and_a_reversed_link_stands
 
 
 def test_a_wrong_table_or_wrong_names_are_refused():
-    with pytest.raises(ParameterError, match="table has no column 'strength'; pass the edge_probabilities_"):
+    with pytest.raises(ParameterError, match=r"table.*'strength'.*edge_probabilities_"):
         pair_ranking(table().drop(columns="strength"), NAMES)
-    with pytest.raises(ParameterError, match="variables lacks 'b', which the table names"):
+    with pytest.raises(ParameterError, match=r"variables.*'b'"):
         pair_ranking(table(), ("a", "c"))
 
 

@@ -38,102 +38,98 @@ def released(data):
 
 
 @pytest.mark.parametrize(
-    ("name", "cure"),
+    ("name", "instead"),
     [
-        ("dbn", "ends in an underscore: dbn_"),
-        ("W", "ends in an underscore: W_"),
-        ("edges", "ask its network: dbn_.edges"),
-        ("predict", "ask its network: dbn_.forecast"),
-        ("impulse_responses", "ask its network: dbn_.impulse_responses"),
-        ("history_", "it has A_, A_raw_, W_"),
+        ("dbn", "dbn_"),
+        ("edges", "dbn_.edges"),
+        ("predict", "dbn_.forecast"),
+        ("history_", "A_, A_raw_, W_"),
     ],
 )
-def test_a_wrong_attribute_says_where_to_look(model, name, cure):
-    with pytest.raises(AttributeError, match=f"object has no attribute {name!r}; .*{cure}"):
+def test_a_wrong_attribute_says_where_to_look(model, name, instead):
+    with pytest.raises(AttributeError, match=f"{name!r}; .*{instead}"):
         getattr(model, name)
 
 
 def test_a_misspelt_name_of_the_package_is_guessed():
-    with pytest.raises(AttributeError, match=r"has no attribute 'FDBN'; is it FDBNL\?"):
+    with pytest.raises(AttributeError, match=r"'FDBN'.*FDBNL\?"):
         _ = feddbn.FDBN
 
 
 def test_before_a_fit_there_is_nothing_and_fit_is_the_cure():
-    with pytest.raises(NotFittedError, match="has no dbn_; call fit first"):
+    with pytest.raises(NotFittedError, match="dbn_"):
         _ = feddbn.OneShotDBN().dbn_
     with pytest.raises(AttributeError, match=r"'nothing'\.$"):
         _ = feddbn.OneShotDBN().nothing
     assert not hasattr(feddbn.OneShotDBN(), "_no_such_private")
-    with pytest.raises(ParameterError, match="has not learned anything yet; call fit first"):
+    with pytest.raises(ParameterError, match="OneShotDBN"):
         render_report(feddbn.OneShotDBN())
-    with pytest.raises(ParameterError, match="fit it first"):
+    with pytest.raises(ParameterError, match="fit"):
         Result.from_estimator(feddbn.OneShotDBN())
 
 
 def test_a_method_in_the_place_of_a_network_is_told_apart(data, model):
     for use in (plot_process_graph, plot_time_series_graph, plot_weights):
-        with pytest.raises(
-            ParameterError, match=r"dbn must be a DBN, got OneShotDBN; fit it, and give dbn\.dbn_\."
-        ):
+        with pytest.raises(ParameterError, match=r"dbn.*DBN.*OneShotDBN.*dbn\.dbn_"):
             use(model)
     for use in (feddbn.score, feddbn.score_by_kind, plot_truth_and_estimate):
-        with pytest.raises(ParameterError, match="estimate must be a DBN, got OneShotDBN"):
+        with pytest.raises(ParameterError, match=r"estimate.*DBN.*OneShotDBN"):
             use(data.truth, model)
-        with pytest.raises(ParameterError, match=r"truth must be a DBN, got NoneType\."):
+        with pytest.raises(ParameterError, match=r"truth.*DBN.*NoneType"):
             use(None, data.truth)
-    with pytest.raises(ParameterError, match="truth must be a DBN"):
+    with pytest.raises(ParameterError, match=r"truth.*DBN"):
         feddbn.compare_methods(data.sites, ["oneshot"], truth=model)
 
 
 def test_one_network_in_the_place_of_many_is_told_apart(data, model):
-    with pytest.raises(ParameterError, match=r"truths must be a dict .* use feddbn\.score"):
+    with pytest.raises(ParameterError, match=r"truths.*feddbn\.score"):
         feddbn.score_sites(data.truth, data.truth)
-    with pytest.raises(ParameterError, match="estimates must be a dict from site to DBN, got OneShotDBN"):
+    with pytest.raises(ParameterError, match=r"estimates.*DBN.*OneShotDBN"):
         feddbn.score_sites(data.truths, model)
-    with pytest.raises(ParameterError, match="personal must be a dict"):
+    with pytest.raises(ParameterError, match="personal"):
         site_differences(data.truth, data.truth)
-    with pytest.raises(ParameterError, match="make it with site_differences"):
+    with pytest.raises(ParameterError, match=r"make.*site_differences"):
         plot_site_differences(data.truth)
-    with pytest.raises(DataError, match="pass a fitted history_"):
+    with pytest.raises(DataError, match="history_"):
         plot_convergence(None)
 
 
 def test_classes_lists_and_levels_are_told_apart(data):
-    with pytest.raises(ParameterError, match=r"estimator is the class OneShotDBN; write OneShotDBN\(\)\."):
+    with pytest.raises(ParameterError, match=r"estimator.*OneShotDBN.*OneShotDBN\(\)"):
         feddbn.confidence(feddbn.OneShotDBN, data.sites)
     with pytest.raises(ParameterError, match="level='high'"):
         feddbn.confidence(feddbn.OneShotDBN(), data.sites, level="high")
-    with pytest.raises(ParameterError, match=r"write Dynotears\(\)"):
+    with pytest.raises(ParameterError, match=r"Dynotears\(\)"):
         feddbn.select(feddbn.Dynotears, data.sites, {"lambda_w": [0.1]})
-    with pytest.raises(ParameterError, match=r"grid\['lambda_w'\]=0.1 must be a list; write \[0.1\]"):
+    with pytest.raises(ParameterError, match=r"grid\['lambda_w'\]=0.1.*\[0.1\]"):
         feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": 0.1})
-    with pytest.raises(ParameterError, match="grid must be a dict"):
+    with pytest.raises(ParameterError, match="grid"):
         feddbn.select(feddbn.Dynotears(), data.sites, ["lambda_w"])
-    with pytest.raises(ParameterError, match="methods is empty"):
+    with pytest.raises(ParameterError, match="methods"):
         feddbn.compare_methods(data.sites, [])
 
 
 def test_a_summary_is_asked_with_nodes(data, released):
     with pytest.raises(ParameterError, match="'lags'"):
         feddbn.summary(data.sites, lags=1)
-    with pytest.raises(ParameterError, match=r"'x0' must be a variable and a lag, such as \('x0', 0\)"):
+    with pytest.raises(ParameterError, match=r"'x0'.*'x0'.*0"):
         released.partial_correlation("x0", "x1")
-    with pytest.raises(ParameterError, match=r"write \['x0'\]"):
+    with pytest.raises(ParameterError, match=r"\['x0'\]"):
         released.only("x0")
-    with pytest.raises(ParameterError, match=r"\(7, lag 0\) is not in this summary"):
+    with pytest.raises(ParameterError, match=r"7.*0"):
         released.position(7)
     assert released.position(-1) == 2
 
 
 def test_an_observer_is_a_function(data):
-    with pytest.raises(ParameterError, match=r"observer=3 must be a function; feddbn\.Progress"):
+    with pytest.raises(ParameterError, match=r"observer=3.*feddbn\.Progress"):
         feddbn.FDBNL().fit(data.sites, observer=3)
-    with pytest.raises(ParameterError, match="total='x' must be a whole number"):
+    with pytest.raises(ParameterError, match="total='x'"):
         feddbn.Progress(total="x")
 
 
 def test_numbers_and_files_that_are_none(tmp_path):
-    with pytest.raises(ParameterError, match="W must be an array of numbers, got str"):
+    with pytest.raises(ParameterError, match="^W .*str"):
         feddbn.DBN("a", "b")
     for read in (
         feddbn.DBN.from_json,
@@ -142,7 +138,7 @@ def test_numbers_and_files_that_are_none(tmp_path):
         Result.load,
         feddbn.Summary.load,
     ):
-        with pytest.raises(FileError, match="check the path"):
+        with pytest.raises(FileError, match=r"none\.json"):
             read(tmp_path / "none.json")
 
 

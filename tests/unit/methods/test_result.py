@@ -10,6 +10,7 @@ from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result, plain, write_json
 from feddbn.methods.truth import read_estimate, read_truth, write_truth
+from support.saying import refused
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_warnings_travel_with_the_result():
 def test_a_method_without_a_shared_network_is_refused():
     federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
     model = LocalOnly(tol=1e-3).fit(federation.sites)
-    with pytest.raises(ParameterError, match="LocalOnly has no shared network, which a result needs"):
+    with pytest.raises(ParameterError, match="LocalOnly"):
         Result.from_estimator(model)
     assert Result.from_estimator(Average(tol=1e-3).fit(federation.sites)).method == "Average"
 
@@ -122,38 +123,34 @@ def damaged(stored, **changes):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "code"),
     [
-        (lambda s: damaged(s)[:-40], "is not readable JSON; it may be damaged or cut off"),
-        (lambda s: "[" * 100_000, "is not readable JSON"),
-        (lambda s: "3", "holds no object with a 'format'"),
-        (lambda s: damaged(s, format="other"), "is not a result: its format is 'other'"),
-        (lambda s: damaged(s, version=2), "is a result of version 2, but this feddbn reads up to 1; upgrade"),
-        (lambda s: damaged(s, version="1"), "is a damaged result: its version is '1'"),
-        (lambda s: damaged(s, version=True), "is a damaged result: its version is True"),
-        (lambda s: damaged({k: v for k, v in s.items() if k != "method"}), "it lacks 'method'"),
-        (lambda s: damaged(s, dbn=[1]), "is a damaged result"),
-        (lambda s: damaged(s, dbn={**s["dbn"], "W": [[1]]}), "is a damaged result"),
-        (lambda s: damaged(s, edges=[1]), "a part has the wrong type or shape"),
-        (lambda s: damaged(s, raw={"W": [[0]], "A": []}), "is a damaged result"),
+        (lambda s: damaged(s)[:-40], "not-json"),
+        (lambda s: "[" * 100_000, "not-json"),
+        (lambda s: "3", "not-a-result"),
+        (lambda s: damaged(s, format="other"), "not-a-result"),
+        (lambda s: damaged(s, version=2), "later-version"),
+        (lambda s: damaged(s, version=True), "damaged-result"),
+        (lambda s: damaged({k: v for k, v in s.items() if k != "method"}), "damaged-result"),
+        (lambda s: damaged(s, dbn={**s["dbn"], "W": [[1]]}), "damaged-result"),
+        (lambda s: damaged(s, edges=[1]), "damaged-result"),
+        (lambda s: damaged(s, findings=[{"code": "text"}]), "damaged-result"),
     ],
 )
-def test_a_damaged_file_is_refused_with_a_sentence(fitted, tmp_path, change, sentence):
-    stored = Result.from_estimator(fitted[0]).to_dict()
+def test_a_damaged_file_is_refused(fitted, tmp_path, change, code):
     path = tmp_path / "r.json"
-    path.write_text(change(stored))
-    with pytest.raises(FileError, match=r"file '.*r\.json'") as refusal:
+    path.write_text(change(Result.from_estimator(fitted[0]).to_dict()))
+    with refused(FileError, "r.json", code=code):
         Result.load(path)
-    assert sentence in str(refusal.value)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
-    with pytest.raises(FileError, match="does not exist; check the path"):
+    with refused(FileError, "nothing.json", code="no-file"):
         Result.load(tmp_path / "nothing.json")
-    with pytest.raises(FileError, match="cannot be read"):
+    with refused(FileError, tmp_path, code="unreadable"):
         Result.load(tmp_path)
     (tmp_path / "image.json").write_bytes(b"\xff\xd8\xff")
-    with pytest.raises(FileError, match="is not UTF-8 text"):
+    with refused(FileError, "image.json", code="not-text"):
         Result.load(tmp_path / "image.json")
 
 
@@ -162,14 +159,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(fitted, tmp_path, monk
     path = result.save(tmp_path / "r.json")
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(FileError, match="cannot be written: No space left on device"):
+    with refused(FileError, "r.json"):
         result.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
 
 
 def test_a_directory_is_not_overwritten(fitted, tmp_path):
-    with pytest.raises(FileError, match="it is a directory; give the name of a file"):
+    with refused(FileError, tmp_path):
         Result.from_estimator(fitted[0]).save(tmp_path)
 
 
@@ -197,16 +194,15 @@ def test_truths_read_back(tmp_path, heterogeneity):
 
 
 @pytest.mark.parametrize(
-    ("stored", "sentence"),
+    "stored",
     [
-        ({"format": "feddbn-truths", "version": 1}, "it has no 'sites'"),
-        ({"format": "feddbn-truths", "version": 2, "sites": {}}, "its version is 2"),
-        ({"format": "feddbn-truths", "version": 1, "sites": {"a": {}}}, "holds no true network"),
-        ({}, "holds no true network"),
+        {"format": "feddbn-truths", "version": 1},
+        {"format": "feddbn-truths", "version": 2, "sites": {}},
+        {"format": "feddbn-truths", "version": 1, "sites": {"a": {}}},
+        {},
     ],
 )
-def test_a_damaged_truth_is_refused(tmp_path, stored, sentence):
+def test_a_damaged_truth_is_refused(tmp_path, stored):
     (tmp_path / "t.json").write_text(json.dumps(stored))
-    with pytest.raises(FileError, match=r"t\.json") as refusal:
+    with refused(FileError, "t.json"):
         read_truth(tmp_path / "t.json")
-    assert sentence in str(refusal.value)

@@ -8,6 +8,7 @@ from feddbn.methods.scoring import score, score_sites
 from feddbn.methods.simulation import simulate
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from support.saying import refused
 
 W = np.array([[0.0, 0.5, 0.0], [0.0, 0.0, -0.4], [0.0, 0.0, 0.0]])
 A = np.array([np.diag([0.3, 0.3, 0.0])])
@@ -82,24 +83,17 @@ def test_one_shared_network_is_scored_at_every_site():
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "names"),
     [
-        (
-            lambda: score(TRUTH, DBN(W, A, ["a", "b", "z"])),
-            "truth and estimate must have the same variables; only one of them has c, z.",
-        ),
-        (lambda: score(TRUTH, W), "estimate must be a DBN, got ndarray."),
-        (
-            lambda: score_sites({"x": TRUTH}, {"y": TRUTH}),
-            "truths and estimates must have the same sites; only one of them has x, y.",
-        ),
-        (lambda: score_sites({}, {}), "truths must name at least one site, got none."),
+        (lambda: score(TRUTH, DBN(W, A, ["a", "b", "z"])), ["truth", "estimate"]),
+        (lambda: score(TRUTH, W), ["estimate", "ndarray"]),
+        (lambda: score_sites({"x": TRUTH}, {"y": TRUTH}), ["truths", "estimates"]),
+        (lambda: score_sites({}, {}), ["truths"]),
     ],
 )
-def test_networks_that_cannot_be_compared_are_refused_with_one_sentence(call, sentence):
-    with pytest.raises(ParameterError) as caught:
+def test_networks_that_cannot_be_compared_are_refused(call, names):
+    with refused(ParameterError, *names):
         call()
-    assert str(caught.value) == sentence
 
 
 def test_curves_and_products_are_edges_whatever_their_weight():

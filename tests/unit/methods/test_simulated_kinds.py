@@ -105,14 +105,14 @@ def test_truths_are_files(fed, tmp_path):
 
 def test_what_cannot_be_combined_is_refused():
     for options, words in (
-        ({"effects": "gp"}, "effects='gp' cannot be simulated together with kinds"),
+        ({"effects": "gp"}, "effects='gp'"),
         ({"interactions": 1}, "interactions=1"),
         ({"mess": "spikes"}, "mess="),
         ({"noise": "laplace"}, "noise='laplace'"),
     ):
         with pytest.raises(ParameterError, match=words):
             feddbn.simulate(d=3, kinds=["binary"], **options)
-    with pytest.raises(ParameterError, match="out in turn"):
+    with pytest.raises(ParameterError, match="kinds='binary'"):
         feddbn.simulate(d=3, kinds="binary")
     with pytest.raises(ParameterError, match="kinds names 'y'"):
         feddbn.simulate(d=3, kinds={"y": "binary"})
@@ -130,7 +130,7 @@ def test_scores_by_kind_add_up():
         assert sum(part[name] for part in parts.values()) == whole[name]
     only = kind_scores(truth[:, :, [0, 2]][:, [0, 2]], found[:, :, [0, 2]][:, [0, 2]], ["count"] * 2)
     assert list(only) == ["count"]
-    with pytest.raises(ParameterError, match="one name for each"):
+    with pytest.raises(ParameterError, match="kinds"):
         kind_scores(truth, found, kinds[:3])
 
 
