@@ -129,7 +129,7 @@ def test_an_observer_is_a_function(data):
 
 
 def test_numbers_and_files_that_are_none(tmp_path):
-    with pytest.raises(ParameterError, match="^W .*str"):
+    with pytest.raises(ParameterError, match=r"^W .*str"):
         feddbn.DBN("a", "b")
     for read in (
         feddbn.DBN.from_json,
