@@ -12,7 +12,7 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=200)
 settings.load_profile("quick")
 
-# What only one worker takes: one starts the engines' federation, one the browser.
+# What one worker takes, whatever the file: one starts the engines' federation, one the browser.
 TOGETHER = {
     "engine": ("tests/integration/test_nvflare_", "tests/integration/test_deployment_guide"),
     "browser": ("tests/report/",),
@@ -20,8 +20,9 @@ TOGETHER = {
 
 
 def group_of(nodeid: str) -> str:
-    """The tests that one worker takes together; any other test can be taken by any worker."""
-    return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid)
+    """The tests that one worker takes together, otherwise those of a file, which share fixtures and caches."""
+    alone = nodeid.partition("::")[0]
+    return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), alone)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,4 +42,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
+    # In the order of collection: the engines' tests are few in `make test`, and would come last.
+    config.option.loadscopereorder = False
     return Groups(config, log)
