@@ -2,9 +2,9 @@
 
 from feddbn import method_table
 from feddbn.federation.protocol import study_methods
-from support.toy_method import Toy
+from support.toy_method import Toy, ToySettings
 
-__all__ = ["Toy"]
+__all__ = ["Toy", "ToySettings"]
 
 method_table._TABLE.pop("toy", None)
 study_methods._METHODS.pop("toy", None)

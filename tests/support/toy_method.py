@@ -1,5 +1,7 @@
 """A method in one file: delayed effects by least squares, from one sum of moments."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from feddbn.core.graphs.status import Status
@@ -7,25 +9,29 @@ from feddbn.federation.programs.treatment import moments_program
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.registry import Method, register_method
 from feddbn.model.dbn import DBN
-from feddbn.settings import a_federation, number, whole
+from feddbn.settings import MethodSettings, number, setting, takes, whole
 
 
-class Toy(DBNEstimator):
-    """Least squares of every variable on the past of all; smaller weights than `threshold` are no edges."""
+@dataclass(frozen=True, repr=False)
+class ToySettings(MethodSettings):
+    """What a person may choose."""
 
-    rules = {"n_lags": whole(1), "threshold": number(0), "federation": a_federation()}  # noqa: RUF012
+    n_lags: int = setting(1, whole(1), "Number of lags.", kw_only=False)
+    threshold: float = setting(0.1, number(0), "Smaller weights are no edges.")
 
-    def __init__(self, n_lags=1, *, threshold=0.1, federation=None):
-        self.n_lags = n_lags
-        self.threshold = threshold
-        self.federation = federation
+
+class Toy(DBNEstimator[ToySettings]):
+    """Least squares of every variable on the past of all."""
+
+    @takes(ToySettings)
+    def __init__(self) -> None: ...
 
     def _fit(self, federation, sites, observer):
-        names, d = self._variables, len(self._variables)
-        moments, seconds = self._run(moments_program(names, self.n_lags), federation, observer)
+        settings, names, d = self._settings, self._variables, len(self._variables)
+        moments, seconds = self._run(moments_program(names, settings.n_lags), federation, observer)
         S = moments.scatter
         raw = np.linalg.solve(S[d:, d:], S[d:, :d])
-        kept = np.where(np.abs(raw) >= self.threshold, raw, 0.0)
+        kept = np.where(np.abs(raw) >= settings.threshold, raw, 0.0)
         intercept = moments.mean[:d] - moments.mean[d:] @ kept
         variances = np.diag(S[:d, :d] - S[:d, d:] @ raw) / moments.n
 
@@ -46,7 +52,7 @@ register_method(
         assumes="linear effects, all of them delayed",
         reveals="its part of one sum of second moments",
         rounds="1",
-        gives="one network without edges within a moment",
+        gives="one network without contemporaneous edges",
         citation="Gauss 1809",
         tasks=("moments",),
         in_studies=True,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from feddbn.federation.protocol.site import Site
 from feddbn.methods.baselines import Average, LocalOnly, Vote
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.settings import Rule, setting, takes
 from support.saying import only
-from support.toy_class import Toy
+from support.toy_class import Toy, ToySettings
 
 # Units and residuals are other tests' business.
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
@@ -122,12 +124,16 @@ def test_clean_data_are_not_talked_about():
     assert seen(feddbn.OneShotDBN(check_residuals=False, **QUICK).fit(fed.sites)) == {}
 
 
+@dataclass(frozen=True, repr=False)
+class KindlySettings(ToySettings):
+    kinds: Any = setting(None, Rule(lambda value: True, ("kinds",)), "Kinds of variables.")
+
+
 class Kindly(Toy):
     """A method that is told kinds: its data are read by them, and what is declared needs no sentence."""
 
-    def __init__(self, n_lags=1, *, threshold=0.1, kinds=None, federation=None):
-        super().__init__(n_lags, threshold=threshold, federation=federation)
-        self.kinds = kinds
+    @takes(KindlySettings)
+    def __init__(self) -> None: ...
 
 
 def test_a_method_with_kinds_reads_its_data_by_them():

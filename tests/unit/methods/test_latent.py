@@ -66,7 +66,7 @@ def test_a_hidden_cause_is_told_from_causes(fitted):
     assert (marks != "").sum() == 8
     assert not fitted.W_.any()
     assert fitted.A_[0][0, 1] == pytest.approx(0.5, abs=0.06)
-    assert any("1" in sentence for sentence in fitted.warnings_)
+    assert only(fitted.findings_, "marks").values["n_hidden"] == 1
     assert list(fitted.edges_.columns) == ["source", "target", "lag", "mark", "value", "p"]
 
 
@@ -99,7 +99,7 @@ def test_a_released_summary_and_masks_give_the_same(x, fitted):
     released = feddbn.summary(sites, 2, prepare=AS_THEY_ARE)
     again = LatentDBN().fit_summary(released)
     assert (again.graph_ == fitted.graph_).all()
-    with pytest.raises(ParameterError, match=r"n_lags=2.*n_lags=2.*many.*n_lags=4"):
+    with pytest.raises(ParameterError, match=r"n_lags=2.*n_lags=4"):
         LatentDBN(2).fit_summary(released)
     masked = secure_federation({name: Site(name, site) for name, site in read_sites(sites).items()})
     found = LatentDBN(prepare=AS_THEY_ARE, federation=masked).fit(None)
@@ -174,5 +174,5 @@ def test_a_study_runs_it_and_sites_count_the_lags_of_rows(tmp_path, x, fitted):
     found = run_over_messages(tmp_path / "one", x, parameters)
     stored = found.summary["result"]["diagnostics"]["ancestral_graph"]
     assert (feddbn.AncestralGraph.from_dict(stored).marks == fitted.graph_).all()
-    with pytest.raises(FederationError, match=r"n_lags.*=.*2.*1"):
+    with pytest.raises(FederationError, match=r"n_lags = 2.* 1"):
         run_over_messages(tmp_path / "two", x, parameters, max_lags=1)

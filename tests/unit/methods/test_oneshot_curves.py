@@ -11,6 +11,7 @@ from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.secure import secure_federation
+from support.saying import only
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -44,11 +45,13 @@ def test_auto_takes_splines_where_effects_are_curved_and_says_so():
     assert model.features_ == "spline"
     assert is_right(model)
     assert {(c.source, c.target, c.lag) for c in model.dbn_.curves} == {(0, 1, 0), (2, 0, 1)}
-    assert any("2 of 3 edges are curved (features='auto' took splines" in line for line in model.warnings_)
+    told = only(model.findings_, "curves")
+    assert (told.values["n_curves"], told.values["n_edges"]) == (2, 3)
+    assert told.cure == {"features": "linear"}
     assert model.orientation_.set_index(["source", "target"]).loc[("a", "b"), "oriented"]
     linear = OneShotDBN(features="linear").fit(bent())
     assert "curvature" in linear.residuals_.violations
-    assert any("use OneShotDBN with features='spline'" in line for line in linear.warnings_)
+    assert "residuals-curvature" in linear.findings_.codes
 
 
 def test_a_learned_curve_is_near_the_true_one_and_within_its_band():
@@ -130,7 +133,7 @@ def test_squares_and_functions_of_ones_own_are_bases_too():
     assert own.W_[0, 1] != 0
     assert own.features_.endswith("waves")
     register_feature_map(FeatureMap("tests.with-value", lambda x, k: x, lambda k: 1, True, False))
-    with pytest.raises(ParameterError, match=r"features='tests\.with-value' begins with the value itself"):
+    with pytest.raises(ParameterError, match=r"features='tests\.with-value'"):
         OneShotDBN(features="tests.with-value").fit(sites)
 
 

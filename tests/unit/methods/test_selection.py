@@ -77,13 +77,13 @@ def test_paired_standard_errors_are_those_of_site_totals(fed: feddbn.SimulatedFe
 
 
 def test_grids_are_checked(fed: feddbn.SimulatedFederation) -> None:
-    with pytest.raises(ParameterError, match="grid names rho; it may name n_lags, lambda_w, lambda_a"):
+    with pytest.raises(ParameterError, match=r"grid.*rho.*n_lags"):
         select(FDBNL(), fed.sites, {"rho": [1]})
-    with pytest.raises(ParameterError, match=r"share=1.5 of the rows to test on must lie between 0 and 1\."):
+    with pytest.raises(ParameterError, match=r"share=1.5.*0.*1"):
         select(FDBNL(), fed.sites, {"lambda_w": [0.1]}, share=1.5)
-    with pytest.raises(ParameterError, match=r"n_blocks=0 must be a whole number of at least 1\."):
+    with pytest.raises(ParameterError, match=r"n_blocks=0.*1"):
         select(FDBNL(), fed.sites, {"lambda_w": [0.1]}, n_blocks=0)
-    with pytest.raises(ParameterError, match=r"FDBNL has no parameter 'mu'; leave it out of grid\."):
+    with pytest.raises(ParameterError, match=r"FDBNL.*'mu'"):
         select(FDBNL(), fed.sites, {"mu": [0.1]})
     with pytest.raises(ParameterError, match=r"grid\['mu'\] contains 'much'; give numbers\."):
         select(PFDBNL(), fed.sites, {"mu": ["much"]})
@@ -92,9 +92,7 @@ def test_grids_are_checked(fed: feddbn.SimulatedFederation) -> None:
 @pytest.mark.parametrize("estimator", [LocalOnly(), OneShotDBN()])
 def test_methods_without_held_out_fits_say_so(fed: feddbn.SimulatedFederation, estimator: object) -> None:
     name = type(estimator).__name__
-    with pytest.raises(
-        ParameterError, match=rf"{name} cannot be selected by held-out loss; choose one of FDBNL"
-    ):
+    with pytest.raises(ParameterError, match=rf"{name}.*FDBNL"):
         select(estimator, fed.sites, {"lambda_w": [0.1]})
 
 
@@ -128,5 +126,5 @@ def test_what_is_wrong_with_rows_does_not_choose_the_lags(mess: object) -> None:
 
 
 def test_a_parameter_to_be_chosen_belongs_into_the_grid(fed: feddbn.SimulatedFederation) -> None:
-    with pytest.raises(ParameterError, match=r"n_lags='auto' is to be chosen, too; put its values into grid"):
+    with pytest.raises(ParameterError, match="n_lags='auto'"):
         select(FDBNL(n_lags="auto"), fed.sites, {"lambda_w": [0.1]})
