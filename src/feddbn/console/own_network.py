@@ -24,7 +24,7 @@ from feddbn.runtime.deployed.store import iso_time, run_directory
 if TYPE_CHECKING:
     from feddbn.methods.result import Result
 
-__all__ = ["Comparison", "Edge", "OwnNetworks", "Run"]
+__all__ = ["Edge", "OwnNetworks", "Run", "TwoNetworks"]
 
 MOST_EDGES = 40
 _BY_THE_STUDY = "as this study learned it for this site"
@@ -62,7 +62,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TwoNetworks:
     """The two networks of a run, edge by edge, those that differ most first; or a sentence that says why not."""
 
     sentence: str
@@ -119,7 +119,7 @@ class OwnNetworks:
             fitted = OneShotDBN(n_lags=shared.n_lags).fit({settings.name: data})
         self._learned[run] = (fitted.dbn_, tuple(str(text) for text in fitted.warnings_))
 
-    def compare(self, settings: SiteSettings, run: str) -> Comparison:
+    def compare(self, settings: SiteSettings, run: str) -> TwoNetworks:
         """Return the federation's network and the site's own, edge by edge."""
         place = _place(settings, run)
         try:
@@ -128,13 +128,13 @@ class OwnNetworks:
             if own.exists():
                 return _compared(shared, _result(own).dbn, settings.name, _BY_THE_STUDY)
             if run not in self._learned:
-                return Comparison(
+                return TwoNetworks(
                     "This study left no network of this site's own. One can be learned here from its rows alone."
                 )
             learned, remarks = self._learned[run]
             return replace(_compared(shared, learned, settings.name, _ALONE), remarks=remarks)
         except FeddbnError as error:
-            return Comparison(f"The two networks cannot be compared: {error}")
+            return TwoNetworks(f"The two networks cannot be compared: {error}")
 
 
 def _result(path: Path) -> Result:
@@ -150,11 +150,11 @@ def _place(settings: SiteSettings, run: str) -> Path:
     return place
 
 
-def _compared(shared: DBN, own: DBN, name: str, origin: str) -> Comparison:
+def _compared(shared: DBN, own: DBN, name: str, origin: str) -> TwoNetworks:
     from feddbn.report.matrix_plots import site_differences
 
     if any((shared.conditionals, own.conditionals, shared.bends, own.bends)):
-        return Comparison(
+        return TwoNetworks(
             "Networks with curves or variables of other kinds are compared in their reports, not here."
         )
     table = site_differences(shared, {name: own})
@@ -191,4 +191,4 @@ def _compared(shared: DBN, own: DBN, name: str, origin: str) -> Comparison:
         f"The federation's network has {n_shared} edge{'' if n_shared == 1 else 's'}, this site's own {n_own}; "
         f"{n_both} {'is' if n_both == 1 else 'are'} in both."
     )
-    return Comparison(sentence, tuple(edges[:MOST_EDGES]), len(edges), origin)
+    return TwoNetworks(sentence, tuple(edges[:MOST_EDGES]), len(edges), origin)

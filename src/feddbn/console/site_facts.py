@@ -18,7 +18,7 @@ from feddbn.privacy.approval import Approval
 from feddbn.privacy.audit import AuditEntry, totals
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.audit import RunLog, account_of, logs_of
-from feddbn.runtime.deployed.check import Finding, study_in_words, study_remarks, why_refused
+from feddbn.runtime.deployed.check import CheckLine, study_in_words, study_remarks, why_refused
 from feddbn.runtime.deployed.open_site import read_data
 from feddbn.runtime.deployed.owner import Offered, Owner
 from feddbn.runtime.deployed.settings import SiteSettings, describe_policy, read_policy, read_site_settings
@@ -427,6 +427,6 @@ class SiteFacts:
             return Budget(words, None, bool(account.doubt))
         return Budget(words, min(account.spent(policy.unit, policy.delta) / policy.max_epsilon, 1.0), False)
 
-    def findings(self, study: Study | None = None) -> list[Finding]:
+    def findings(self, study: Study | None = None) -> list[CheckLine]:
         """Return what `feddbn site check` finds."""
         return engine_of(self._kit).check_site(self._kit, study)

@@ -27,7 +27,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from feddbn.core.designs.recordings import Block, Recording
-from feddbn.data.streaming import FileIndex, FileRecording, FileSite, Paths, Run
+from feddbn.data.streaming import FileIndex, FileRecording, FileSite, Paths, RowRange
 from feddbn.data.tables import JoinedTable, ParquetTable, Table
 from feddbn.errors import MissingExtra, ParameterError
 
@@ -95,7 +95,7 @@ class DaskSite(FileSite):
         for one in super().recordings():
             yield _DaskRecording(self, one.run, one.cursor)
 
-    def cuts(self, run: Run) -> list[int]:
+    def cuts(self, run: RowRange) -> list[int]:
         """Return the rows at which a recording is cut, its first and its end among them."""
         assert run.stop is not None
         table = self._tables[run.table]
@@ -130,7 +130,7 @@ class _Part:
 
     name: str
     site: DaskSite
-    run: Run
+    run: RowRange
     first_row: int
 
     def blocks(self) -> Iterator[Block]:

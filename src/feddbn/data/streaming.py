@@ -40,7 +40,7 @@ __all__ = [
     "FileSite",
     "Known",
     "ParquetSite",
-    "Run",
+    "RowRange",
     "index_files",
     "uneven_times",
 ]
@@ -50,7 +50,7 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True)
-class Run:
+class RowRange:
     """Rows ``start <= row < stop`` of one table are one recording; `stop` None means to the end."""
 
     name: str
@@ -79,7 +79,7 @@ class Known:
 class FileIndex:
     """Where a site's recordings are, its clock (None without times), and what to know about its times."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RowRange, ...]
     clock: Clock | None
     remarks: tuple[Finding, ...] = ()
 
@@ -98,14 +98,14 @@ def index_files(
     tables: Sequence[StreamedTable], layout: Layout, where: str, batch_rows: int = 65536
 ) -> dict[str, FileIndex]:
     """Return site -> index, from the site, series and time columns alone; without site= the key is ``""``."""
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[RowRange]] = {}
     counters: dict[str, StepCounter] = {}
     for number, table in enumerate(tables):
         prefix = f"{stem(table.path)}/" if len(tables) > 1 else ""
         keys = [name for name in (layout.site, layout.series) if name is not None]
         time = layout.time
         if not keys and time is None:
-            runs.setdefault("", []).append(Run(stem(table.path), number, 0, table.n_rows()))
+            runs.setdefault("", []).append(RowRange(stem(table.path), number, 0, table.n_rows()))
             continue
         seen: set[tuple[str, ...]] = set()
         current: tuple[str, ...] | None = None
@@ -136,7 +136,7 @@ def index_files(
                     seen.add(key)
                     current = key
                     name = prefix + key[-1] if layout.series is not None else stem(table.path)
-                    mine.append(Run(name, number, row + start, row + stop))
+                    mine.append(RowRange(name, number, row + start, row + stop))
                 else:
                     mine[-1] = replace(mine[-1], stop=row + stop)
                 if time is not None:
@@ -192,7 +192,7 @@ class FileSite(ABC):
         if not isinstance(joined, bool):
             raise ParameterError(f"joined={joined!r} must be True or False.")
         self.joined = joined
-        self.known: dict[Run, Known] = {}
+        self.known: dict[RowRange, Known] = {}
         self._tables = self._open_tables()
         self._resolve_columns()
         read_kinds(said, self.variables)
@@ -273,7 +273,7 @@ class FileSite(ABC):
 class FileRecording:
     """One recording of a `FileSite`, or its rows from `first_row` on."""
 
-    def __init__(self, site: FileSite, run: Run, cursor: Cursor, first_row: int = 0) -> None:
+    def __init__(self, site: FileSite, run: RowRange, cursor: Cursor, first_row: int = 0) -> None:
         self.name = run.name
         self.first_row = first_row
         self.site = site

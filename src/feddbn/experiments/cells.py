@@ -2,7 +2,7 @@
 run.
 
 "paper" settings are the paper's where it states them; "ours" are this package's defaults, with penalties chosen
-without the truth. A class that cannot be imported makes its cells wait, not fail: see `Method.is_available`.
+without the truth. A class that cannot be imported makes its cells wait, not fail: see `ComparedMethod.is_available`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CUTS = {"cuts": [0.05, 0.1, 0.15, 0.2, 0.25]}
 
 
 @dataclass(frozen=True)
-class Method:
+class ComparedMethod:
     """A method under one name.
 
     Attributes
@@ -165,7 +165,7 @@ class Method:
 
 
 _METHODS = (
-    Method(
+    ComparedMethod(
         "fdbnl-paper",
         "fdbnl",
         simulated={**_PAPER, **_PAPER_CUT},
@@ -176,7 +176,7 @@ _METHODS = (
         quick_lambdas=tuple((x, x) for x in QUICK_PAPER_LAMBDAS),
         seconds=0.25,
     ),
-    Method(
+    ComparedMethod(
         "fdbnl-grid",
         "fdbnl",
         simulated={**_PAPER, **_PAPER_CUT},
@@ -184,7 +184,7 @@ _METHODS = (
         quick_lambdas=tuple((w, a) for w in (0.05, 0.5) for a in (0.05, 0.5)),
         seconds=0.25,
     ),
-    Method(
+    ComparedMethod(
         "fdbnl",
         "fdbnl",
         run="select",
@@ -192,7 +192,7 @@ _METHODS = (
         netsim={"lambda_w": 0.05, "lambda_a": 0.01, **_CUTS},
         seconds=0.08,
     ),
-    Method(
+    ComparedMethod(
         "fdbnl-tuned",
         "fdbnl",
         simulated={},
@@ -200,13 +200,13 @@ _METHODS = (
         quick_lambdas=((0.05, 0.05),),
         seconds=0.08,
     ),
-    Method(
+    ComparedMethod(
         "fdbnl-d",
         "fdbnl",
         dream4={**_PAPER, **_NO_CUT, "max_rounds": 60, "lambda_w": 0.001, "lambda_a": 0.001},
         joint=True,
     ),
-    Method(
+    ComparedMethod(
         "alldata",
         "dynotears",
         simulated={"refit": False, **_PAPER_CUT},
@@ -217,7 +217,7 @@ _METHODS = (
         seconds=0.06,
         seconds_real=20.0,
     ),
-    Method(
+    ComparedMethod(
         "local",
         "local",
         run="local",
@@ -228,7 +228,7 @@ _METHODS = (
         seconds=0.5,
         seconds_real=60.0,
     ),
-    Method(
+    ComparedMethod(
         "pfdbnl-paper",
         "pfdbnl",
         # [fdbnl] mu = 0.1, lambdas by d, the paper's schedule.
@@ -245,14 +245,14 @@ _METHODS = (
         seconds=2.5,
         seconds_real=60.0,
     ),
-    Method(
+    ComparedMethod(
         "pfdbnl-fixed",
         "pfdbnl",
         # The paper's mu and penalties with this package's schedule and refit.
         netsim={"mu": 0.1, "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
         seconds_real=10.0,
     ),
-    Method(
+    ComparedMethod(
         "pfdbnl",
         "pfdbnl",
         simulated={"mu": "auto"},
@@ -261,34 +261,34 @@ _METHODS = (
         seconds=6.0,
         seconds_real=60.0,
     ),
-    Method(
+    ComparedMethod(
         "oneshot",
         "oneshot",
         simulated={},
         seconds=0.7,
     ),
-    Method(
+    ComparedMethod(
         "ranker",
         "feddbn.methods.edge_ranking:LaggedEdgeRanker",
         run="rank",
         dream4={"smoothing": 0.6, "features": "quadratic", "center_by": "stimulus"},
         seconds_real=6.0,
     ),
-    Method(
+    ComparedMethod(
         "ranker-blind",
         "feddbn.methods.edge_ranking:LaggedEdgeRanker",
         run="rank",
         dream4={"smoothing": 0.6, "features": "quadratic"},
         seconds_real=6.0,
     ),
-    Method(
+    ComparedMethod(
         "direction",
         "feddbn.methods.edge_ranking:ContemporaneousEdgeRanker",
         run="rank",
         netsim={},
         seconds_real=1.0,
     ),
-    Method(
+    ComparedMethod(
         "ridge-var",
         "feddbn.experiments.context:ridge_var",
         run="context",
@@ -296,7 +296,7 @@ _METHODS = (
         netsim={},
         seconds_real=0.5,
     ),
-    Method(
+    ComparedMethod(
         "forest",
         "feddbn.experiments.context:forest_var",
         run="context",
@@ -304,7 +304,7 @@ _METHODS = (
         netsim={"n_trees": 100},
         seconds_real=30.0,
     ),
-    Method(
+    ComparedMethod(
         "var-lingam",
         "feddbn.experiments.context:var_lingam",
         needs="lingam",
@@ -312,7 +312,7 @@ _METHODS = (
         netsim={},
         seconds_real=30.0,
     ),
-    Method(
+    ComparedMethod(
         "pcmci",
         "feddbn.experiments.context:pcmci",
         needs="tigramite",
@@ -322,7 +322,7 @@ _METHODS = (
     ),
 )
 
-METHODS: Mapping[str, Method] = MappingProxyType({method.key: method for method in _METHODS})
+METHODS: Mapping[str, ComparedMethod] = MappingProxyType({method.key: method for method in _METHODS})
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class Cell:
     quick: bool = False
 
     @property
-    def settings(self) -> Method:
+    def settings(self) -> ComparedMethod:
         """The method as registered."""
         return METHODS[self.method]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.sim.graphs import draw_noise
 from feddbn.sim.settings import SimulationSettings
-from feddbn.sim.shapes import GRID, REACH, Curve, Edge, Product, Shapes, draw_curve
+from feddbn.sim.shapes import GRID, REACH, Edge, Shapes, TrueCurve, TrueProduct, draw_curve
 from feddbn.sim.systems import MAX_RADIUS, System
 
 _STEP = 2.0 * REACH / (len(GRID) - 1)
@@ -281,11 +281,11 @@ def bend_systems(
     """
     if settings.effects == "linear" and not settings.interactions:
         return list(systems)
-    known: dict[tuple[Edge, float], Curve | None] = {}
-    products: tuple[Product, ...] | None = None
+    known: dict[tuple[Edge, float], TrueCurve | None] = {}
+    products: tuple[TrueProduct, ...] | None = None
     bent: dict[int, System] = {}
     for system in _different(systems):
-        curves: dict[Edge, Curve] = {}
+        curves: dict[Edge, TrueCurve] = {}
         slow, levels = 0.0, set[Edge]()
         if "slow-levels" in settings.mess_strengths:
             slow, levels = system.spectral_radius, _slow_loops(system)
@@ -311,19 +311,19 @@ def bend_systems(
 
 def _draw_products(
     system: System, settings: SimulationSettings, rng: np.random.Generator
-) -> tuple[Product, ...]:
+) -> tuple[TrueProduct, ...]:
     """Different products, each of two different variables at lags of their own."""
     asked = settings.interactions
     n = round(asked * np.count_nonzero(system.A)) if asked < 1 else int(asked)
     low, high = settings.lag_range
-    drawn: dict[tuple[frozenset[tuple[int, int]], int], Product] = {}
+    drawn: dict[tuple[frozenset[tuple[int, int]], int], TrueProduct] = {}
     while len(drawn) < n:
         a, b = (int(i) for i in rng.choice(settings.d, size=2, replace=False))
         lag_a, lag_b = (int(lag) for lag in rng.integers(1, settings.n_lags + 1, size=2))
         target, sign = int(rng.integers(settings.d)), 1.0 if rng.random() < 0.5 else -1.0
         weight = sign * float(rng.uniform(low, high)) * settings.decay ** (1 - max(lag_a, lag_b))
         causes = ((a, lag_a), (b, lag_b))
-        drawn.setdefault((frozenset(causes), target), Product(causes, target, weight))
+        drawn.setdefault((frozenset(causes), target), TrueProduct(causes, target, weight))
     return tuple(drawn.values())
 
 

@@ -26,7 +26,7 @@ _N_KNOTS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class TrueCurve:
     """A function of a cause in standard deviations.
 
     Attributes
@@ -115,17 +115,17 @@ EFFECTS = ("linear", *CURVES, "mixed")
 """What effects can be asked for; "mixed": every edge straight with probability 1/2, else a curve of any kind."""
 
 
-def draw_curve(effects: str, rng: np.random.Generator) -> Curve | None:
+def draw_curve(effects: str, rng: np.random.Generator) -> TrueCurve | None:
     """A curve of mean 0 and variance 1 over a standard normal cause; None for a straight line."""
     kind = effects
     if effects == "mixed":
         kind = "linear" if rng.random() < 0.5 else str(rng.choice(list(CURVES)))
-    return None if kind == "linear" else Curve(kind, standardised(CURVES[kind](rng)))
+    return None if kind == "linear" else TrueCurve(kind, standardised(CURVES[kind](rng)))
 
 
-def flat_curve() -> Curve:
+def flat_curve() -> TrueCurve:
     """The curve of a cause that acts through products only."""
-    return Curve("product", np.zeros(len(GRID)))
+    return TrueCurve("product", np.zeros(len(GRID)))
 
 
 def standardised(table: FloatArray) -> FloatArray:
@@ -149,7 +149,7 @@ Edge = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Product:
+class TrueProduct:
     """``weight * sqrt(s_a s_b) * c(z_a) c(z_b)`` acts on a target, with c: kept within +-`feddbn.sim.shapes.REACH`.
 
     Attributes
@@ -163,8 +163,8 @@ class Product:
 
     Examples
     --------
-    >>> from feddbn.sim import Product
-    >>> Product(causes=((0, 1), (1, 1)), target=2, weight=0.3).edges
+    >>> from feddbn.sim import TrueProduct
+    >>> TrueProduct(causes=((0, 1), (1, 1)), target=2, weight=0.3).edges
     ((1, 0, 2), (1, 1, 2))
     """
 
@@ -202,8 +202,8 @@ class Shapes:
     [1.0]
     """
 
-    curves: Mapping[Edge, Curve] = field(default_factory=dict)
-    products: tuple[Product, ...] = ()
+    curves: Mapping[Edge, TrueCurve] = field(default_factory=dict)
+    products: tuple[TrueProduct, ...] = ()
     centre: FloatArray = field(default_factory=lambda: np.zeros(0))
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
 
@@ -219,7 +219,7 @@ class Shapes:
         """``z`` of values of a variable."""
         return np.asarray((x - self.centre[variable]) / self.scale[variable])
 
-    def acting(self, product: Product, lagged: tuple[FloatArray, FloatArray]) -> FloatArray:
+    def acting(self, product: TrueProduct, lagged: tuple[FloatArray, FloatArray]) -> FloatArray:
         """What a product adds to its target, given the values of its two causes."""
         size = product.weight
         total = np.ones_like(lagged[0])
@@ -256,7 +256,7 @@ class EdgeEffect:
     weight: float
     centre: float
     scale: float
-    curve: Curve | None
+    curve: TrueCurve | None
 
     def __call__(self, values: ArrayLike) -> FloatArray:
         """What these values of the cause add to the target."""

@@ -27,7 +27,7 @@ from feddbn.core.graphs.acyclicity import Acyclicity, expm_value_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.graphs.status import Status
 
-__all__ = ["FOLLOW", "RoundRecord", "Run", "RunOptions", "Stage"]
+__all__ = ["FOLLOW", "RoundRecord", "Rounds", "RunOptions", "Stage"]
 
 FOLLOW = 0.02
 """Weights that move by less than this, relatively, have followed the last rise."""
@@ -92,7 +92,7 @@ class RoundRecord:
     rho2: float
 
 
-class Run:
+class Rounds:
     """A run so far; a subclass says what is broadcast and what a sum means.
 
     Attributes

@@ -37,7 +37,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.best_order import goes_straight, searched
-from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Run, RunOptions, Stage
+from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Rounds, RunOptions, Stage
 from feddbn.core.fdbnl.site import Ask
 from feddbn.core.graphs.acyclicity import start_within_reach
 from feddbn.core.graphs.pruning import (
@@ -64,7 +64,7 @@ _MOST_SEARCHES = 5
 _MOST_STALLED = 40
 
 
-class ConsensusRun(Run):
+class ConsensusRun(Rounds):
     """The run so far: broadcast `C`, `ask` and the numbers that go with it; feed sums to `advance` until `is_done`.
 
     Attributes

@@ -12,9 +12,9 @@ from feddbn.core.statistics.moments import Moments, nearest_positive
 from feddbn.errors import DataError
 from feddbn.federation.programs.pfdbnl.entries import Entries, PartialQuestion
 from feddbn.federation.programs.statistics import (
+    ColumnStatistics,
     Preparation,
     ScaleChoice,
-    Summary,
     autocorrelation,
     choose_scale,
     local_moments,
@@ -78,7 +78,7 @@ def entry_moments_program(
         if n_lags
         else np.zeros(d)
     )
-    summary = Summary(rows, mean, variance, autocorrelation(lagged, variance[:d]))
+    summary = ColumnStatistics(rows, mean, variance, autocorrelation(lagged, variance[:d]))
     covariance = nearest_positive(cross / counts - np.outer(mean, mean))
     known = Moments(rows, mean, rows * covariance)
     chosen = choose_scale(scale, d, known, one_network=False, inputs=inputs)

@@ -38,7 +38,7 @@ MOST_CANDIDATES = 10_000
 
 __all__ = [
     "MOST_CANDIDATES",
-    "Comparison",
+    "CandidateLosses",
     "HeldOutQuestion",
     "HeldOutSumsQuestion",
     "Judge",
@@ -50,7 +50,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CandidateLosses:
     """Held-out loss per row of each candidate and its paired standard error against the best (NaN: not asked), both (m,)."""
 
     loss: FloatArray
@@ -140,7 +140,7 @@ def judge_program(
     return Judge(fold, n_lags, variables, replace(treatment, inputs=prepare.input_places(variables)))
 
 
-def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[Comparison]:
+def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[CandidateLosses]:
     """Ask for the sums over all blocks: which candidate is best and, with `spread`, how sure that is."""
     totals = yield Task(HeldOutSumsQuestion(n_candidates=n_candidates))
     m = n_candidates
@@ -148,13 +148,13 @@ def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[
     loss = totals.value[:m] / n
     best, k = int(np.argmin(loss)), len(totals.contributors)
     if not spread:
-        return Comparison(loss, np.full(m, np.nan), best, n, k)
+        return CandidateLosses(loss, np.full(m, np.nan), best, n, k)
     answer = yield Task(HeldOutSumsQuestion(n_candidates=m, best=best))
     k = len(answer.contributors)
     total, squares = answer.value[:m], answer.value[m : 2 * m]
     # Site totals of differences to the best are independent over sites; their spread gives the error of the sum.
     deviation = np.sqrt(np.maximum(squares - total**2 / k, 0.0) * k / max(k - 1, 1))
-    return Comparison(loss, deviation / n, best, n, k)
+    return CandidateLosses(loss, deviation / n, best, n, k)
 
 
 @dataclass(frozen=True, kw_only=True)

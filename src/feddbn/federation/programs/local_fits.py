@@ -25,8 +25,8 @@ from feddbn.federation.programs.fdbnl import WEIGHTINGS, ConsensusSettings, chec
 from feddbn.federation.programs.statistics import (
     CENTERS,
     SCALES,
+    ColumnStatistics,
     Preparation,
-    Summary,
     asked_moments,
     choose_scale,
     prepare,
@@ -130,7 +130,7 @@ def local_fit_of_state(
     """Return (C, C_raw, per-variable loss, preparation) of a site's own fit; for use at the site or in a simulation."""
     n = float(state["moments.n"])
     q = len(state["local.center"])
-    nothing = Summary(n, np.zeros(q), np.ones(q), np.zeros(0))
+    nothing = ColumnStatistics(n, np.zeros(q), np.ones(q), np.zeros(0))
     preparation = Preparation(state["local.center"], state["local.scale"], "site", nothing)
     return state["local.C"], state["local.C_raw"], state["local.loss"], preparation
 

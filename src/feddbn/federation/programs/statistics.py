@@ -68,12 +68,12 @@ __all__ = [
     "CENTERS",
     "FAR_FROM_ZERO",
     "SCALES",
+    "ColumnStatistics",
     "EarlierRows",
     "MomentsQuestion",
     "Preparation",
     "ScaleChoice",
     "SitePart",
-    "Summary",
     "SummaryQuestion",
     "TryingQuestion",
     "asked_moments",
@@ -585,7 +585,7 @@ register_site_task(SiteTask(SummaryQuestion, one_by_one(_summary_answer)))
 
 
 @dataclass(frozen=True)
-class Summary:
+class ColumnStatistics:
     """Federation-wide count, means (q,), variances (q,) and lag-1 autocorrelations (d,)."""
 
     n: float
@@ -604,7 +604,7 @@ class Preparation:
     center: FloatArray
     scale: FloatArray
     center_rule: str
-    summary: Summary
+    summary: ColumnStatistics
     treatment: Treatment = UNTREATED
 
     @property
@@ -620,7 +620,9 @@ class Preparation:
         return np.maximum(variance, 1e-9 * float(variance.mean()))
 
 
-def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Summary]:
+def summary_program(
+    variables: tuple[str, ...], n_lags: int, center: str = "none"
+) -> ServerProgram[ColumnStatistics]:
     """Ask for counts, means and variances; a second time about the means if these are far from zero."""
     d = len(variables)
     question = SummaryQuestion(n_lags=n_lags, variables=variables, center=center)
@@ -633,13 +635,13 @@ def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none
     return summary
 
 
-def _summary(total: FloatArray, d: int, origin: FloatArray) -> Summary:
+def _summary(total: FloatArray, d: int, origin: FloatArray) -> ColumnStatistics:
     q = len(origin)
     n = float(total[0])
     delta = total[1 : 1 + q] / n
     variance = total[1 + q : 1 + 2 * q] / n - delta * delta
     lagged = total[1 + 2 * q :] / n - (delta[:d] * delta[d : 2 * d] if q > d else 0.0)
-    return Summary(n, delta + origin, variance, autocorrelation(lagged, variance[:d]))
+    return ColumnStatistics(n, delta + origin, variance, autocorrelation(lagged, variance[:d]))
 
 
 def autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
@@ -649,15 +651,15 @@ def autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
     return np.clip(r, -0.99, 0.99)
 
 
-def summary_of_moments(moments: Moments, d: int) -> Summary:
+def summary_of_moments(moments: Moments, d: int) -> ColumnStatistics:
     """Return the same summary from whole moments."""
     n = moments.n
     variance = np.diag(moments.scatter) / n
     lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
-    return Summary(n, moments.mean, variance, autocorrelation(lagged, variance[:d]))
+    return ColumnStatistics(n, moments.mean, variance, autocorrelation(lagged, variance[:d]))
 
 
-def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
+def prepare(summary: ColumnStatistics, d: int, center: str, scale: str) -> Preparation:
     """Choose centre and scale from sums only.
 
     ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors

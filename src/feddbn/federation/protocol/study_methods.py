@@ -60,7 +60,7 @@ class StudyResult:
 
 
 Parameters = Mapping[str, Any]
-Run = Callable[[Parameters, Federation], StudyResult]
+RunStudy = Callable[[Parameters, Federation], StudyResult]
 Personal = Callable[[SiteState, StudyResult], Mapping[str, FloatArray]]
 
 
@@ -92,7 +92,7 @@ class StudyMethod:
     """
 
     name: str
-    run: Run
+    run: RunStudy
     check: Callable[[Parameters], None] = lambda parameters: None
     takes_noise: bool = False
     goals: Mapping[str, Way] = field(default_factory=dict)

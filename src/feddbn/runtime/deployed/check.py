@@ -43,7 +43,7 @@ from feddbn.runtime.deployed.settings import (
 from feddbn.runtime.deployed.store import REGISTER
 from feddbn.words import card
 
-__all__ = ["Finding", "check_settings", "study_in_words", "study_remarks", "why_refused"]
+__all__ = ["CheckLine", "check_settings", "study_in_words", "study_remarks", "why_refused"]
 
 
 def why_refused(
@@ -254,7 +254,7 @@ def _counted(n: int, what: str) -> str:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckLine:
     """One line of the report; `ok` is None for information."""
 
     what: str
@@ -262,82 +262,84 @@ class Finding:
     text: str
 
 
-def check_settings(path: Path, study: Study | None = None) -> list[Finding]:
+def check_settings(path: Path, study: Study | None = None) -> list[CheckLine]:
     """Return the findings for a site's settings file, and whether it could join `study` if one is given."""
     try:
         settings = read_site_settings(path)
     except FeddbnError as error:
-        return [Finding("settings", False, str(error))]
-    return [Finding("settings", True, f"site {settings.name!r}"), *_check_data(settings, study)]
+        return [CheckLine("settings", False, str(error))]
+    return [CheckLine("settings", True, f"site {settings.name!r}"), *_check_data(settings, study)]
 
 
-def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
-    out: list[Finding] = []
+def _check_data(settings: SiteSettings, study: Study | None) -> list[CheckLine]:
+    out: list[CheckLine] = []
     try:
         data = read_data(settings)
-        out.append(Finding("data", True, describe_data(data)))
+        out.append(CheckLine("data", True, describe_data(data)))
         out += _preflight(settings, 1 if study is None or study.n_lags is None else study.n_lags)
         policy = read_policy(settings.policy)
-        out.append(Finding("policy", None, describe_policy(policy)))
+        out.append(CheckLine("policy", None, describe_policy(policy)))
         if policy.max_epsilon is not None:
             account = account_of(settings)
-            out.append(Finding("budget", False if account.doubt else None, account.words(policy)))
+            out.append(CheckLine("budget", False if account.doubt else None, account.words(policy)))
         if study is not None:
             out += _check_study(settings, policy, tuple(data.variables), study)
     except FeddbnError as error:
-        out.append(Finding("study" if out else "data", False, str(error)))
+        out.append(CheckLine("study" if out else "data", False, str(error)))
         if len(out) == 1:
             out += _preflight(settings, 1)
     try:
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         free = shutil.disk_usage(settings.state).free / 2**30
         ok = os.access(settings.state, os.W_OK)
-        out.append(Finding("state", ok, f"{settings.state}, {free:.1f} GiB free"))
+        out.append(CheckLine("state", ok, f"{settings.state}, {free:.1f} GiB free"))
     except OSError as error:
-        out.append(Finding("state", False, f"{settings.state} cannot be used: {error.strerror}"))
+        out.append(CheckLine("state", False, f"{settings.state} cannot be used: {error.strerror}"))
     return out
 
 
 def _check_study(
     settings: SiteSettings, policy: SitePolicy, variables: tuple[str, ...], study: Study
-) -> list[Finding]:
+) -> list[CheckLine]:
     """Return every reason for which the site would refuse the study; if there is none, what its owner should know."""
     refused = why_refused(settings, policy, variables, study)
     if refused:
-        return [Finding("study", False, sentence) for sentence in refused]
+        return [CheckLine("study", False, sentence) for sentence in refused]
     remarks = [
-        Finding("study: note", None, text) for text in study_remarks(settings, policy, variables, study)
+        CheckLine("study: note", None, text) for text in study_remarks(settings, policy, variables, study)
     ]
     return [
-        Finding("study", True, f"this site can join {study.name!r}"),
+        CheckLine("study", True, f"this site can join {study.name!r}"),
         *_approval(settings, policy, study),
         *remarks,
     ]
 
 
-def _approval(settings: SiteSettings, policy: SitePolicy, study: Study) -> list[Finding]:
+def _approval(settings: SiteSettings, policy: SitePolicy, study: Study) -> list[CheckLine]:
     """Say whether the owner has approved the study, where the policy asks for that."""
     if policy.approve_by_rule:
         return []
     try:
         found = Owner(settings).approvals.find(study)
     except FeddbnError as error:
-        return [Finding("study: approval", False, str(error))]
+        return [CheckLine("study: approval", False, str(error))]
     if found is not None and found[1] == "valid":
         approval = found[0]
         left = approval.runs - len(approval.used)
         return [
-            Finding("study: approval", True, f"until {approval.expires}, {left} of {approval.runs} runs left")
+            CheckLine(
+                "study: approval", True, f"until {approval.expires}, {left} of {approval.runs} runs left"
+            )
         ]
     how = "none yet" if found is None else found[1]
     return [
-        Finding(
+        CheckLine(
             "study: approval", None, f"{how}; `feddbn site approve` approves it, before that it is refused"
         )
     ]
 
 
-def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
+def _preflight(settings: SiteSettings, n_lags: int) -> list[CheckLine]:
     """Return what the site's own data show by themselves; it is told here and nowhere else."""
     try:
         found = preflight(
@@ -350,6 +352,6 @@ def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
         return []
     # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
     return [
-        Finding(f"data: {one.code}", None, f"{one.level}: {words.detail} {words.advice}".rstrip())
+        CheckLine(f"data: {one.code}", None, f"{one.level}: {words.detail} {words.advice}".rstrip())
         for one, words in ((one, card(one, "owner")) for one in found)
     ]

@@ -28,7 +28,7 @@ from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.runtime.deployed.store import write_atomically
 
 if TYPE_CHECKING:
-    from feddbn.runtime.deployed.check import Finding
+    from feddbn.runtime.deployed.check import CheckLine
 
 __all__ = [
     "DEFAULT_ENGINE",
@@ -351,7 +351,7 @@ class Engine(ABC):
         """Write one kit per participant below ``directory/kits``; return participant -> kit."""
 
     @abstractmethod
-    def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
+    def check_site(self, kit: Path, study: Study | None = None) -> list[CheckLine]:
         """Return the findings for a site's kit, and whether it could join `study` if one is given."""
 
     @abstractmethod

@@ -11,12 +11,12 @@ from feddbn import AS_THEY_ARE
 from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import METHODS
-from feddbn.runtime.deployed.check import Finding, check_settings
+from feddbn.runtime.deployed.check import CheckLine, check_settings
 from support.owned_sites import OwnedSites, make_study
 from support.wards import stays, ward
 
 
-def checked(tmp_path: Path, frame: pd.DataFrame, more: str = "") -> dict[str, Finding]:
+def checked(tmp_path: Path, frame: pd.DataFrame, more: str = "") -> dict[str, CheckLine]:
     (tmp_path / "data").mkdir()
     frame.to_csv(tmp_path / "data" / "one.csv", index=False)
     path = tmp_path / "site.toml"
@@ -59,7 +59,7 @@ PARAMETERS = {"n_lags": 1}
 
 def joined(
     tmp_path: Path, more: str = "", frame: pd.DataFrame | None = None, policy: str = "", **study: Any
-) -> list[Finding]:
+) -> list[CheckLine]:
     """What `site check --study` says about a study of the ward's own columns."""
     frame = ward(200) if frame is None else frame
     (tmp_path / "data").mkdir()
@@ -79,7 +79,7 @@ def test_whether_a_study_is_approved_is_told(tmp_path):
     pytest.importorskip("cryptography")
     sites, study = OwnedSites(tmp_path), make_study()
 
-    def finding() -> Finding:
+    def finding() -> CheckLine:
         path = tmp_path / "north" / "feddbn_site.toml"
         (found,) = [one for one in check_settings(path, study) if one.what == "study: approval"]
         return found
@@ -97,7 +97,7 @@ def test_whether_a_study_is_approved_is_told(tmp_path):
     assert [one.text for one in check_settings(settings, study) if one.ok is False and one.what == "study"]
 
 
-def refusals(findings: list[Finding]) -> str:
+def refusals(findings: list[CheckLine]) -> str:
     assert all(finding.ok is False for finding in findings)
     return " ".join(finding.text for finding in findings)
 

@@ -33,7 +33,7 @@ from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, drivers_
 from feddbn.runtime.engines.nvflare.kit import make_kits, place_stores, start_command, start_environment
 
 if TYPE_CHECKING:
-    from feddbn.runtime.deployed.check import Finding
+    from feddbn.runtime.deployed.check import CheckLine
 
 __all__ = ["ENGINE", "Console", "NVFlareEngine", "write_job"]
 
@@ -302,7 +302,7 @@ class NVFlareEngine(Engine):
         """Provision and harden one kit per participant."""
         return make_kits(plan, directory)
 
-    def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
+    def check_site(self, kit: Path, study: Study | None = None) -> list[CheckLine]:
         """Check data, policy, rights, certificate, clock and the way to the server."""
         # Imported here: it reads data, which a lead's session never does.
         from feddbn.runtime.engines.nvflare.kit import check_site
