@@ -16,8 +16,8 @@ LAMBDA = 0.05
 FITS = {
     "default": {},
     "path": {"optimum": "path"},
-    "as they are": AS_THEY_ARE,
-    "as they are, path": {**AS_THEY_ARE, "optimum": "path"},
+    "as they are": {"prepare": AS_THEY_ARE},
+    "as they are, path": {"prepare": AS_THEY_ARE, "optimum": "path"},
 }
 """Arguments of FDBNL beside the transcription: as it comes, without the search for the order, without looks."""
 FMRI = (15, 5, 1000)

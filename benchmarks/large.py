@@ -48,7 +48,7 @@ def without_a_look() -> dict[str, Any]:
     """Arguments that leave out every look at the data."""
     from feddbn import AS_THEY_ARE
 
-    return {**AS_THEY_ARE, "check_residuals": False}
+    return {"prepare": AS_THEY_ARE, "check_residuals": False}
 
 
 def network(method: str, d: int, degree: float, seed: int, as_they_are: bool) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from feddbn.datasets import PAPER_SUBJECTS, dream4, netsim
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
-from feddbn.methods.oneshot import OneShotDBN
 
 NETWORKS = range(1, 6)
 RECIPES = {
@@ -46,33 +45,6 @@ def dream4_table(networks: Sequence[int] = NETWORKS, recipes: Mapping[str, dict]
             f"  used {' '.join(chosen)}  {model.n_sums_} sums, {model.n_numbers_} numbers,"
             f" {(time.perf_counter() - started) / len(networks):.1f} s each"
         )
-
-
-def estimator_table(networks: Sequence[int] = NETWORKS) -> None:
-    """DREAM4 through the public estimator and its table of edge probabilities."""
-    print("OneShotDBN(features='quadratic', smoothing='auto') on DREAM4; off-diagonal AP / AUROC")
-    off = ~np.eye(100, dtype=bool)
-    for center_by in ("stimulus", None):
-        rows = []
-        for network in networks:
-            data = dream4(network, stimulus=center_by is not None)
-            model = OneShotDBN(features="quadratic", smoothing="auto", center_by=center_by)
-            start = time.process_time()
-            model.fit(data.sites, label=center_by)
-            seconds = time.process_time() - start
-            place = {name: k for k, name in enumerate(model.feature_names_in_)}
-            table = model.edge_probabilities_
-            score = np.zeros((100, 100))
-            score[table["source"].map(place), table["target"].map(place)] = table["probability"]
-            truth = data.truth[off]
-            rows.append((average_precision_score(truth, score[off]), roc_auc_score(truth, score[off])))
-            print(
-                f"  center_by={center_by} network {network}: {_text(rows[-1])}, smoothing {model.smoothing_:g}, "
-                f"{model.n_rounds_} sums, {seconds:.1f} s",
-                flush=True,
-            )
-        found = np.array(rows)
-        print(f"center_by={center_by}: mean {_text(found.mean(axis=0))} ± {_text(found.std(axis=0, ddof=1))}")
 
 
 def alone_table(networks: Sequence[int] = NETWORKS) -> None:
@@ -129,10 +101,9 @@ def _text(pair: np.ndarray | tuple[float, float]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="?", choices=["estimator", "dream4", "alone", "netsim"])
+    parser.add_argument("only", nargs="?", choices=["dream4", "alone", "netsim"])
     choice = parser.parse_args().only
     parts = {
-        "estimator": estimator_table,
         "dream4": dream4_table,
         "alone": alone_table,
         "netsim": netsim_table,
