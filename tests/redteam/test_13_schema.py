@@ -7,6 +7,7 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
+from support.saying import refused as says_no
 
 
 def make_rig(place, k=3, policy=None, d=3):
@@ -78,7 +79,7 @@ def test_other_parameters_are_the_studys_too(tmp_path, more, why):
 def test_a_parameter_that_nobody_knows_makes_no_second_question(tmp_path):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("oneshot"))
-    with pytest.raises(Refused, match="task 'moments' has no parameter 'nonce'"):
+    with says_no(Refused, "moments", "nonce"):
         server.sum(moments(rig, nonce=1))
 
 
@@ -124,7 +125,7 @@ def test_norms_of_units_are_told_with_noise_only(tmp_path):
     server = Server(rig, rig.study("oneshot", privacy={"epsilon": 1.0}), "noise")
     refused(server, raw("unit-norms", norms), "the noise protects each recording")
     fine = {**norms, "unit": "recording", "per_octave": 20_000}
-    with pytest.raises(Refused, match="has no parameter 'per_octave'"):
+    with says_no(Refused, "per_octave"):
         server.sum(raw("unit-norms", fine))
     refused(
         server,
@@ -147,12 +148,12 @@ def test_refusals_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "more", "sentence"),
+    ("parameters", "more", "code"),
     [
         (
             {},
             {"some_variables_may_be_missing": True},
-            "does not say how many sites for some entry or cluster",
+            "few-sites-per-entry",
         ),
         (
             {},
@@ -160,16 +161,16 @@ def test_refusals_end(tmp_path):
                 "some_variables_may_be_missing": True,
                 "held_by": {"x0": ("s0", "s1", "s2"), "x1": ("s1", "s2", "s3")},
             },
-            r"has 2 sites for some entry or cluster; .* asks for 3 \(min_sites_per_entry\)",
+            "few-sites-per-entry",
         ),
-        ({"n_clusters": 2}, {}, "has 2 sites for some entry or cluster"),
-        ({"n_clusters": "auto"}, {}, "has 1 sites for some entry or cluster"),
+        ({"n_clusters": 2}, {}, "few-sites-per-entry"),
+        ({"n_clusters": "auto"}, {}, "few-sites-per-entry"),
     ],
 )
-def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, sentence):
+def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, code):
     policy = default_policy_text().replace(
         '"residual-checks"', '"residual-checks", "cluster-step", "held-out-loss"'
     )
     rig = make_rig(tmp_path, 4, policy.replace('"held-out-loss"', '"held-out-loss", "held-out-sums"'))
-    with pytest.raises(SiteRefused, match=sentence):
+    with says_no(SiteRefused, code=code):
         Server(rig, rig.study("pfdbnl", parameters, **more))

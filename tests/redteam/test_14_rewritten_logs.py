@@ -13,6 +13,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed.audit import check_logs
 from support.faults import MemoryJournal
 from support.owned_sites import NAMES, OwnedSites, make_study
+from support.saying import refused
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_approved_runs_cannot_be_won_back_by_editing_or_by_an_older_file_of_anot
     body = json.loads(path.read_text())
     for forged in (json.dumps({**body, "used": []}), json.dumps({**body, "runs": 9}), fresh):
         path.write_text(forged)
-        with pytest.raises(NotEnoughSites, match="site 'north' refused: the study 's' is not approved"):
+        with refused(NotEnoughSites, "north", "s"):
             sites.run(study, "run-2")
 
 
@@ -110,9 +111,7 @@ def test_an_older_file_of_the_same_site_does_not_win_runs_back(tmp_path):
     fresh = path.read_text()
     sites.run(study, "run-1")
     path.write_text(fresh)
-    with pytest.raises(
-        NotEnoughSites, match="site 'north' refused: the study 's' was approved for 1 run; used by run-1"
-    ):
+    with refused(NotEnoughSites, "north", "s", 1):
         sites.run(study, "run-2")
     sites.approve(study)
     assert sites.run(study, "run-2")[1] == NAMES

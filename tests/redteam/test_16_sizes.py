@@ -6,6 +6,7 @@ import pytest
 from feddbn.errors import ProtocolError
 from feddbn.runtime.deployed.store import AUDIT, REGISTER
 from support.rig import Refused, Rig, Server, raw
+from support.saying import refused
 
 
 @pytest.fixture
@@ -17,10 +18,10 @@ def rig(tmp_path):
 @pytest.mark.parametrize(
     ("name", "params", "sentence"),
     [
-        ("held-out-sums", {"n_candidates": 10**9}, "must be a whole number from 1 to 10000"),
-        ("bootstrap-moments", {"stop": 10**9}, "must be a whole number from 0 to 1000000"),
-        ("moments", {"n_lags": 10**6}, "must be a whole number from 0 to 1000"),
-        ("moments", {"periods": [1e300]}, "must be a number from 2 to 1e\\+09"),
+        ("held-out-sums", {"n_candidates": 10**9}, "1"),
+        ("bootstrap-moments", {"stop": 10**9}, "0"),
+        ("moments", {"n_lags": 10**6}, "0"),
+        ("moments", {"periods": [1e300]}, "2"),
     ],
 )
 def test_numbers_of_a_question_have_bounds(rig, name, params, sentence):
@@ -28,7 +29,7 @@ def test_numbers_of_a_question_have_bounds(rig, name, params, sentence):
     usual = {} if name == "held-out-sums" else {"n_lags": 1, "variables": rig.variables}
     if name == "bootstrap-moments":
         usual |= {"first": -1, "resampling": "bootstrap", "block_rule": "auto", "unit": "auto", "seed": 0}
-    with pytest.raises(Refused, match=sentence):
+    with refused(Refused, sentence):
         server.sum(raw(name, {**usual, **params}, {"origin": np.zeros(4)} if "stop" in params else None))
 
 
@@ -37,5 +38,5 @@ def test_a_run_cannot_be_called_like_a_file_of_the_site(rig):
     Server(rig, rig.study(), "site.sock")
     assert (rig.place / "s0" / "state" / "site.sock").is_dir()
     for run in (AUDIT, REGISTER, "_approvals", "..", "a/b", ".hidden"):
-        with pytest.raises(ProtocolError, match="a run id has 1 to 64 characters"):
+        with refused(ProtocolError, 1, 64, code="bad-run-id"):
             Server(rig, rig.study(), run)

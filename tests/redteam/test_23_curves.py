@@ -9,6 +9,7 @@ from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
+from support.saying import refused as says_no
 
 D = 2
 
@@ -115,7 +116,7 @@ def test_units_on_the_grid_are_near_mean_and_standard_deviation():
     assert (np.abs(origin - mean) <= scale / 16 * (1 + 1e-9)).all()
     assert not are_public_units(origin + 0.03 * scale, scale)
     assert not are_public_units(origin, -scale)
-    with pytest.raises(ProtocolError, match="must be on the public grid"):
+    with says_no(ProtocolError, code="bad-question"):
         CurvedMomentsQuestion(
             n_lags=1, variables=("a",), basis="curve", origin=np.zeros(1), scale=np.array([1.1])
         )

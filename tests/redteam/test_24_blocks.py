@@ -7,6 +7,7 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
+from support.saying import refused as says_no
 
 D, N = 2, 400
 
@@ -110,8 +111,5 @@ def test_only_a_study_of_changes_asks_for_blocks_and_only_where_an_owner_lists_t
         Server(rig, rig.study("oneshot")), blocks(rig), "the study does not ask for the task 'block-moments'"
     )
     rig = make_rig(tmp_path / "b", listed=False)
-    with pytest.raises(
-        SiteRefused,
-        match="will ask for the tasks block-moments, block-checks, which this site's policy does not list",
-    ):
+    with says_no(SiteRefused, code="tasks-not-allowed"):
         Server(rig, rig.study("changing"))

@@ -8,6 +8,7 @@ from feddbn.core.designs.design import public_units
 from feddbn.errors import SiteRefused
 from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
+from support.saying import refused
 
 D, N, Q = 2, 270, 4
 MONTHS = {"blocks": "month from 2024-01"}
@@ -96,11 +97,9 @@ def test_labels_are_those_that_the_study_names(tmp_path):
     by_phase = rig.study("changing", {"blocks": "column:phase"})
     counts = Server(rig, by_phase).sum(blocks(rig, "", 0, 60)).value.reshape(60, -1)[:, 0]
     np.testing.assert_allclose(counts[:4], [267, 270, 270, 0], atol=1e-3)
-    with pytest.raises(
-        SiteRefused, match=r"by dates, and rows of this site have other labels; put label = '@time'"
-    ):
+    with refused(SiteRefused, "label = '"):
         Server(rig, rig.study("changing", MONTHS), "months")
-    with pytest.raises(SiteRefused, match="by the column 'ward', and rows of this site have other labels"):
+    with refused(SiteRefused, "ward"):
         Server(rig, rig.study("changing", {"blocks": "column:ward"}), "ward")
     rig = make_rig(tmp_path / "b")
     with pytest.raises(SiteRefused, match="does not say which month is the first"):

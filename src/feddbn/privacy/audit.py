@@ -138,7 +138,7 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class ChainReport:
-    """Whether a log is intact: number of good entries, the last good hash, and what is wrong, or None.
+    """Whether a log is intact: number of good entries, the last good hash, and what is wrong, also as a code, or None.
 
     `seal` is "signed" if the site's signature was checked, "unchecked" if there is one and no key was given, and
     "unkeyed" if there is none: whoever can write the file can then write another chain.
@@ -148,6 +148,7 @@ class ChainReport:
     last_hash: str
     problem: str | None
     seal: Seal = "unkeyed"
+    code: str = ""
 
     @property
     def is_intact(self) -> bool:
@@ -170,7 +171,9 @@ class AuditChain:
         """Continue an existing log; refuse one that is not intact."""
         report = verify_chain(lines, key=key)
         if report.problem is not None:
-            raise FileError(f"the audit log is not intact ({report.problem}) and is not continued.")
+            raise FileError(
+                f"the audit log is not intact ({report.problem}) and is not continued.", code=report.code
+            )
         return cls(report.n_entries, report.last_hash, identity)
 
     def add(self, *, write: Callable[[str], None] = lambda line: None, **said: Any) -> AuditEntry:
@@ -232,33 +235,35 @@ def verify_chain(
     The last signature covers the hashes of all entries before it, so it alone is checked.
     """
     last, count, entry, signed = GENESIS, 0, None, False
+
+    def wrong(problem: str, code: str, seal: Seal = "unkeyed") -> ChainReport:
+        return ChainReport(count, last, problem, seal, code)
+
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             entry = _parse(line, number)
         except FileError as error:
-            return ChainReport(count, last, str(error).rstrip("."))
+            return wrong(str(error).rstrip("."), "not-an-entry")
         if entry.previous != last or entry.index != count:
-            return ChainReport(count, last, f"line {number} does not follow the line before it")
+            return wrong(f"line {number} does not follow the line before it", "out-of-order")
         if _digest(entry.fields()) != entry.hash:
-            return ChainReport(count, last, f"line {number} was edited")
+            return wrong(f"line {number} was edited", "edited")
         if signed and not entry.signature:
-            return ChainReport(count, last, f"line {number} is not signed, but lines before it are")
+            return wrong(f"line {number} is not signed, but lines before it are", "unsigned")
         if key is not None and entry.version > 1 and not entry.signature:
-            return ChainReport(count, last, f"line {number} is not signed")
+            return wrong(f"line {number} is not signed", "unsigned")
         signed = signed or bool(entry.signature)
         last, count = entry.hash, count + 1
     if expected_last is not None and expected_last != last:
-        return ChainReport(
-            count, last, "the last hash is not the expected one; entries are missing at the end"
-        )
+        return wrong("the last hash is not the expected one; entries are missing at the end", "shortened")
     if entry is None or not signed:
         return ChainReport(count, last, None, "unkeyed")
     if key is None:
         return ChainReport(count, last, None, "unchecked")
     if not _is_signed(entry, key):
-        return ChainReport(count, last, "its last line was not signed by this site's key", "unchecked")
+        return wrong("its last line was not signed by this site's key", "foreign-signature", "unchecked")
     return ChainReport(count, last, None, "signed")
 
 

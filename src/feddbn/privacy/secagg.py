@@ -326,11 +326,11 @@ def check_min_sites(min_sites: int) -> int:
     return min_sites
 
 
-def refuse_below(n: int, needed: int, what: str) -> None:
+def refuse_below(n: int, needed: int, what: str, code: str) -> None:
     """Raise unless at least `needed` sites are there."""
     if n < needed:
         raise AggregationError(
-            f"{what}: {n} sites, but {needed} are needed; nothing was revealed.", code="too-few-sites"
+            f"{what}: {n} sites, but {needed} are needed; nothing was revealed.", code=code
         )
 
 

@@ -247,12 +247,12 @@ class SecAggServer:
             public, signature = (rows.tobytes() for rows in asked.read(site, reply))
             self._adverts[site] = (public, signature, told_by(reply[0]))
         names = tuple(sorted(self._adverts))
-        refuse_below(len(names), self.min_sites, "too few sites answered the call for keys")
+        refuse_below(len(names), self.min_sites, "too few sites answered the call for keys", "few-keys")
         threshold = self._threshold
         if threshold is None:
             threshold = usual_threshold(len(names), self.min_sites)
         publics = tuple(self._adverts[name][0] for name in names)
-        refuse_below(len(names), threshold, "too few sites answered the call for keys")
+        refuse_below(len(names), threshold, "too few sites answered the call for keys", "few-keys")
         told = {key: [self._adverts[name][2][key] for name in names] for key in TOLD}
         about: dict[str, Any] = {"data": tuple(told["data"]), "min_sites": max(told["min_sites"])}
         self._pending = Roster(
@@ -344,7 +344,12 @@ class SecAggServer:
         slot, roster = self._under_way(), self._roster
         assert roster is not None
         survivors = tuple(sorted(slot.inputs))
-        refuse_below(len(survivors), max(roster.threshold, self.min_sites), "too few sites sent their input")
+        refuse_below(
+            len(survivors),
+            max(roster.threshold, self.min_sites),
+            "too few sites sent their input",
+            "few-inputs",
+        )
         slot.survivors = survivors
         meta = {**self._meta("survivors"), "slot": slot.order.slot, "survivors": list(survivors)}
         tags = np.stack([slot.tags[site] for site in survivors], axis=1)
@@ -375,7 +380,7 @@ class SecAggServer:
         for site, reply in replies.items():
             (rows,) = asked.read(site, reply)
             shares[roster.positions[site] + 1] = rows.tobytes()
-        refuse_below(len(shares), threshold, "too few sites helped to open the sum")
+        refuse_below(len(shares), threshold, "too few sites helped to open the sum", "few-helpers")
         self._slot = None
         secrets, altered = self._secrets(slot, roster, shares)
         masks, n_minus = self._left_over_masks(slot, roster, secrets)

@@ -92,7 +92,9 @@ def checked_roster(
         raise ProtocolError("the roster does not say what its sites have been part of.", code="bad-roster")
     asked = [_fewest(value) for value in _listed(meta, "min_sites", n_sites)]
     fewest = max(asked, default=2)
-    refuse_below(n_sites, max(fewest, site.min_sites), "this site does not join so small a roster")
+    refuse_below(
+        n_sites, max(fewest, site.min_sites), "this site does not join so small a roster", "small-roster"
+    )
     # Of the study, not of the roster: a server that leaves honest sites out does not make colluding ones a third.
     lowest = lowest_threshold(max(n_sites, site.n_sites), fewest)
     if threshold < lowest:
@@ -457,7 +459,9 @@ class SecAggSite:
                 "the unmask request calls this site a drop-out, although it has sent its input.",
                 code="bad-survivors",
             )
-        refuse_below(len(names), max(roster.threshold, self.min_sites), "too few sites sent their input")
+        refuse_below(
+            len(names), max(roster.threshold, self.min_sites), "too few sites sent their input", "few-inputs"
+        )
         tags = rows_of(arrays, "tags", (len(names), TAG_BYTES))
         expected = state.expected
         assert expected is not None
@@ -480,7 +484,9 @@ class SecAggSite:
             verify_signature(self._pinned[name], signature.tobytes(), statement)
             for name, signature in zip(names, signatures, strict=True)
         )
-        refuse_below(n_signed, roster.threshold, "too few sites signed this list of survivors")
+        refuse_below(
+            n_signed, roster.threshold, "too few sites signed this list of survivors", "few-signatures"
+        )
 
     def _entry(self, roster: Roster, alive: frozenset[str]) -> Entry:
         """The sum as the register keeps it, signed: others believe it if one of its members says so."""

@@ -12,6 +12,7 @@ from feddbn.privacy.noise_plan import (
     norm_edges,
     norm_histogram,
 )
+from support.saying import refused
 
 
 def test_gram_weights_make_the_frobenius_norm():
@@ -39,9 +40,9 @@ def test_norms_beyond_the_edges_go_into_the_last_bin():
 
 
 def test_bound_cannot_be_chosen_from_noise_alone():
-    with pytest.raises(DataError, match="empty at this noise level; use more recordings"):
+    with pytest.raises(DataError):
         choose_clip(np.ones(5), norm_edges()[:5], 1.0)
-    with pytest.raises(ParameterError, match=r"quantile must lie in \(0, 1\], got 0"):
+    with refused(ParameterError, 0, 1):
         choose_clip(np.ones(5), norm_edges()[:5], 1.0, quantile=0)
 
 
@@ -89,16 +90,16 @@ def test_bound_may_be_left_to_the_task_and_scales_the_noise():
     big = plan.protect("t", [np.zeros(20_000)], True, 20_000, 0, 1, random_bytes, clip_bound=10)
     assert big.value.std() == pytest.approx(20.0, rel=0.03)
     for wrong in (None, 0, -1.0, True, "3", float("inf")):
-        with pytest.raises(ParameterError, match="this task must name a positive clip_bound"):
+        with refused(ParameterError, "clip_bound"):
             plan.protect("t", [], True, 2, 0, 1, random_bytes, clip_bound=wrong)
-    with pytest.raises(ParameterError, match=r"standard deviation 2e\+30 cannot be added exactly"):
+    with refused(ParameterError, "2e+30"):
         plan.protect("t", [], True, 2, 0, 1, random_bytes, clip_bound=1e30)
-    with pytest.raises(ParameterError, match="at most 1048576 numbers, this answer has 2000000"):
+    with refused(ParameterError, 1048576, 2000000):
         plan.protect("t", [], True, 2_000_000, 0, 1, random_bytes, clip_bound=1.0)
 
 
 def test_vector_that_is_no_gram_matrix_is_refused_by_the_gram_norm():
-    with pytest.raises(ParameterError, match="length 8 is not a count, totals and the upper triangle"):
+    with refused(ParameterError, 8):
         ClipRule(1.0, "gram").weights(8)
     assert ClipRule(1.0, "gram").weights(6) is not None
     np.testing.assert_array_equal(ClipRule(1.0).weights(8), np.ones(8))
@@ -111,21 +112,21 @@ def test_plan_for_a_budget_is_calibrated():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: ClipRule(0.0), "bound must be positive and finite, got 0"),
-        (lambda: ClipRule(1.0, noise_factor=-1.0), "noise_factor must be positive and finite, got -1"),
-        (lambda: NoisePlan("recording", 0.0, {}), "multiplier must be positive and finite, got 0"),
-        (lambda: NoisePlan("person", 1.0, {}), "unit must be 'recording' or 'row', got 'person'"),
-        (lambda: NoisePlan("row", 1.0, {}, -1), "n_colluding must not be negative, got -1"),
+        (lambda: ClipRule(0.0), "0"),
+        (lambda: ClipRule(1.0, noise_factor=-1.0), "noise_factor"),
+        (lambda: NoisePlan("recording", 0.0, {}), "0"),
+        (lambda: NoisePlan("person", 1.0, {}), "recording"),
+        (lambda: NoisePlan("row", 1.0, {}, -1), "n_colluding"),
     ],
 )
 def test_impossible_plans_are_refused(make, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+    with refused(ParameterError, sentence):
         make()
 
 
 def test_epsilon_for_which_a_grid_has_no_proof_is_refused():
     for wrong in (1e-8, 2000.0):
-        with pytest.raises(ParameterError, match=r"epsilon must be above 2e-07 and at most 1800, got"):
+        with refused(ParameterError, "2e-07", 1800):
             multiplier_for(wrong, 1e-5)
-    with pytest.raises(ParameterError, match="epsilon must be positive and finite"):
+    with refused(ParameterError, "epsilon"):
         multiplier_for(-1.0, 1e-5)

@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 from feddbn.errors import ParameterError
 from feddbn.privacy.gaussian import gaussian_delta, gaussian_epsilon, noise_multiplier
+from support.saying import refused
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 8.0, 30.0])
@@ -54,14 +55,14 @@ def test_enormous_noise_costs_nothing_at_this_delta():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "name"),
     [
-        ((0.0, 1e-5), "epsilon must be positive and finite, got 0.0"),
-        ((math.inf, 1e-5), "epsilon must be positive and finite, got inf"),
-        ((1.0, 0.0), "delta must lie strictly between 0 and 1, got 0.0"),
-        ((1.0, 1e-5, 0), "n_releases must be at least 1, got 0"),
+        ((0.0, 1e-5), "epsilon"),
+        ((math.inf, 1e-5), "epsilon"),
+        ((1.0, 0.0), "delta"),
+        ((1.0, 1e-5, 0), "n_releases"),
     ],
 )
-def test_impossible_arguments_are_named(arguments, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+def test_impossible_arguments_are_named(arguments, name):
+    with refused(ParameterError, name):
         noise_multiplier(*arguments)

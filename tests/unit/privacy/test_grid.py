@@ -16,7 +16,7 @@ def test_step_follows_from_the_noise_and_the_noise_is_fine_on_it():
         grid = Grid.for_share(deviation)
         assert 2**SHARE_BITS <= deviation / grid.step < 2 ** (SHARE_BITS + 1)
     for wrong in (1e-12, 1e15, 0.0, math.inf, math.nan):
-        with pytest.raises(ParameterError, match="cannot be added exactly, it must be between"):
+        with pytest.raises(ParameterError):
             Grid.for_share(wrong)
 
 

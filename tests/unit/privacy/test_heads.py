@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 pytest.importorskip("cryptography")
@@ -16,6 +18,7 @@ from feddbn.privacy.audit import (
     signed_receipt,
 )
 from feddbn.privacy.keys import Identity
+from support.saying import refused
 
 SITE, HOLDER = Identity.from_seed(bytes([1]) * 32), Identity.from_seed(bytes([2]) * 32)
 
@@ -69,20 +72,18 @@ def test_no_field_of_a_head_can_be_changed(change):
     ],
 )
 def test_what_is_not_a_head_is_refused(change):
-    with pytest.raises(FileError, match="not the head of an audit log"):
+    with refused(FileError, "head"):
         read_head({**head(3).fields(), **change})
 
 
 def test_a_receipt_of_nothing_is_refused():
-    with pytest.raises(FileError, match="not the receipt of an audit log"):
+    with refused(FileError, "receipt"):
         read_receipt([])
 
 
 def test_a_shorter_log_shown_later_contradicts_and_an_old_head_sent_again_does_not():
     held = head(5, "2026-01-02T00:00:00Z")
-    assert "was shortened: it shows 3 entries, but had 5" in contradiction(
-        held, head(3, "2026-01-03T00:00:00Z")
-    )
+    assert re.search(r"\b3 .* 5\b", contradiction(held, head(3, "2026-01-03T00:00:00Z")))
     assert contradiction(held, head(3, "2026-01-01T00:00:00Z")) is None
     assert contradiction(held, head(7, "2026-01-03T00:00:00Z")) is None
     assert contradiction(held, held) is None
@@ -98,8 +99,8 @@ def test_a_log_must_reach_a_head():
     assert against_log(head(5), entries) is None
     assert against_log(head(3), entries) is None
     assert against_log(head(0), []) is None
-    assert "it has 4 entries, but had 5" in against_log(head(5), entries[:4])
-    assert "entry 5 is not the one" in against_log(head(5, word="other"), entries)
+    assert re.search(r"\b4 .* 5\b", against_log(head(5), entries[:4]))
+    assert "entry 5" in against_log(head(5, word="other"), entries)
 
 
 def test_a_hash_says_nothing_to_who_knows_all_but_the_norm():

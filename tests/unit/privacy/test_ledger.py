@@ -8,6 +8,7 @@ from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon, noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
+from support.saying import refused
 
 
 def _ledger(z, n):
@@ -65,13 +66,10 @@ def test_release_over_budget_is_refused_with_unit_and_numbers():
     ledger = Ledger()
     ledger.check(GaussianRelease("moments", z), 1e-5, 1.001, "recording")
     after = ledger.add(GaussianRelease("moments", z))
-    with pytest.raises(
-        BudgetExceeded,
-        match=r"'moments' would take epsilon to 1\.4\d for each recording \(delta = 1e-05\); this site's",
-    ):
+    with refused(BudgetExceeded, "moments", "1.4", "delta = 1e", code="over-budget"):
         after.check(GaussianRelease("moments", z), 1e-5, 1.001, "recording")
     assert len(after.releases) == 1
-    with pytest.raises(BudgetExceeded, match="would take epsilon to inf"):
+    with refused(BudgetExceeded, code="over-budget"):
         ledger.check(UnprotectedRelease("summary"), 1e-5, 100.0, "row")
 
 
@@ -92,7 +90,7 @@ def test_run_calibrated_to_its_budget_is_not_refused_for_rounding():
         ledger.check(GaussianRelease("moments", z), 1e-5, 4.0, "recording")
         ledger = ledger.add(GaussianRelease("moments", z))
     assert ledger.epsilon(1e-5) > 4.0
-    with pytest.raises(BudgetExceeded, match=r"what the study promises is 3\.999"):
+    with refused(BudgetExceeded, "3.999", code="over-budget"):
         Ledger(ledger.releases[:1]).check(ledger.releases[1], 1e-5, 3.999, "row", "what the study promises")
 
 
@@ -135,9 +133,9 @@ def test_every_release_on_a_grid_costs_its_slack():
 
 
 def test_impossible_arguments_are_named():
-    with pytest.raises(ParameterError, match="noise multiplier must be positive and finite, got 0"):
+    with refused(ParameterError, 0):
         GaussianRelease("x", 0.0)
-    with pytest.raises(ParameterError, match="delta must lie strictly between 0 and 1, got 1"):
+    with refused(ParameterError, 0, 1):
         Ledger().epsilon(1.0)
-    with pytest.raises(ParameterError, match="accountant must be 'pld' or 'rdp', got 'moments'"):
+    with refused(ParameterError, "pld", "rdp", "moments"):
         Ledger().epsilon(1e-5, "moments")

@@ -9,6 +9,7 @@ from feddbn.privacy.secagg import (
     Order,
 )
 from feddbn.privacy.secagg_site import SecAggSite
+from support.saying import refused
 from support.secagg_wire import Wire, roster_request
 
 
@@ -23,12 +24,9 @@ def test_sites_told_different_tasks_reveal_nothing():
     wire.server.collect(replies)
     requests = wire.server.unmask_requests()
     for name in wire.names[1:]:
-        with pytest.raises(
-            AggregationError,
-            match="site 's00' was asked something else than this site, now or before; nothing",
-        ):
+        with refused(AggregationError, "s00", code="asked-otherwise"):
             wire.sites[name].handle(*requests[name], None)
-    with pytest.raises(AggregationError, match="site 's01' was asked something else than this site"):
+    with refused(AggregationError, "s01", code="asked-otherwise"):
         wire.sites["s00"].handle(*requests["s00"], None)
 
 
@@ -42,7 +40,7 @@ def test_sites_told_different_participants_reveal_nothing():
     }
     wire.server.collect(replies)
     requests = wire.server.unmask_requests()
-    with pytest.raises(AggregationError, match="'s00' was asked something else"):
+    with refused(AggregationError, "s00", code="asked-otherwise"):
         wire.sites["s05"].handle(*requests["s05"], None)
 
 
@@ -51,7 +49,7 @@ def test_tag_of_another_site_does_not_pass():
     wire.mask()
     meta, arrays = wire.server.unmask_requests()["s00"]
     arrays["tags"][[1, 2]] = arrays["tags"][[2, 1]]
-    with pytest.raises(AggregationError, match="'s01' was asked something else"):
+    with refused(AggregationError, "s01", code="asked-otherwise"):
         wire.sites["s00"].handle(meta, arrays, None)
 
 
@@ -60,7 +58,7 @@ def test_altered_share_is_noticed_by_its_receiver():
     shares = wire.ask(wire.server.roster_request(wire.ask(wire.server.begin_epoch(2))))
     deliveries = wire.server.deliveries(shares)
     deliveries["s01"][1]["sealed"][0, 5] ^= 1
-    with pytest.raises(AggregationError, match="a sealed message was altered"):
+    with refused(AggregationError, code="altered-seal"):
         wire.sites["s01"].handle(*deliveries["s01"], None)
 
 
@@ -83,9 +81,7 @@ def test_altered_shares_that_cannot_be_spared_open_nothing_and_blame_nobody():
     replies = wire.ask_each(wire.server.unmask_requests())
     replies["s02"][1]["shares"][3, 0] ^= 1
     del replies["s04"]
-    with pytest.raises(
-        AggregationError, match="masks of site 's03': it has set them up wrongly, or another site has altered"
-    ):
+    with refused(AggregationError, "s03", code="altered-shares"):
         wire.server.open(replies)
 
 
@@ -93,9 +89,7 @@ def test_server_cannot_put_its_own_key_in_the_middle():
     wire = Wire()
     meta, arrays = roster_request(wire)
     arrays["publics"][1] = np.frombuffer(wire.rng.bytes(32), dtype=np.uint8)
-    with pytest.raises(
-        AggregationError, match="key advertised for site 's01' is not signed by its pinned identity"
-    ):
+    with refused(AggregationError, "s01", code="wrong-signature"):
         wire.sites["s00"].handle(meta, arrays, None)
 
 
@@ -103,9 +97,7 @@ def test_stranger_on_the_roster_is_refused():
     wire = Wire()
     meta, arrays = roster_request(wire)
     meta["names"][4] = "stranger"
-    with pytest.raises(
-        AggregationError, match="'stranger' is on the roster, but no identity key is pinned for it"
-    ):
+    with refused(AggregationError, "stranger", code="not-pinned"):
         wire.sites["s00"].handle(meta, arrays, None)
 
 
@@ -113,10 +105,10 @@ def test_roster_with_a_site_twice_is_refused():
     wire = Wire()
     meta, arrays = roster_request(wire)
     meta["names"][4] = "s03"
-    with pytest.raises(ProtocolError, match="names a site twice"):
+    with refused(ProtocolError, code="bad-message"):
         wire.sites["s00"].handle(meta, arrays, None)
     meta["names"] = list(reversed(wire.names))
-    with pytest.raises(ProtocolError, match="roster is not sorted by name"):
+    with refused(ProtocolError, code="bad-roster"):
         wire.sites["s00"].handle(meta, arrays, None)
 
 
@@ -124,17 +116,17 @@ def test_roster_without_this_site_or_with_its_old_key_is_refused():
     wire = Wire()
     first = wire.ask(wire.server.begin_epoch(2))
     message = wire.server.roster_request({name: first[name] for name in wire.names[1:]})
-    with pytest.raises(AggregationError, match="roster does not carry the key this site has advertised"):
+    with refused(AggregationError, code="foreign-key"):
         wire.sites["s00"].handle(*message, None)
 
 
 def test_low_threshold_and_small_roster_are_refused_by_the_site():
     wire = Wire(threshold=3)
-    with pytest.raises(AggregationError, match="threshold 3 is too low for 5 sites; it must be 4"):
+    with refused(AggregationError, 3, 5, 4, code="low-threshold"):
         wire.sites["s00"].handle(*roster_request(wire), None)
     wire = Wire()
     wire.sites["s00"] = wire.site("s00", min_sites=6)
-    with pytest.raises(AggregationError, match="does not join so small a roster: 5 sites, but 6 are needed"):
+    with refused(AggregationError, 5, 6, code="small-roster"):
         wire.sites["s00"].handle(*roster_request(wire), None)
 
 
@@ -148,13 +140,13 @@ def test_sites_that_saw_different_rosters_cannot_open_each_others_shares():
     from_whole = wire.sites["s01"].handle(*whole, None)[1]["sealed"][0]
     wire.sites["s00"].handle(*short, None)
     rows = np.stack([from_whole] * 5)
-    with pytest.raises(AggregationError, match="sealed for another site, run or roster"):
+    with refused(AggregationError, code="altered-seal"):
         wire.sites["s00"].handle({**wire.server._meta("deliver")}, {"sealed": rows}, None)
 
 
 def test_own_key_must_be_the_pinned_one():
     wire = Wire()
-    with pytest.raises(AggregationError, match="identity pinned for site 's00' is not this site's own key"):
+    with refused(AggregationError, "s00", code="foreign-key"):
         SecAggSite("s00", wire.identities["s01"], wire.pinned, "run", wire.rng.bytes)
 
 
@@ -170,14 +162,14 @@ def test_sites_that_answer_from_different_histories_reveal_nothing():
     wire.server.collect(replies)
     requests = wire.server.unmask_requests()
     for name in wire.names:
-        with pytest.raises(AggregationError, match="was asked something else than this site, now or before"):
+        with refused(AggregationError, code="asked-otherwise"):
             wire.sites[name].handle(*requests[name], None)
 
 
 def test_sites_that_were_greeted_with_different_studies_share_no_roster():
     wire = Wire()
     wire.sites["s02"].study = "another"
-    with pytest.raises(AggregationError, match="'s02' is not signed by its pinned identity for this study"):
+    with refused(AggregationError, "s02", code="wrong-signature"):
         wire.sites["s00"].handle(*roster_request(wire), None)
 
 
@@ -189,7 +181,7 @@ def test_server_cannot_hide_or_invent_earlier_sums():
         meta, arrays = roster_request(wire)
         assert meta["sets"][1]
         meta[key][1] = value
-        with pytest.raises(AggregationError, match="'s01' is not signed by its pinned identity"):
+        with refused(AggregationError, "s01", code="wrong-signature"):
             wire.sites["s00"].handle(meta, arrays, None)
 
 
@@ -199,7 +191,7 @@ def test_site_cannot_make_up_sums_of_others():
     signer = member(wire.pinned["s02"], "")[:-1]
     for members in (made_up, [*made_up, f"{signer}:"]):
         wire.sites["s01"]._register._shelf._entries[:] = [Entry(frozenset(members), signer, "00" * 64)]
-        with pytest.raises(AggregationError, match="'s01' tells of an earlier sum that its members have not"):
+        with refused(AggregationError, "s01", code="unsigned-sum"):
             wire.sites["s00"].handle(*roster_request(wire), None)
     # Of sites that nobody here knows nothing can be checked, and nothing is believed.
     wire.sites["s01"]._register._shelf._entries[:] = [Entry(frozenset(made_up), "0" * 16, "00" * 64)]
@@ -212,14 +204,14 @@ def test_threshold_is_of_the_sites_of_the_study():
     wire = Wire(n_sites=4)
     for site in wire.sites.values():
         site.n_sites = 7
-    with pytest.raises(AggregationError, match="the threshold 3 is too low for 4 sites; it must be 5"):
+    with refused(AggregationError, 3, 4, 5, code="low-threshold"):
         wire.sites["s00"].handle(*roster_request(wire), None)
 
 
 def test_fewest_sites_are_those_of_the_most_careful_site():
     wire = Wire(n_sites=5)
     wire.sites["s04"] = wire.site("s04", min_sites=6)
-    with pytest.raises(AggregationError, match="does not join so small a roster: 5 sites, but 6 are needed"):
+    with refused(AggregationError, 5, 6, code="small-roster"):
         wire.sites["s00"].handle(*roster_request(wire), None)
 
 
@@ -227,11 +219,11 @@ def test_an_incomplete_sum_is_opened_only_with_enough_signatures_on_one_list():
     wire = Wire(n_sites=7).set_up()
     wire.mask(wire.names[:6])
     unsigned = wire.server.unmask_requests()
-    with pytest.raises(AggregationError, match="too few sites signed this list of survivors: 0 sites, but 5"):
+    with refused(AggregationError, 0, 5, code="few-signatures"):
         wire.sites["s00"].handle(*unsigned["s00"], None)
     asked = wire.server.survivor_requests()
     signed = wire.ask_each(asked, wire.names[:4])
-    with pytest.raises(AggregationError, match="signed this list of survivors: 4 sites, but 5 are needed"):
+    with refused(AggregationError, 4, 5, code="few-signatures"):
         wire.sites["s00"].handle(*wire.server.unmask_requests(signed)["s00"], None)
     assert wire.open().contributors == tuple(wire.names[:6])
 
@@ -243,5 +235,5 @@ def test_a_site_signs_one_list_of_survivors_only_and_opens_no_other():
     wire.sites["s00"].handle(meta, arrays, None)
     shorter = ({**meta, "survivors": wire.names[:6]}, {"tags": arrays["tags"][:6]})
     for phase in ("survivors", "unmask"):
-        with pytest.raises(AggregationError, match="has signed another list of survivors of this slot"):
+        with refused(AggregationError, code="other-survivors"):
             wire.sites["s00"].handle({**shorter[0], "phase": phase}, shorter[1], None)

@@ -5,6 +5,7 @@ import pytest
 
 from feddbn.errors import AggregationError, ParameterError
 from feddbn.privacy.shamir import combine_shares, lagrange_at_zero, split_secret
+from support.saying import refused
 
 
 def test_published_case_of_draft_mcgrew_tss_03_section_9():
@@ -35,7 +36,7 @@ def test_one_share_fewer_is_refused_and_opens_nothing():
     secret = rng.bytes(32)
     shares = split_secret(secret, 4, 5, rng.bytes)
     three = {x: shares[x - 1] for x in (1, 2, 3)}
-    with pytest.raises(AggregationError, match="3 shares are fewer than the threshold of 4"):
+    with refused(AggregationError, 3, 4, code="too-few-shares"):
         combine_shares(three, 4)
     assert combine_shares(three, 3) != secret
 
@@ -57,9 +58,9 @@ def test_largest_roster_works_and_a_larger_one_is_refused():
 
 
 def test_lagrange_weights_reject_repeated_or_impossible_points():
-    with pytest.raises(AggregationError, match="different sites of this roster"):
+    with refused(AggregationError, code="bad-shares"):
         lagrange_at_zero([1, 1])
-    with pytest.raises(AggregationError, match="different sites of this roster"):
+    with refused(AggregationError, code="bad-shares"):
         lagrange_at_zero([0, 1])
 
 

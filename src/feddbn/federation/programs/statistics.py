@@ -333,7 +333,8 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
     if question.log_scales is not None or (question.limits is not None and question.own_limits):
         raise ParameterError(
             "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
-            "gains='none' and common limits."
+            "gains='none' and common limits.",
+            code="own-scales",
         )
     is_mixing = {
         "row_model": question.row_model is not None,
@@ -343,13 +344,19 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
     }
     if any(is_mixing.values()):
         mixing = next(name for name, is_given in is_mixing.items() if is_given)
-        raise ParameterError(f"{mixing}: noise protects units of rows as they are; leave it out.")
+        raise ParameterError(
+            f"{mixing}: noise protects units of rows as they are; leave it out.", code=f"{mixing}-mixes"
+        )
     if unit == "recording":
         return
     if question.limits is not None:
-        raise ParameterError("limits: what is far is told by the rows around it; protect unit='recording'.")
+        raise ParameterError(
+            "limits: what is far is told by the rows around it; protect unit='recording'.", code="limits-mix"
+        )
     if question.nuisance.scope != "all":
-        raise ParameterError("center='recording' mixes the rows of a recording; protect unit='recording'.")
+        raise ParameterError(
+            "center='recording' mixes the rows of a recording; protect unit='recording'.", code="center-mixes"
+        )
 
 
 CENTERS = ("auto", "none", "federated", "recording")

@@ -8,6 +8,7 @@ from feddbn.federation.protocol.task import Task, texts
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.policy import SitePolicy
 from support.questions import Values, make_question
+from support.saying import refused
 
 MASKED = Channel(masked=True)
 Guarded = make_question(
@@ -38,7 +39,7 @@ def test_every_answer_is_written_before_it_leaves():
 
 def test_refusal_is_written_and_leaves_the_state_alone():
     site, lines = _site()
-    with pytest.raises(SiteRefused, match="only under secure aggregation"):
+    with refused(SiteRefused, code="masking-required"):
         site.answer(Task(Guarded()), PLAIN)
     (entry,) = parse_entries(lines)
     assert (entry.event, entry.length) == ("refused", 0)
@@ -48,7 +49,7 @@ def test_refusal_is_written_and_leaves_the_state_alone():
 
 def test_unknown_task_is_written_as_refused():
     site, lines = _site()
-    with pytest.raises(Exception, match="no site program"):
+    with refused(Exception, code="unknown-task"):
         site.answer(Task(Unheard()), MASKED)
     assert parse_entries(lines)[0].event == "refused"
 
@@ -86,25 +87,25 @@ def test_rounds_are_counted_and_survive_a_restart():
     site, lines = _site()
     for _ in range(2):
         site.answer(Task(Guarded()), MASKED)
-    with pytest.raises(SiteRefused, match="at most 2 times in a run"):
+    with refused(SiteRefused, 2, code="too-many-rounds"):
         site.answer(Task(Guarded()), MASKED)
     assert verify_chain(lines).n_entries == 3
     again = Site("clinic", Values(np.ones(1)), (PolicyGuard(POLICY, 5, answered={"guarded": 2}),))
-    with pytest.raises(SiteRefused, match="at most 2 times in a run"):
+    with refused(SiteRefused, 2, code="too-many-rounds"):
         again.answer(Task(Guarded()), MASKED)
 
 
 @pytest.mark.parametrize(("n_sites", "participants"), [(2, None), (5, ("a", "b")), (5, ("a", "a", "b"))])
 def test_sum_over_too_few_sites_is_refused(n_sites, participants):
     site, _ = _site(n_sites=n_sites)
-    with pytest.raises(SiteRefused, match="over 2 sites; this site joins sums of at least 3"):
+    with refused(SiteRefused, 2, 3, code="few-sites"):
         site.answer(Task(Guarded(), participants), MASKED)
 
 
 @pytest.mark.parametrize("features", [("squares",), ("linear", "squares")])
 def test_feature_maps_are_checked(features):
     site, _ = _site()
-    with pytest.raises(SiteRefused, match="does not allow the feature map 'squares'"):
+    with refused(SiteRefused, "squares", code="features-not-allowed"):
         site.answer(Task(Guarded(features=features)), MASKED)
     site.answer(Task(Guarded(features=("linear",))), MASKED)
     site.answer(Task(Guarded()), MASKED)

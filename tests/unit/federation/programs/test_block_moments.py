@@ -11,6 +11,7 @@ from feddbn.federation.programs.time_blocks import BlockMomentsQuestion, block_m
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.saying import refused
 
 NAMES = ("a", "b", "c")
 
@@ -91,19 +92,19 @@ def test_a_short_recording_has_no_rows_in_late_blocks():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("wrong", "code"),
     [
-        ({"fold": (0, 2, 500)}, "'fold' has no meaning"),
-        ({"row_model": np.zeros((10, 9))}, "'row_model' has no meaning"),
-        ({"n_blocks": 61}, "n_blocks"),
-        ({"block_rows": -1}, "block_rows"),
-        ({"unit": "M"}, "have no meaning: blocks are by 'block_rows'"),
-        ({"first": 3}, "have no meaning"),
-        ({"block_rows": 20}, "must be a power of two"),
+        ({"fold": (0, 2, 500)}, "bad-question"),
+        ({"row_model": np.zeros((10, 9))}, "bad-question"),
+        ({"n_blocks": 61}, "bad-question"),
+        ({"block_rows": -1}, "bad-question"),
+        ({"unit": "M"}, "bad-question"),
+        ({"first": 3}, "bad-question"),
+        ({"block_rows": 20}, "bad-question"),
     ],
 )
-def test_a_question_that_cannot_be_is_none(wrong, why):
-    with pytest.raises(ProtocolError, match=why):
+def test_a_question_that_cannot_be_is_none(wrong, code):
+    with refused(ProtocolError, code=code):
         BlockMomentsQuestion(**{"n_lags": 2, "variables": NAMES, "block_rows": 16, "n_blocks": 5, **wrong})
 
 
@@ -174,7 +175,7 @@ def test_a_column_of_blocks_holds_small_whole_numbers(labels):
         name: Site(name, one) for name, one in read_sites({"a": frame}, label="phase", missing="keep").items()
     }
     question = BlockMomentsQuestion(n_lags=1, variables=NAMES, block_rows=0, n_blocks=9)
-    with pytest.raises(DataError, match="must hold whole numbers from 0 to 59"):
+    with refused(DataError, 0, 59):
         run_program(block_moments_program(question), InProcessFederation(sites))
 
 

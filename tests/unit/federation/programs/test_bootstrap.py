@@ -18,6 +18,7 @@ from feddbn.federation.programs.bootstrap import (
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.saying import refused
 
 LAGS = 2
 
@@ -152,9 +153,7 @@ def test_politis_white_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPat
         return original(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without_arch)
-    with pytest.raises(
-        MissingExtra, match=r"needs the package 'arch': install it with `pip install 'feddbn\[bootstrap\]'`"
-    ):
+    with refused(MissingExtra, "arch", "feddbn[bootstrap]"):
         resampling_plan(memory_site(0, [50]), LAGS, "politis-white", "blocks")
 
 
@@ -172,24 +171,24 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "code"),
     [
-        ({"seed": "x"}, "'seed' is 'x', but it must be a whole number from 0"),
-        ({"block_length": 0}, "a given block_length at least 1"),
-        ({"unit": "rows"}, "'unit' is 'rows', but it must be one of 'auto', 'recordings', 'blocks'"),
-        ({"resampling": "jackknife"}, "'resampling' is 'jackknife', but it must be one of"),
-        ({"stop": -1}, "'stop' is -1, but it must be a whole number from 0"),
-        ({"stop": 0, "first": 0}, "'first' must be below 'stop'"),
-        ({"n_lags": 1}, "'origin' has shape .*must have length 6"),
-        ({"nonce": 1}, "task 'bootstrap-moments' has no parameter 'nonce'"),
+        ({"seed": "x"}, "bad-question"),
+        ({"block_length": 0}, "bad-question"),
+        ({"unit": "rows"}, "bad-question"),
+        ({"resampling": "jackknife"}, "bad-question"),
+        ({"stop": -1}, "bad-question"),
+        ({"stop": 0, "first": 0}, "bad-question"),
+        ({"n_lags": 1}, "bad-question"),
+        ({"nonce": 1}, "bad-question"),
     ],
 )
-def test_malformed_tasks_are_refused(change: dict[str, object], sentence: str) -> None:
+def test_malformed_tasks_are_refused(change: dict[str, object], code) -> None:
     def ask() -> None:
         question = BootstrapQuestion.read({**GOOD, **change}, {"origin": np.zeros(9)})
         Site("s", memory_site(0, [50])).answer(Task(question))
 
-    with pytest.raises(ProtocolError, match=sentence):
+    with refused(ProtocolError, code=code):
         ask()
 
 
@@ -198,5 +197,5 @@ def test_a_sum_of_the_wrong_length_is_refused() -> None:
     program = bootstrap_program(tuple("abc"), LAGS, 2)
     first = next(program)
     program.send(federation.sum(first))
-    with pytest.raises(ProtocolError, match="the sum of 3 replicates has shape"):
+    with refused(ProtocolError, 3, code="bad-sum"):
         program.send(federation.sum(first))

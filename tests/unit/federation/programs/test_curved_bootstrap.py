@@ -15,6 +15,7 @@ from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Scope, Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.saying import refused
 
 NAMES = ("a", "b")
 PRODUCTS = ((0, 1, 1),)
@@ -123,19 +124,19 @@ ARRAYS = {"origin": np.zeros(4 * 7 + 1), "level": LEVEL, "scale": SCALE}
 
 
 @pytest.mark.parametrize(
-    ("change", "arrays", "sentence"),
+    ("change", "arrays", "code"),
     [
-        ({"basis": ""}, {"origin": np.zeros(4)}, "'level', 'scale' and 'products' need a 'basis'"),
-        ({"products": ()}, {}, "'origin' has shape .*must have length 28"),
-        ({"basis": "wiggle"}, {}, "wiggle"),
-        ({}, {"scale": -SCALE}, "must be on the public grid"),
-        ({}, {"scale": None}, "'basis' is 'curve', so it needs 'level' and 'scale'"),
-        ({"stop": 100_000}, {}, "100001 replicates at a time are too many"),
+        ({"basis": ""}, {"origin": np.zeros(4)}, "bad-question"),
+        ({"products": ()}, {}, "bad-question"),
+        ({"basis": "wiggle"}, {}, "bad-question"),
+        ({}, {"scale": -SCALE}, "bad-question"),
+        ({}, {"scale": None}, "bad-question"),
+        ({"stop": 100_000}, {}, "bad-question"),
     ],
 )
-def test_malformed_questions_are_refused(change, arrays, sentence):
+def test_malformed_questions_are_refused(change, arrays, code):
     given = {name: value for name, value in {**ARRAYS, **arrays}.items() if value is not None}
-    with pytest.raises(ProtocolError, match=sentence):
+    with refused(ProtocolError, code=code):
         BootstrapQuestion.read({**GOOD, **change}, given)
 
 

@@ -13,6 +13,7 @@ from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Question, Task
 from support.faults import MemoryStore
+from support.saying import refused
 from support.study_programs import WalkQuestion
 
 QUESTION = WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0)
@@ -85,9 +86,7 @@ def test_a_mismatch_is_refused_before_any_data_are_read(study, version, sentence
     endpoint = make(Untouchable)
     with pytest.raises(SiteRefused, match=sentence):
         read_reply(endpoint.handle(hello(study, version=version)))
-    with pytest.raises(
-        StateError, match="run 'run-1' is not known at this site; it must begin with a handshake"
-    ):
+    with refused(StateError, "run-1", code="unknown-run"):
         send(endpoint)
 
 
@@ -112,15 +111,15 @@ def test_a_run_id_cannot_be_reused_for_another_study_or_version():
     endpoint = make(store=store)
     read_reply(endpoint.handle(hello()))
     read_reply(endpoint.handle(hello()))
-    with pytest.raises(SiteRefused, match="run 'run-1' was opened with another study at this site"):
+    with refused(SiteRefused, "run-1", code="other-study"):
         read_reply(endpoint.handle(hello(make_study(parameters={"n_lags": 2}))))
-    with pytest.raises(SiteRefused, match=r"was begun with feddbn .* and cannot go on with 9\.9"):
+    with refused(SiteRefused, "9.9", code="other-version"):
         read_reply(endpoint.handle(hello(version="9.9")))
 
 
 def test_only_the_server_is_answered():
     endpoint = make()
-    with pytest.raises(SiteRefused, match="this site answers only its server, not 'site-b'"):
+    with refused(SiteRefused, "site-b", code="not-the-server"):
         read_reply(endpoint.handle(hello(), caller="site-b"))
 
 
@@ -140,7 +139,7 @@ def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
             send(endpoint, task, seq, after)
     wrong = task_request(WALK, "run-1", 1, 0)
     wrong = replace(wrong, arrays={"centre": np.full(2, np.nan)})
-    with pytest.raises(ProtocolError, match="task 'walk': 'centre' must have finite entries only"):
+    with refused(ProtocolError, "walk", "centre", code="bad-question"):
         read_reply(endpoint.handle(encode_request(wrong)))
     assert store.files == before
     send(endpoint, WALK, 1, 0)
@@ -165,12 +164,12 @@ def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
 
 def test_garbage_large_and_unknown_messages_are_refused_with_a_sentence():
     endpoint = make()
-    with pytest.raises(ProtocolError, match="the limit is 67108864"):
+    with refused(ProtocolError, 67108864, code="too-long"):
         read_reply(endpoint.handle(bytes(100 * 2**20)))
     with pytest.raises(ProtocolError, match="not a feddbn message"):
         read_reply(endpoint.handle(b"garbage" * 1000))
     endpoint.handle(hello())
-    with pytest.raises(ProtocolError, match="does not know the message kind 'dance'"):
+    with refused(ProtocolError, "dance", code="unknown-message"):
         read_reply(endpoint.handle(encode_request(Request("dance", "run-1"))))
 
 

@@ -1,9 +1,9 @@
 import numpy as np
-import pytest
 
 from feddbn.errors import StateError
 from feddbn.federation.protocol.messages import Header, Journal, read_journal
 from feddbn.federation.protocol.task import Sum
+from support.saying import refused
 
 
 def written(n=3):
@@ -44,9 +44,9 @@ def test_damage_before_the_end_is_an_error():
     frames = written()
     whole = bytearray(b"".join(frames))
     whole[len(frames[0]) + 60] ^= 1
-    with pytest.raises(StateError, match="the journal is damaged at byte"):
+    with refused(StateError, code="damaged-journal"):
         read_journal(bytes(whole))
-    with pytest.raises(StateError, match="a record before it was changed or removed"):
+    with refused(StateError, code="damaged-journal"):
         read_journal(frames[0] + frames[2] + frames[3])
-    with pytest.raises(StateError, match="does not begin with a header"):
+    with refused(StateError, code="damaged-journal"):
         read_journal(Journal(Header("r", "", "", "", ())).add("d", Sum(np.zeros(1), ("a",))))

@@ -9,6 +9,7 @@ from feddbn.federation.protocol.study_methods import (
     register_study_method,
     study_method,
 )
+from support.saying import refused
 
 TEXT = """
 name = "sepsis"
@@ -70,9 +71,7 @@ def test_a_study_that_is_not_json_is_refused():
 
 def test_an_unknown_method_names_the_known_ones():
     register_study_method(StudyMethod("known-method", lambda *_: iter(())))
-    with pytest.raises(
-        ParameterError, match=r"method 'nothing' is not known; this version has: .*known-method"
-    ):
+    with refused(ParameterError, "nothing"):
         study_method("nothing")
     study_method("known-method").check({})
 
@@ -89,7 +88,7 @@ def test_a_class_or_a_slip_is_refused_with_the_name_of_studies(name, meant):
 
 
 def test_a_method_of_one_process_is_none_of_studies():
-    with pytest.raises(ParameterError, match=r"method 'dynotears' is not known; this version has: .*fdbnl"):
+    with refused(ParameterError, "dynotears"):
         check_name("dynotears")
 
 
@@ -111,5 +110,5 @@ def test_a_largest_norm_is_part_of_what_sites_agree_on_and_does_not_go_with_nois
     for wrong in ("0.0", "-1.0", "nan", "inf", '"much"'):
         with pytest.raises(ParameterError, match=r"privacy\.max_norm"):
             parse_study(text + f"max_norm = {wrong}\n")
-    with pytest.raises(ParameterError, match="max_norm cannot be combined with epsilon"):
+    with refused(ParameterError, "max_norm"):
         parse_study(text + "max_norm = 1.0\nepsilon = 1.0\n")
