@@ -132,6 +132,6 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
         exchange, study, "run", MemoryJournal(), lambda event: asked.add(event.task), pause_s=0.0
     )
     run_study(coordinator, study)
-    assert not any(rig.notes(name, "run") for name in rig.names)
+    assert not any(rig.refusals(name, "run") for name in rig.names)
     assert asked - {"", "hello", "finish"} <= {*tasks_of(study)}
     assert scope_of(study, 10).variables == rig.variables

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from feddbn.core.orders.nongaussian import N_FEATURES
-from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.kit_files import default_policy_text
-from support.rig import Refused, Rig, Server, raw
+from support.rig import Rig, Server, listing, raw
 
 N_ROWS, D = 60, 2
-LISTED = default_policy_text().replace('"residual-checks"', '"residual-checks", "residual-features"')
+LISTED = listing("residual-features")
 
 
 def make_rig(place, policy=None):
@@ -33,34 +31,28 @@ def test_the_default_policy_and_a_study_that_does_not_say_so_refuse_nonlinear_ma
     assert "residual-features" not in SitePolicy().tasks
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study(parameters={"n_lags": 0}))
-    with pytest.raises(Refused, match=WITHHELD):
-        server.sum(projections(rig, [1, 0], [0.0]))
-    assert "does not allow the task 'residual-features'" in rig.notes("s0", "run")[-1]
+    server.refused(projections(rig, [1, 0], [0.0]), "tasks-not-allowed", "residual-features")
 
 
 def test_an_owner_who_lists_it_answers_only_studies_that_say_so(tmp_path):
     rig = make_rig(tmp_path, LISTED)
     server = Server(rig, rig.study(parameters={"n_lags": 0}))
-    with pytest.raises(Refused, match=WITHHELD):
-        server.sum(projections(rig, [1, 0], [0.0]))
-    assert "the study does not ask for the task 'residual-features'" in rig.notes("s0", "run")[-1]
+    server.refused(projections(rig, [1, 0], [0.0]), "task-not-in-study", "residual-features")
 
 
 @pytest.mark.parametrize(
-    ("offsets", "scale", "why"),
+    ("offsets", "scale", "code", "numbers"),
     [
-        (np.linspace(-4, 4, 40_000), 1.0, "60 rows of this site would stand for 40000 parameters"),
-        (np.linspace(-4, 4, 21), 1e-3, "60 rows of this site would stand for 21 parameters"),
-        ([0.0], 500.0, "residuals have a variance of up to"),
-        ([9.0], 1.0, "residuals have a mean of up to"),
+        (np.linspace(-4, 4, 40_000), 1.0, "few-rows-per-parameter", (60, 40_000)),
+        (np.linspace(-4, 4, 21), 1e-3, "few-rows-per-parameter", (60, 21)),
+        ([0.0], 500.0, "steep-residuals", ()),
+        ([9.0], 1.0, "far-residuals", ()),
     ],
 )
-def test_many_or_steep_projections_are_refused(tmp_path, offsets, scale, why):
+def test_many_or_steep_projections_are_refused(tmp_path, offsets, scale, code, numbers):
     rig = make_rig(tmp_path, LISTED)
     server = Server(rig, rig.study(parameters={"n_lags": 0, "use_nongaussian": "auto"}))
-    with pytest.raises(Refused, match=WITHHELD):
-        server.sum(projections(rig, [1, 0], offsets, scale))
-    assert why in rig.notes("s0", "run")[-1]
+    server.refused(projections(rig, [1, 0], offsets, scale), code, *numbers)
 
 
 def test_projections_add_up_over_a_run_and_over_greetings(tmp_path):
@@ -71,9 +63,7 @@ def test_projections_add_up_over_a_run_and_over_greetings(tmp_path):
     for name in rig.names:
         rig.restart(name)
     server.again()
-    with pytest.raises(Refused, match=WITHHELD):
-        server.sum(projections(rig, [1, 0], np.linspace(0, 3, 11)))
-    assert "60 rows of this site would stand for 21 parameters" in rig.notes("s0", "run")[-1]
+    server.refused(projections(rig, [1, 0], np.linspace(0, 3, 11)), "few-rows-per-parameter", 60, 21)
 
 
 def read_values(offsets, scale, bumps):
@@ -121,13 +111,9 @@ def test_residual_checks_are_not_a_way_around(tmp_path):
             {"coefficients": scale * np.eye(4)[:, :2], "offset": np.full(2, scale * offset)},
         )
 
-    with pytest.raises(Refused, match=WITHHELD):
-        Server(rig, rig.study()).sum(steps(1e6, 0.0))
-    assert "residuals have a variance of up to" in rig.notes("s0", "run")[-1]
+    Server(rig, rig.study()).refused(steps(1e6, 0.0), "steep-residuals")
     rig = make_rig(tmp_path / "many")
     server = Server(rig, rig.study())
     for k in range(12):
         server.sum(steps(1.0, k / 10))
-    with pytest.raises(Refused, match=WITHHELD):
-        server.sum(steps(1.0, 0.55))
-    assert "changes residuals that are checked" in rig.notes("s0", "run")[-1]
+    server.refused(steps(1.0, 0.55), "changed-in-run", "residuals")

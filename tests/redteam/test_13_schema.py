@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from feddbn.errors import SiteRefused
-from feddbn.federation.protocol.messages import WITHHELD
-from feddbn.runtime.deployed.kit_files import default_policy_text
-from support.rig import Refused, Rig, Server, raw
-from support.saying import refused as says_no
+from support.rig import Rig, Server, listing, raw
+from support.saying import refused
 
 
 def make_rig(place, k=3, policy=None, d=3):
@@ -24,13 +22,6 @@ def step(rig, n_lags=1, **changes):
     return raw("fdbnl-step", {**usual, "variables": rig.variables, **changes}, arrays)
 
 
-def refused(server, task, why, name="s0"):
-    with pytest.raises(Refused) as caught:
-        server.sum(task)
-    assert {one.partition("refused: ")[2] for one in caught.value.told.values()} == {WITHHELD}
-    assert why in server.rig.notes(name, server.run)[-1]
-
-
 def moments(rig, n_lags=1, arrays=None, participants=None, **more):
     return raw("moments", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays, participants)
 
@@ -38,7 +29,7 @@ def moments(rig, n_lags=1, arrays=None, participants=None, **more):
 def test_a_study_of_one_method_does_not_answer_another(tmp_path):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("oneshot"))
-    refused(server, step(rig), "the study does not ask for the task 'fdbnl-step'")
+    server.refused(step(rig), "task-not-in-study", "fdbnl-step")
     other = Server(rig, rig.study("fdbnl", {"n_lags": 1, "schedule": "rounds"}), "other")
     assert other.sum(step(rig)).contributors == rig.names
 
@@ -47,91 +38,78 @@ def test_a_study_of_one_method_does_not_answer_another(tmp_path):
 def test_lags_are_the_studys(tmp_path, n_lags):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("oneshot"))
-    refused(server, moments(rig, n_lags), f"n_lags is {n_lags}")
+    server.refused(moments(rig, n_lags), "other-lags", n_lags)
     # Residuals that remember ask for one lag more.
     assert server.sum(moments(rig, 2)).value.size == 1 + 9 + 45
 
 
 @pytest.mark.parametrize(
-    ("more", "why"),
+    ("more", "code", "name"),
     [
-        ({"clip_bound": 0.5}, "'clip_bound' has no meaning without noise"),
-        ({"far": 9.0}, "'far' has no meaning without 'limits'"),
-        ({"inputs": [1]}, "'inputs' are other variables"),
-        ({"fold": [0, 5, 300]}, "it holds out other rows"),
-        ({"fold": [0, 2, 300]}, "it holds out other rows"),
-        ({"center": "recording", "degree": 2}, "'degree' is 2"),
-        ({"center": "recording", "periods": [3.0, 4.0, 5.0, 6.0, 7.0]}, "it takes off 5 cycles"),
-        ({"try_degrees": [0, 2], "try_cycles": [0, 0]}, "'try_degrees' is (0, 2)"),
-        (
-            {"try_degrees": [0] * 16, "try_cycles": [0] * 16},
-            "it tries 16 nuisances",
-        ),
-        ({"abstain": True}, "it asks for 'abstain'"),
-        ({"variables": ["x1", "x0", "x2"]}, "it is about other variables, or in another order"),
+        ({"clip_bound": 0.5}, "not-in-study", "'clip_bound'"),
+        ({"far": 9.0}, "not-in-study", "'far'"),
+        ({"inputs": [1]}, "not-in-study", "'inputs'"),
+        ({"fold": [0, 5, 300]}, "other-fold", "(0, 5, 300)"),
+        ({"fold": [0, 2, 300]}, "other-fold", "(0, 2, 300)"),
+        ({"center": "recording", "degree": 2}, "not-in-study", "'degree' is 2"),
+        ({"center": "recording", "periods": [3.0, 4.0, 5.0, 6.0, 7.0]}, "not-in-study", "5 cycles"),
+        ({"try_degrees": [0, 2], "try_cycles": [0, 0]}, "not-in-study", "'try_degrees'"),
+        ({"try_degrees": [0] * 16, "try_cycles": [0] * 16}, "not-in-study", "16"),
+        ({"abstain": True}, "not-in-study", "'abstain'"),
+        ({"variables": ["x1", "x0", "x2"]}, "other-variables", ""),
     ],
 )
-def test_other_parameters_are_the_studys_too(tmp_path, more, why):
+def test_other_parameters_are_the_studys_too(tmp_path, more, code, name):
     rig = make_rig(tmp_path)
-    refused(Server(rig, rig.study("oneshot")), moments(rig, **more), why)
+    Server(rig, rig.study("oneshot")).refused(moments(rig, **more), code, name)
 
 
 def test_a_parameter_that_nobody_knows_makes_no_second_question(tmp_path):
     rig = make_rig(tmp_path)
-    server = Server(rig, rig.study("oneshot"))
-    with says_no(Refused, "moments", "nonce"):
-        server.sum(moments(rig, nonce=1))
+    Server(rig, rig.study("oneshot")).malformed(moments(rig, nonce=1), "moments", "nonce")
 
 
 def test_weights_of_sites_and_who_takes_part_are_the_studys(tmp_path):
     rig = make_rig(tmp_path, 5)
     server = Server(rig, rig.study("fdbnl", {"n_lags": 1, "schedule": "rounds"}))
-    refused(server, step(rig, weighting="sites"), "'weighting' is 'sites'")
+    server.refused(step(rig, weighting="sites"), "not-in-study", "'weighting'", "'sites'")
 
 
 def test_profiles_of_three_sites_stay_at_home(tmp_path):
     rig = make_rig(tmp_path / "few")
     survey = {"n_lags": 1, "variables": rig.variables, "profiles": True}
-    refused(Server(rig, rig.study("oneshot")), raw("survey", survey), "profiles of 3 sites can be told apart")
+    Server(rig, rig.study("oneshot")).refused(raw("survey", survey), "few-sites", 3)
     rig = make_rig(tmp_path / "more", 4)
     assert Server(rig, rig.study("oneshot")).sum(raw("survey", survey)).contributors == rig.names
     plain = rig.study("oneshot", {"prepare.gains": "none"})
-    refused(Server(rig, plain, "plain"), raw("survey", survey), "the study does not compare sites")
+    Server(rig, plain, "plain").refused(raw("survey", survey), "sites-not-compared")
 
 
 def test_resamples_are_drawn_as_the_study_says(tmp_path):
-    policy = default_policy_text().replace('"residual-checks"', '"residual-checks", "bootstrap-moments"')
-    rig = make_rig(tmp_path, policy=policy, d=2)
+    rig = make_rig(tmp_path, policy=listing("bootstrap-moments"), d=2)
     server = Server(rig, rig.study("oneshot", goal="confidence", confidence={"replicates": 20}))
     usual = {"n_lags": 1, "variables": rig.variables, "first": -1, "stop": 0, "resampling": "bootstrap"}
     usual |= {"block_rule": "auto", "unit": "auto", "seed": 0}
     for changes, why in (
-        ({"stop": 21}, "it asks for replicate 20"),
+        ({"stop": 21}, "20"),
         ({"seed": 1}, "'seed' is 1"),
         ({"block_rule": "given", "block_length": 1}, "'block_rule' is 'given'"),
         ({"unit": "blocks"}, "'unit' is 'blocks'"),
     ):
-        refused(server, raw("bootstrap-moments", {**usual, **changes}, {"origin": np.zeros(4)}), why)
+        task = raw("bootstrap-moments", {**usual, **changes}, {"origin": np.zeros(4)})
+        server.refused(task, "not-in-study", why)
     assert server.sum(raw("bootstrap-moments", usual, {"origin": np.zeros(4)})).contributors == rig.names
 
 
 def test_norms_of_units_are_told_with_noise_only(tmp_path):
-    policy = default_policy_text()
-    rig = make_rig(tmp_path, policy=policy)
+    rig = make_rig(tmp_path)
     norms = {"n_lags": 1, "variables": rig.variables, "of": "moments", "unit": "row", "norm": "gram"}
-    refused(
-        Server(rig, rig.study("oneshot")), raw("unit-norms", norms), "does not ask for the task 'unit-norms'"
-    )
+    Server(rig, rig.study("oneshot")).refused(raw("unit-norms", norms), "task-not-in-study", "unit-norms")
     server = Server(rig, rig.study("oneshot", privacy={"epsilon": 1.0}), "noise")
-    refused(server, raw("unit-norms", norms), "the noise protects each recording")
+    server.refused(raw("unit-norms", norms), "other-unit")
     fine = {**norms, "unit": "recording", "per_octave": 20_000}
-    with says_no(Refused, "per_octave"):
-        server.sum(raw("unit-norms", fine))
-    refused(
-        server,
-        raw("unit-norms", {**norms, "unit": "recording", "norm": "flat"}),
-        "it is about norms of moments",
-    )
+    server.malformed(raw("unit-norms", fine), "per_octave")
+    server.refused(raw("unit-norms", {**norms, "unit": "recording", "norm": "flat"}), "other-norm")
 
 
 def test_refusals_end(tmp_path):
@@ -139,38 +117,31 @@ def test_refusals_end(tmp_path):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("oneshot"))
     for n_lags in range(10, 20):
-        refused(server, moments(rig, n_lags), f"n_lags is {n_lags}")
-        refused(server, moments(rig, n_lags), f"n_lags is {n_lags}" if n_lags < 19 else "answers no more")
+        server.refused(moments(rig, n_lags), "other-lags", n_lags)
+        server.refused(moments(rig, n_lags), "other-lags" if n_lags < 19 else "too-many-refusals")
     for name in rig.names:
         rig.restart(name)
     server.again()
-    refused(server, moments(rig), "10 questions of this run were refused; this site answers no more of it")
+    server.refused(moments(rig), "too-many-refusals", 10)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "more", "code"),
+    ("parameters", "more", "n"),
     [
-        (
-            {},
-            {"some_variables_may_be_missing": True},
-            "few-sites-per-entry",
-        ),
+        ({}, {"some_variables_may_be_missing": True}, ""),
         (
             {},
             {
                 "some_variables_may_be_missing": True,
                 "held_by": {"x0": ("s0", "s1", "s2"), "x1": ("s1", "s2", "s3")},
             },
-            "few-sites-per-entry",
+            2,
         ),
-        ({"n_clusters": 2}, {}, "few-sites-per-entry"),
-        ({"n_clusters": "auto"}, {}, "few-sites-per-entry"),
+        ({"n_clusters": 2}, {}, 2),
+        ({"n_clusters": "auto"}, {}, 1),
     ],
 )
-def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, code):
-    policy = default_policy_text().replace(
-        '"residual-checks"', '"residual-checks", "cluster-step", "held-out-loss"'
-    )
-    rig = make_rig(tmp_path, 4, policy.replace('"held-out-loss"', '"held-out-loss", "held-out-sums"'))
-    with says_no(SiteRefused, code=code):
+def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
+    rig = make_rig(tmp_path, 4, listing("cluster-step", "held-out-loss", "held-out-sums"))
+    with refused(SiteRefused, n, "min_sites_per_entry", code="few-sites-per-entry"):
         Server(rig, rig.study("pfdbnl", parameters, **more))

@@ -87,7 +87,7 @@ def test_an_update_answers_for_its_lags_only(rig, n_lags):
     server = Server(rig, rig.study(update_of="one"), run="two")
     with pytest.raises((Refused, FederationError, PrivacyError)):
         server.sum(moments(rig, n_lags))
-    assert any("n_lags" in note for note in rig.notes("a", "two"))
+    assert [entry.code for entry in rig.refusals("a", "two")] == ["other-lags"]
 
 
 def test_an_update_asks_for_moments_only(rig):

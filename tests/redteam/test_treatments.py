@@ -1,10 +1,8 @@
 """Sums of one run that differ by few rows: with and without far cells, with one model of rows and another."""
 
 import numpy as np
-import pytest
 
-from feddbn.federation.protocol.messages import WITHHELD
-from support.rig import Refused, Rig, Server, raw
+from support.rig import Rig, Server, raw
 
 
 def make_rig(place, n_empty=0, n_far=0, k=3):
@@ -20,13 +18,6 @@ def moments(rig, arrays=None, n_lags=0, **more):
     return raw("moments", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays)
 
 
-def refused(server, task, why, name="s0"):
-    with pytest.raises(Refused) as caught:
-        server.sum(task)
-    assert {one.partition("refused: ")[2] for one in caught.value.told.values()} == {WITHHELD}
-    assert why in server.rig.notes(name, server.run)[-1]
-
-
 def server_of(rig, **more):
     return Server(rig, rig.study(parameters={"n_lags": 0, **more}))
 
@@ -36,16 +27,14 @@ def test_far_cells_are_not_switched_on_and_off(tmp_path):
     server = server_of(rig)
     with_them = server.sum(moments(rig)).value
     limits = {"limits": np.ones(2)}
-    refused(
-        server, moments(rig, limits), "changes which cells are empty and which sites abstain within a run"
-    )
+    server.refused(moments(rig, limits), "changed-in-run", "cells")
     # Neither a second greeting nor a restart makes a site forget, and one lag more is the same run.
     server.again()
-    refused(server, moments(rig, limits), "changes which cells are empty")
+    server.refused(moments(rig, limits), "changed-in-run", "cells")
     for name in rig.names:
         rig.restart(name)
     server.again()
-    refused(server, moments(rig, limits, n_lags=1), "changes which cells are empty")
+    server.refused(moments(rig, limits, n_lags=1), "changed-in-run", "cells")
     # The same question gets the same answer.
     np.testing.assert_array_equal(server.sum(moments(rig)).value, with_them)
 
@@ -55,7 +44,7 @@ def test_a_refused_treatment_cannot_be_followed_by_another(tmp_path):
     server = server_of(rig, **{"prepare.missing": "drop"})
     # Limits by which nearly every row is left out would tell how far cells are.
     server.sum(moments(rig, {"limits": np.ones(2)}, far=20.0))
-    refused(server, moments(rig, {"limits": np.ones(2)}, far=21.0), "changes which cells are empty")
+    server.refused(moments(rig, {"limits": np.ones(2)}, far=21.0), "changed-in-run", "cells")
 
 
 def model(scale):
@@ -85,7 +74,7 @@ def test_the_model_of_rows_changes_a_few_times_only(tmp_path):
     server = server_of(rig)
     for k in range(8):
         server.sum(moments(rig, model(1.0 + k)))
-    refused(server, moments(rig, model(20.0)), "changes the model of rows")
+    server.refused(moments(rig, model(20.0)), "changed-in-run", "model")
 
 
 def test_sums_of_few_rows_are_refused(tmp_path):
@@ -93,7 +82,7 @@ def test_sums_of_few_rows_are_refused(tmp_path):
     rng = np.random.default_rng(0)
     rows = np.cumsum(rng.standard_cauchy(size=(40, 2)), axis=0)
     rig = Rig(tmp_path, {f"s{i}": [rows[: 9 + 20 * (i > 0)]] for i in range(3)})
-    refused(server_of(rig), moments(rig), "9 rows of this site would be in this sum; its policy asks for 10")
+    server_of(rig).refused(moments(rig), "few-rows", "9 rows", 10)
 
 
 def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
@@ -110,4 +99,4 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
     sums = {"total": answer[-2 * length : -length], "squares": answer[-length:]}
     assert server.sum(raw("agreement", asked, sums)).contributors == rig.names
     made_up = {**sums, "total": sums["total"] + 100.0}
-    refused(server, raw("agreement", asked, made_up), "changes what sites are compared with")
+    server.refused(raw("agreement", asked, made_up), "changed-in-run", "compared")

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from feddbn._version import __version__
 from feddbn.core.encoding import encode
 from feddbn.errors import FederationError, PrivacyError
-from feddbn.federation.protocol.messages import Request, encode_request, read_reply
+from feddbn.federation.protocol.messages import WITHHELD, Request, encode_request, read_reply
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.audit import parse_entries
-from feddbn.runtime.deployed.kit_files import write_site_files
+from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.masked import SecureFederation
@@ -41,6 +42,14 @@ def raw(name, params=None, arrays=None, participants=None):
     """A task of anything."""
     arrays = {key: np.asarray(value, dtype=float) for key, value in (arrays or {}).items()}
     return Task(Raw(name, dict(params or {}), arrays), participants)
+
+
+def listing(*tasks, features=()):
+    """The default policy of an owner who lists these tasks and feature maps, too."""
+    text = default_policy_text()
+    for last, more in (("residual-checks", tasks), ("linear", features)):
+        text = text.replace(f'"{last}"', ", ".join(f'"{name}"' for name in (last, *more)))
+    return text
 
 
 class Rig:
@@ -86,11 +95,11 @@ class Rig:
         }
         return Study(**{**values, **more})
 
-    def notes(self, name, run):
-        """Why a site refused what it refused in a run, as its owner reads it."""
+    def refusals(self, name, run):
+        """What a site refused in a run and why, as its owner reads it."""
         path = self.place / name / "state" / "_audit" / f"{run}.jsonl"
         lines = path.read_text().splitlines() if path.exists() else ()
-        return [entry.note for entry in parse_entries(lines) if entry.event == "refused"]
+        return [entry for entry in parse_entries(lines) if entry.event == "refused"]
 
     def clear(self):
         """Delete everything."""
@@ -132,6 +141,23 @@ class Server:
             raise (Refused(self.told) if self.told else error) from None
         self._after = self._seq
         return found
+
+    def refused(self, task, code, *names, site="s0"):
+        """Expect a refusal for what data or rules say: the server hears one sentence, the owner reads why."""
+        with pytest.raises(Refused) as caught:
+            self.sum(task)
+        assert {one.partition("refused: ")[2] for one in caught.value.told.values()} == {WITHHELD}
+        last = self.rig.refusals(site, self.run)[-1]
+        assert last.code == code, (last.code, last.note)
+        assert [name for name in names if str(name) not in last.note] == [], last.note
+
+    def malformed(self, task, *names):
+        """Expect a refusal for what a question is, whatever the data are: that may be said."""
+        with pytest.raises(Refused) as caught:
+            self.sum(task)
+        for told in caught.value.told.values():
+            assert WITHHELD not in told
+            assert [name for name in names if str(name) not in told] == [], told
 
     def __call__(self, messages):
         """Carry messages of secure aggregation; the courier of `SecureFederation`."""

@@ -187,15 +187,15 @@ class DisclosureGuard(Guard):
         moments, d = local_moments(here, question)[1], question.d
         spread = np.sqrt(np.diag(moments.scatter)[:d] / max(moments.n, 1.0)) / scale
         shift = np.zeros(d) if question.center == "recording" else np.abs(moments.mean[:d] - origin) / scale
-        for what, found, most in (
-            ("a standard deviation", spread, MOST_SCALES),
-            ("a mean that is off", shift, MOST_OFF),
+        for what, found, most, code in (
+            ("a standard deviation", spread, MOST_SCALES, "steep-functions"),
+            ("a mean that is off", shift, MOST_OFF, "far-functions"),
         ):
             if np.any(found > most):
                 raise SiteRefused(
                     f"task {question.name!r}: in the units of its functions a variable has {what} of {found.max():.3g} here, "
                     f"and this site answers up to {most:g}; those of all sites have mean 0 and standard deviation 1.",
-                    code="steep-functions",
+                    code=code,
                 )
 
 
@@ -204,15 +204,15 @@ def _check_sizes(
 ) -> None:
     """Refuse residuals that are much larger here than standardised ones are."""
     square = np.sum(coefficients * (moments.scatter @ coefficients), axis=0) / moments.n
-    for what, found, most in (
-        ("a variance", square, MOST_VARIANCE),
-        ("a mean", np.abs(mean), MOST_SHIFT),
+    for what, found, most, code in (
+        ("a variance", square, MOST_VARIANCE, "steep-residuals"),
+        ("a mean", np.abs(mean), MOST_SHIFT, "far-residuals"),
     ):
         if np.any(found > most):
             raise SiteRefused(
                 f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
                 f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites.",
-                code="steep-residuals",
+                code=code,
             )
 
 

@@ -151,9 +151,9 @@ class CurvedMomentsQuestion(RowsQuestion):
         super().check_scope(scope)
         asked = scope.parameters.get("features", "linear")
         names = tuple(MAPS.values()) if asked == "auto" else (part_of(str(asked), scope.unit is not None),)
-        scope.require(self.basis in names, self.name, f"its functions are {self.basis!r}")
+        scope.require(self.basis in names, self.name, f"its functions are {self.basis!r}", "other-functions")
         wants = bool(scope.parameters.get("interactions", False))
-        scope.require(wants or not self.products, self.name, "it multiplies variables")
+        scope.require(wants or not self.products, self.name, "it multiplies variables", "other-functions")
         has_meaning = self.clip_bound is None or scope.unit is not None
         scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
 

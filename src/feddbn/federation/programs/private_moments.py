@@ -81,10 +81,14 @@ class UnitNormsQuestion(Question):
 
     def check_scope(self, scope: Scope) -> None:
         """A histogram shows single units, so it leaves with noise only, for the unit that the noise protects."""
-        scope.require(scope.unit is not None, self.name, "norms of units are told only with noise")
-        scope.require(self.unit == scope.unit, self.name, f"the noise protects each {scope.unit}")
+        scope.require(
+            scope.unit is not None, self.name, "norms of units are told only with noise", "no-noise"
+        )
+        scope.require(
+            self.unit == scope.unit, self.name, f"the noise protects each {scope.unit}", "other-unit"
+        )
         is_usual = self.of.name in ("moments", "curved-moments") and self.norm == "gram"
-        scope.require(is_usual, self.name, "it is about norms of moments")
+        scope.require(is_usual, self.name, "it is about norms of moments", "other-norm")
         scope.check_task(self.of.name)
         self.of.check_scope(scope)
 

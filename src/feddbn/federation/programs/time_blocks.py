@@ -113,7 +113,7 @@ class BlocksQuestion(RowsQuestion):
             scope.require(is_asked, self.name, f"'block_rows' is {self.block_rows}")
         else:
             is_asked = not self.block_rows and self.unit == wish.unit
-            scope.require(is_asked, self.name, "it is about other blocks than the study's")
+            scope.require(is_asked, self.name, "it is about other blocks than the study's", "other-blocks")
             scope.require(self.first == (wish.first or 0), self.name, f"'first' is {self.first}")
 
     @property

@@ -225,12 +225,14 @@ class RowsQuestion(Question):
         """Variables, lags and folds are the study's, and so is what is done to rows."""
         super().check_scope(scope)
 
-        def need(is_within: bool, sentence: str) -> None:
-            scope.require(is_within, self.name, sentence)
+        def need(is_within: bool, sentence: str, code: str = "not-in-study") -> None:
+            scope.require(is_within, self.name, sentence, code)
 
-        need(self.variables == scope.variables, "it is about other variables, or in another order")
-        need(self.n_lags in scope.lags, f"n_lags is {self.n_lags}")
-        need(not self.fold or self.fold in scope.folds, f"it holds out other rows, fold is {self.fold}")
+        is_same = self.variables == scope.variables
+        need(is_same, "it is about other variables, or in another order", "other-variables")
+        need(self.n_lags in scope.lags, f"n_lags is {self.n_lags}", "other-lags")
+        is_known = not self.fold or self.fold in scope.folds
+        need(is_known, f"it holds out other rows, fold is {self.fold}", "other-fold")
         need(
             self.inputs in ((), scope.inputs), "'inputs' are other variables than the study's exogenous ones"
         )
