@@ -62,8 +62,9 @@ def test_masked_sum_equals_plain_sum_for_every_drop_out_set_above_the_threshold(
     survivors = [name for name in names if name not in before]
     helpers = [name for name in survivors if name not in after]
     if len(survivors) < threshold or len(helpers) < threshold:
-        with pytest.raises(AggregationError, match="too few sites"):
+        with pytest.raises(AggregationError) as caught:
             federation.sum(TASK)
+        assert caught.value.code in ("few-inputs", "few-signatures", "few-helpers")
         return
     answer = federation.sum(TASK)
     assert answer.contributors == tuple(survivors)

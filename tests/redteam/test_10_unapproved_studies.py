@@ -49,7 +49,6 @@ def test_a_second_study_is_not_covered_by_the_approval_of_the_first(sites, chang
     endpoint = sites.exchange().endpoints["north"]
     error = refused(endpoint, hello(make_study(**change), "run-2"))
     assert isinstance(error, SiteRefused)
-    assert "is not approved" in str(error)
     assert not (sites.place / "north" / "state" / "run-2").exists()
 
 
@@ -84,8 +83,7 @@ def test_nothing_is_answered_before_the_greeting(sites, kind):
     endpoint = sites.exchange().endpoints["north"]
     message = np.frombuffer(encode({"phase": "unmask"}, {}), dtype=np.uint8)
     error = refused(endpoint, encode_request(Request(kind, "run-9", 0, -1, {}, {"message": message})))
-    assert isinstance(error, StateError)
-    assert "must begin with a handshake" in str(error)
+    assert (type(error), error.code) == (StateError, "unknown-run")
 
 
 def test_a_run_that_was_approved_cannot_be_given_another_study(sites):
@@ -94,7 +92,7 @@ def test_a_run_that_was_approved_cannot_be_given_another_study(sites):
     other = make_study(sites=("north", "south"))
     sites.approve(other, ("north",))
     error = refused(exchange.endpoints["north"], hello(other, "run-1"))
-    assert "was opened with another study" in str(error)
+    assert error.code == "other-study"
 
 
 @pytest.mark.parametrize("run_id", ["_site", "_approvals", "_audit", "../x", "a/b", "A", ""])
@@ -102,7 +100,7 @@ def test_no_run_can_be_called_like_the_owners_files(sites, run_id):
     endpoint = sites.exchange().endpoints["north"]
     message = hello(make_study(), "run-1")
     forged = encode({**_envelope(message), "run": run_id}, {})
-    assert "a run id has" in str(refused(endpoint, forged))
+    assert refused(endpoint, forged).code == "bad-run-id"
 
 
 def _envelope(message):

@@ -98,16 +98,13 @@ def test_a_site_that_turns_bad_later_ends_the_run_and_is_named(tmp_path):
     with pytest.raises(NotEnoughSites) as caught:
         conduct(sites, rigged(sites, "masked", shorter, after=1), patient(sites), n_sums=2)
     said = str(caught.value)
-    assert f"a sum lacks {BAD}, whose numbers are in earlier sums" in said
-    assert f"site '{BAD}' answered with length" in said
+    assert f"'{BAD}'" in said
     assert not [name for name in sites.names[1:] if name in said]
 
 
 def test_a_study_that_waits_gives_up_on_the_same_nonsense_and_names_the_site(tmp_path):
     sites = Sites(tmp_path, k=5, rows=40)
-    with pytest.raises(
-        NotEnoughSites, match=f"a sum lacks {BAD}; nothing was opened. site '{BAD}' answered with"
-    ):
+    with refused(NotEnoughSites, f"'{BAD}'"):
         conduct(sites, rigged(sites, "masked", shorter), patient(sites, when_missing="wait"))
 
 
@@ -127,7 +124,7 @@ def test_altered_shares_of_one_site_do_not_stop_a_sum(tmp_path):
     (one,), told = conduct(sites, rigged(sites, "unmask", altered), patient(sites))
     assert one.contributors == tuple(sites.names)
     np.testing.assert_allclose(one.value[0], sum(sites.moments(name)[0] for name in sites.names))
-    assert told == {BAD: f"site '{BAD}' has altered its shares, which were not needed."}
+    assert told.keys() == {BAD}
 
 
 # Production code does not turn numpy's warnings into errors.
@@ -144,7 +141,7 @@ def test_numbers_that_are_not_finite_stay_at_home_and_leave_no_trace_of_having_b
     (log,) = (sites.places[BAD] / "state" / "_audit").glob("run.jsonl")
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     assert {entry["event"] for entry in entries} == {"refused"}
-    assert "holds NaN or infinity and stays here" in entries[0]["note"]
+    assert entries[0]["code"] == "not-finite"
 
 
 def test_a_site_beyond_the_declared_norm_keeps_its_answer_and_is_left_out(tmp_path):
@@ -158,7 +155,7 @@ def test_a_site_beyond_the_declared_norm_keeps_its_answer_and_is_left_out(tmp_pa
     assert one.contributors == tuple(sites.names[1:])
     assert told.keys() == {BAD}
     (log,) = (sites.places[BAD] / "state" / "_audit").glob("run.jsonl")
-    assert "is longer than the study allows" in log.read_text()
+    assert '"code":"too-long"' in log.read_text()
 
 
 def test_a_site_that_masks_random_numbers_is_noticed_by_the_norm_of_the_sum(tmp_path):

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.core.encoding import encode
-from feddbn.errors import FederationError, PrivacyError
+from feddbn.errors import FederationError, PrivacyError, StateError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.runtime.deployed.masking import SealedFile
-from support.rig import Rig, Server
+from support.rig import Refused, Rig, Server
 from support.saying import refused
 
 NAMES = ("a", "b", "c", "d")
@@ -66,7 +66,7 @@ class Visits(Server):
                 assert len({encode(*one) for one in found}) == 1
                 replies[name] = found[0]
             except (FederationError, PrivacyError) as error:
-                self.told[name] = str(error)
+                self.told[name], self.codes[name] = str(error), error.code
         return replies
 
     def until(self, phase):
@@ -161,8 +161,9 @@ def test_sums_of_chosen_sites_are_not_opened_one_after_the_other(rig):
     server.silent = set()
     server._seq, server._after = server._seq - 1, -1
     server._sums.agree_on_keys()
-    with pytest.raises(Exception, match=r"opened for another set of sites|show fewer than"):
+    with pytest.raises(Refused):
         server.sum(moments(rig))
+    assert set(server.codes.values()) <= {"other-sites", "shows-few-sites"}
 
 
 def test_two_processes_of_one_site_do_not_reveal_two_halves(rig):
@@ -173,7 +174,7 @@ def test_two_processes_of_one_site_do_not_reveal_two_halves(rig):
         # Both have read what is on disk.
         server.tell(endpoint, server.phase_messages["masked", "a"])
     server.tell(new, opening["a"])
-    with pytest.raises((FederationError, PrivacyError), match="another process of this site has gone on"):
+    with refused(StateError, "'run'"):
         server.tell(old, opening["a"])
 
 

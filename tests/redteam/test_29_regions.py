@@ -102,26 +102,17 @@ def test_all_servers_together_combine_no_few_sites():
 
 
 @pytest.mark.parametrize(
-    ("regions", "sentence"),
+    ("regions", "name"),
     [
-        (
-            {"north": ["a", "b"], "south": ["c", "d", "e"]},
-            "north",
-        ),
-        (
-            {"north": ["a", "b", "c"], "south": ["c", "d", "e"]},
-            "c",
-        ),
+        ({"north": ["a", "b"], "south": ["c", "d", "e"]}, "'north'"),
+        ({"north": ["a", "b", "c"], "south": ["c", "d", "e"]}, "'c'"),
         ({"all": ["a", "b", "c", "d", "e"]}, "1"),
-        (
-            {"north": ["a", "b", "c"], "south": ["d", "x", "e"]},
-            "x",
-        ),
-        ({"north": ["a", "b", "c"]}, "d"),
+        ({"north": ["a", "b", "c"], "south": ["d", "x", "e"]}, "'x'"),
+        ({"north": ["a", "b", "c"]}, "'d'"),
     ],
 )
-def test_small_doubled_and_single_regions_are_refused(regions, sentence):
-    with refused((NotEnoughSites, ParameterError), sentence):
+def test_small_doubled_and_single_regions_are_refused(regions, name):
+    with refused((NotEnoughSites, ParameterError), name):
         layered.regional_federation(_sites("abcde"), regions)
 
 
@@ -133,9 +124,7 @@ def test_a_region_that_adds_up_in_the_clear_is_no_region():
 
 def test_some_sites_only_are_never_asked():
     federation = layered.regional_federation(_sites(), REGIONS)
-    with pytest.raises(
-        ProtocolError, match="names some of the sites; under secure aggregation every site takes part"
-    ):
+    with pytest.raises(ProtocolError):
         federation.sum(Task(Ask(), ("a", "b", "c", "d")))
 
 

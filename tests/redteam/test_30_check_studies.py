@@ -69,7 +69,7 @@ def test_the_survey_is_all_that_a_check_tells(sites):
 def test_a_check_is_no_way_to_sums_that_networks_are_learned_from(sites, kind, more):
     with pytest.raises(SiteRefused):
         begin(sites).sum(asked(kind, sites, **more), 0)
-    assert "the study does not ask for the task" in notes(sites)
+    assert told(sites)[0] == "task-not-in-study"
 
 
 def test_sites_do_not_compare_themselves_unless_the_study_says_so(sites):
@@ -77,21 +77,22 @@ def test_sites_do_not_compare_themselves_unless_the_study_says_so(sites):
     question = asked(AgreementQuestion, sites, n_sites=4.0, total=np.zeros(length), squares=np.ones(length))
     with pytest.raises(SiteRefused):
         begin(sites).sum(question, 0)
-    assert "does not ask for the task 'agreement'" in notes(sites)
+    assert told(sites)[0] == "task-not-in-study"
 
 
 def test_profiles_of_few_sites_are_not_told(tmp_path):
     sites = Sites(tmp_path, k=3, rows=200)
     with pytest.raises(SiteRefused):
         begin(sites).sum(asked(SurveyQuestion, sites, profiles=True), 0)
-    assert "profiles of 3 sites can be told apart" in notes(sites)
+    assert told(sites)[0] == "few-sites"
 
 
 def test_a_check_does_nothing_to_rows(sites):
     server = begin(sites)
     with pytest.raises(SiteRefused):
         server.sum(asked(SurveyQuestion, sites, center="recording"), 0)
-    assert "task 'survey' is not within the study: it asks for 'means'" in notes(sites)
+    code, sentence = told(sites)
+    assert (code, "'means'" in sentence) == ("not-in-study", True)
 
 
 def test_what_a_check_may_ask_follows_from_what_it_says(sites):
@@ -105,7 +106,8 @@ def test_what_a_check_may_ask_follows_from_what_it_says(sites):
     assert scope_of(compares, 5).transformations == ()
 
 
-def notes(sites):
-    """What the owner of the first site reads about refusals."""
+def told(sites):
+    """What the owner of the first site reads about the one refusal: code and sentence."""
     lines = (sites.places["s0"] / "state" / "run" / "events.jsonl").read_text().splitlines()
-    return " ".join(json.loads(line).get("sentence", "") for line in lines)
+    (refusal,) = [event for event in map(json.loads, lines) if event["what"] == "refused"]
+    return refusal["code"], refusal["sentence"]

@@ -113,6 +113,7 @@ class Server:
         self.rig, self.study, self.run = rig, study, run
         self.sites = tuple(sorted(study.sites))
         self.told: dict[str, str] = {}
+        self.codes: dict[str, str] = {}
         self._seq, self._after = -1, -1
         if greet:
             self.greet()
@@ -134,7 +135,7 @@ class Server:
         """Return the sum for a task; what sites refuse raises their sentence, and may be asked anew."""
         if self._sums._server.slots_left == 0:
             self._sums.agree_on_keys()
-        self._seq, self.told = self._seq + 1, {}
+        self._seq, self.told, self.codes = self._seq + 1, {}, {}
         try:
             found = self._sums.sum(task)
         except (FederationError, PrivacyError) as error:
@@ -169,7 +170,7 @@ class Server:
                 reply = read_reply(self.rig.endpoints[name].handle(encode_request(request)))
                 replies[name] = read_secure_reply(reply.arrays["message"].tobytes())
             except (FederationError, PrivacyError) as error:
-                self.told[name] = str(error)
+                self.told[name], self.codes[name] = str(error), error.code
         return replies
 
 

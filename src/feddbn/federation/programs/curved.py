@@ -290,7 +290,8 @@ def _units(here: Here, question: CurvedMomentsQuestion, unit: str) -> Iterator[F
     require_separate_units(question, unit)
     if unit == "row" and question.basis not in (*MAPS.values(), *_NOISY_MAPS.values()):
         raise ParameterError(
-            f"features={question.basis!r}: functions of one's own may look at several rows; protect unit='recording'."
+            f"features={question.basis!r}: functions of one's own may look at several rows; protect unit='recording'.",
+            code="functions-mix",
         )
     # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
     for recording in question.treated(here.data).recordings():

@@ -20,7 +20,7 @@ from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.private import private_federation
-from support.saying import refused
+from support.saying import only, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 
@@ -191,18 +191,18 @@ def test_spikes_are_left_out_at_a_generous_epsilon_and_it_is_said():
         found = score(made.truth, model.dbn_)
         wrong[spikes] = found["W"]["shd"] + found["A"]["shd"]
     assert model.treatment_["spikes"] == list(made.truth.variables)
-    assert any("10% of the privacy budget paid for these scales" in said for said in model.warnings_)
+    only(model.findings_, "outliers-removed-under-noise")
     assert wrong["remove"] <= 1
     assert wrong["keep"] >= 5
-    with pytest.raises(BudgetExceeded, match="this site's budget is 8"):
+    with refused(BudgetExceeded, 8, code="over-budget"):
         OneShotDBN(federation=private, prepare=Prepare(spikes="remove")).fit(None)
 
 
 def test_what_noise_hides_and_what_nobody_paid_for_is_said():
     _, sites = spiky_sites(50)
     poor = private_federation(sites, 2.0, clip=60.0, spikes=True, rng=np.random.default_rng(2))
-    said = OneShotDBN(federation=poor, prepare=Prepare(spikes="remove")).fit(None).warnings_
-    assert any("the noise hides how much x0, x1, x2, x3, x4 vary" in sentence for sentence in said)
+    said = OneShotDBN(federation=poor, prepare=Prepare(spikes="remove")).fit(None).findings_
+    assert only(said, "scales-hidden-by-noise").about == ("x0", "x1", "x2", "x3", "x4")
     plain = private_federation(sites, 8.0, clip=60.0, rng=np.random.default_rng(2))
-    said = OneShotDBN(federation=plain, prepare=Prepare(spikes="remove")).fit(None).warnings_
-    assert any("spikes='remove' left no cell out" in sentence for sentence in said)
+    said = OneShotDBN(federation=plain, prepare=Prepare(spikes="remove")).fit(None).findings_
+    only(said, "outliers-kept-under-noise")

@@ -25,8 +25,8 @@ from feddbn.federation.protocol.site import Site, site_task, task_from_fields
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from support.simulated_moments import gram_of
 from support.saying import refused
+from support.simulated_moments import gram_of
 
 NAMES = ("x0", "x1", "x2")
 CANDIDATES = (Candidate("linear"), Candidate("quadratic", 0.6), Candidate("spline", 0.8))

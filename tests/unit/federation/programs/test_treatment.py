@@ -15,7 +15,7 @@ from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import Site, notes_of
 from feddbn.federation.protocol.task import run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from support.saying import refused
+from support.saying import only, refused
 
 AUTO = Prepare()
 
@@ -124,12 +124,9 @@ def test_bursts_stay_beside_errors_that_go_and_the_fit_says_both():
     found, _ = asked(sites)
     assert found.bursts == (0,)
     assert found.spiky == (1,)
-    said = [
-        sentence for sentence in feddbn.FDBNL(n_lags=1).fit(sites).warnings_ if "lie far from" in sentence
-    ]
-    assert [sentence.split(" lie")[0] for sentence in said] == ["cells of x1", "cells of x0"]
-    assert "left out" in said[0]
-    assert "they were kept" in said[1]
+    said = feddbn.FDBNL(n_lags=1).fit(sites).findings_
+    assert only(said, "outliers-removed").about == ("x1",)
+    assert only(said, "bursts-kept").about == ("x0",)
 
 
 @pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])
@@ -187,9 +184,7 @@ def test_pairs_that_no_row_holds_together_are_named(center):
     found, _ = asked(sites, replace(AS_THEY_ARE, center=center, missing="fill"))
     assert found.unseen == ((0, 1, 0), (0, 1, 1), (1, 0, 1))
     model = feddbn.FDBNL(n_lags=1).fit(sites)
-    (said,) = [sentence for sentence in model.warnings_ if "hardly any row" in sentence]
-    assert "x0 and x1 (lag 0, 1)." in said
-    assert "variables=" in said
+    assert only(model.findings_, "pairs-unseen").values["pairs"] == [["x0", "x1", [0, 1]]]
     assert model.treatment_["unseen_pairs"] == [["x0", "x1", 0], ["x0", "x1", 1], ["x1", "x0", 1]]
 
 
@@ -200,7 +195,7 @@ def test_a_column_read_every_other_row_is_never_seen_with_its_past():
     found, _ = asked(sites, replace(AS_THEY_ARE, missing="fill"))
     assert found.unseen == ((2, 2, 1),)
     model = feddbn.OneShotDBN(n_lags=1).fit(sites)
-    assert any("x2 and its own past (lag 1)" in sentence for sentence in model.warnings_)
+    assert only(model.findings_, "pairs-unseen").values["pairs"] == [["x2", "x2", [1]]]
 
 
 def test_pairs_that_are_seen_are_not_named():
