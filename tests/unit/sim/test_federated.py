@@ -1,8 +1,14 @@
+"""Simulated federations with hidden variables: what sites see, what is true, and what is refused."""
+
 import numpy as np
 import pytest
 
+import feddbn
+import feddbn.metrics
+from feddbn.errors import ParameterError
 from feddbn.sim import SimulationSettings, federated, simulate_arrays
 from feddbn.sim.series import advance, draw_shocks
+from support.saying import refused
 
 
 def _simulate(seed=0, **arguments):
@@ -22,37 +28,23 @@ def test_rows_of_all_sites_add_up_to_the_usable_rows_asked_for():
     assert all(rows.shape[1] == 3 for recordings in arrays.recordings.values() for rows in recordings)
 
 
-def test_site_sizes_are_obeyed():
-    arrays = _simulate(d=3, n_sites=3, site_sizes=(5, 50, 500))
-    assert [len(recordings[0]) for recordings in arrays.recordings.values()] == [6, 51, 501]
-
-
-def test_same_seed_gives_the_same_bits():
-    for arguments in (
-        {},
-        {"heterogeneity": 0.3, "n_recordings": 2},
-        {"n_clusters": 3, "graph": "scale-free"},
-    ):
-        first, second = _simulate(seed=5, **arguments), _simulate(seed=5, **arguments)
-        for site in first.recordings:
-            for one, two in zip(first.recordings[site], second.recordings[site], strict=True):
-                assert one.tobytes() == two.tobytes()
-            assert first.systems[site].W.tobytes() == second.systems[site].W.tobytes()
-            assert first.systems[site].A.tobytes() == second.systems[site].A.tobytes()
-
-
-def test_another_seed_or_a_used_generator_gives_other_data():
-    settings = SimulationSettings(d=4, n_sites=2)
-    rng = np.random.default_rng(0)
-    first, second = simulate_arrays(settings, rng), simulate_arrays(settings, rng)
-    other = simulate_arrays(settings, np.random.default_rng(1))
-    assert not np.array_equal(first.recordings["site-0"][0], second.recordings["site-0"][0])
-    assert not np.array_equal(first.recordings["site-0"][0], other.recordings["site-0"][0])
-
-
-def test_network_does_not_depend_on_noise_or_sample_size():
-    first, second = _simulate(n_samples=100), _simulate(n_samples=300, noise="laplace")
-    np.testing.assert_array_equal(_systems(first)[0].W, _systems(second)[0].W)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"heterogeneity": 0.3, "n_recordings": 2}, {"n_clusters": 3, "graph": "scale-free"}]
+)
+def test_same_seed_gives_the_same_bits_and_another_or_a_used_generator_does_not(arguments):
+    first, second = _simulate(seed=5, **arguments), _simulate(seed=5, **arguments)
+    for site in first.recordings:
+        for one, two in zip(first.recordings[site], second.recordings[site], strict=True):
+            assert one.tobytes() == two.tobytes()
+        assert first.systems[site].W.tobytes() == second.systems[site].W.tobytes()
+        assert first.systems[site].A.tobytes() == second.systems[site].A.tobytes()
+    rng, settings = np.random.default_rng(5), SimulationSettings(**arguments)
+    simulate_arrays(settings, rng)
+    for other in (simulate_arrays(settings, rng), _simulate(seed=6, **arguments)):
+        assert not np.array_equal(first.recordings["site-0"][0], other.recordings["site-0"][0])
+    # The network depends on neither noise nor sample size.
+    longer = _simulate(seed=5, **arguments, n_samples=700, noise="laplace")
+    np.testing.assert_array_equal(_systems(first)[0].W, _systems(longer)[0].W)
 
 
 def test_homogeneous_sites_share_one_system_and_different_series():
@@ -75,16 +67,13 @@ def test_sites_around_a_backbone_share_most_edges_and_independent_ones_do_not():
     assert overlap(far) < 0.35
 
 
-def test_clusters_are_even_and_share_their_system():
+def test_clusters_are_even_share_their_system_and_without_heterogeneity_nothing_else():
     arrays = _simulate(n_sites=7, n_clusters=3, heterogeneity=0.2)
     assert list(arrays.clusters.values()) == [0, 1, 2, 0, 1, 2, 0]
     assert arrays.systems["site-0"] is arrays.systems["site-3"]
     assert arrays.systems["site-0"] is not arrays.systems["site-1"]
-
-
-def test_clusters_without_heterogeneity_have_nothing_in_common():
-    arrays = _simulate(d=15, n_sites=4, n_clusters=2)
-    first, second = arrays.systems["site-0"], arrays.systems["site-1"]
+    apart = _simulate(d=15, n_sites=4, n_clusters=2)
+    first, second = apart.systems["site-0"], apart.systems["site-1"]
     assert not np.array_equal(first.order, second.order)
     shared = (first.W != 0) & (second.W != 0)
     assert not np.any(first.W[shared] == second.W[shared])
@@ -100,17 +89,13 @@ def test_connectivity_sets_the_mean_degree(level, degree):
 
 
 def test_mixed_connectivity_alternates_and_the_low_sites_are_part_of_the_backbone():
-    arrays = _simulate(n_sites=4, connectivity="mixed")
-    low, high, low_again, high_again = _systems(arrays)
+    low, high, low_again, high_again = _systems(_simulate(n_sites=4, connectivity="mixed"))
     assert low is low_again
     assert high is high_again
     assert np.all((low.W == 0) | (low.W == high.W))
     assert (low.W != 0).sum() == round(3 / 8 * (high.W != 0).sum())
-
-
-def test_mixed_connectivity_of_independent_sites_alternates():
-    arrays = _simulate(n_sites=20, connectivity="mixed", heterogeneity="independent")
-    counts = np.array([(system.W != 0).sum() for system in _systems(arrays)])
+    independent = _simulate(n_sites=20, connectivity="mixed", heterogeneity="independent")
+    counts = np.array([(system.W != 0).sum() for system in _systems(independent)])
     assert counts[::2].mean() == pytest.approx(15, abs=3)
     assert counts[1::2].mean() == pytest.approx(40, abs=3)
 
@@ -157,3 +142,86 @@ def test_recordings_made_in_parts_are_those_made_at_once(arguments, monkeypatch)
     for site, recordings in _simulate(seed=2, **asked).recordings.items():
         for part, expected in zip(recordings, whole.recordings[site], strict=True):
             np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-13)
+
+
+SETTINGS = {"d": 4, "n_sites": 3, "n_samples": 3000, "mean_degree": 2, "random_state": 3}
+
+
+def test_sites_see_the_first_variables_of_a_larger_network():
+    made = feddbn.simulate(**SETTINGS, n_latent=2)
+    assert all(list(frame.columns) == ["x0", "x1", "x2", "x3"] for (frame,) in made.sites.values())
+    whole = made.whole["site-0"]
+    assert whole.variables == ("x0", "x1", "x2", "x3", "hidden0", "hidden1")
+    np.testing.assert_array_equal(made.truth.W, whole.W[:4, :4])
+    np.testing.assert_array_equal(made.truth.A, whole.A[:, :4, :4])
+    assert made.parameters["n_latent"] == 2
+    assert made.parameters["d"] == 4
+
+
+def test_without_hidden_variables_nothing_changes():
+    made = feddbn.simulate(**SETTINGS)
+    again = feddbn.simulate(**SETTINGS, n_latent=0, latent_strength=5.0)
+    np.testing.assert_array_equal(made.sites["site-1"][0], again.sites["site-1"][0])
+    marks = made.ancestral_truth().marks
+    causes = np.stack([made.truth.W, *made.truth.A]) != 0
+    assert (np.moveaxis(marks == "-->", 2, 0) == causes).all()
+
+
+def test_strength_and_past_of_hidden_variables():
+    plain, strong, brief = (
+        feddbn.simulate(**SETTINGS, n_latent=2, **options).whole["site-0"]
+        for options in ({}, {"latent_strength": 1.5}, {"latent_lagged": False})
+    )
+    np.testing.assert_allclose(strong.W[4:], 1.5 * plain.W[4:])
+    np.testing.assert_array_equal(strong.W[:4], plain.W[:4])
+    assert not brief.A[:, 4:].any()
+    assert not brief.A[:, :, 4:].any()
+    assert brief.W[4:].any()
+
+
+def test_the_rows_are_those_of_the_whole_network():
+    """Products of rows follow the covariances that the whole network implies for what is seen."""
+    made = feddbn.simulate(**{**SETTINGS, "n_samples": 60000}, n_latent=2)
+    whole = made.whole["site-0"]
+    through = np.linalg.inv(np.eye(6) - whole.W)
+    S, step = np.eye(6), whole.A[0] @ through
+    for _ in range(400):
+        S = step.T @ S @ step + through.T @ through
+    rows = np.concatenate([frame.to_numpy() for (frame,) in made.sites.values()])
+    np.testing.assert_allclose(np.cov(rows.T), S[:4, :4], atol=0.12 * S[:4, :4].max())
+
+
+def test_a_hidden_cause_shows_in_the_truth_and_is_found():
+    made = feddbn.simulate(
+        **{**SETTINGS, "n_samples": 20000, "random_state": 5}, n_latent=3, latent_strength=2.0
+    )
+    truth = made.ancestral_truth()
+    assert (truth.marks == "<->").any()
+    found = feddbn.LatentDBN().fit(made.sites)
+    scores = feddbn.metrics.mark_scores(truth.marks, found.graph_)
+    assert scores.adjacency_f1 > 0.8
+    assert scores.orientation_precision > 0.7
+
+
+def test_networks_of_sites_have_their_own_truths():
+    made = feddbn.simulate(**{**SETTINGS, "heterogeneity": "independent"}, n_latent=1)
+    assert made.ancestral_truth("site-1").variables == ("x0", "x1", "x2", "x3")
+    with pytest.raises(ParameterError):
+        made.ancestral_truth()
+    with refused(ParameterError, "'nobody'"):
+        made.ancestral_truth("nobody")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"n_latent": -1}, "n_latent"),
+        ({"n_latent": 1, "latent_strength": "much"}, "latent_strength"),
+        ({"n_latent": 1, "latent_lagged": "no"}, "latent_lagged"),
+        ({"n_latent": 1, "mess": "spikes"}, "n_latent=1"),
+        ({"n_latent": 1, "effects": "gp"}, "n_latent=1"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, name):
+    with refused(ParameterError, name):
+        feddbn.simulate(**{**SETTINGS, "n_samples": 60}, **options)

@@ -1,8 +1,27 @@
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.integrate import quad
+from scipy.stats import norm
 
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.sim import SimulationSettings, systems
+from feddbn.sim.graphs import (
+    NOISE_FAMILIES,
+    draw_dag,
+    draw_lag_graph,
+    draw_noise,
+    draw_weights,
+    n_scale_free_edges,
+)
+from feddbn.sim.shapes import (
+    CURVES,
+    EFFECTS,
+    GRID,
+    draw_curve,
+    gaussian_features,
+    gaussian_process,
+)
 from feddbn.sim.systems import MAX_RADIUS, System, draw_system, thin_system, vary_system
 
 
@@ -16,15 +35,9 @@ def test_spectral_radius_is_that_of_the_reduced_form():
     # (I - W)^{-1} = [[1, .5], [0, 1]], so A (I - W)^{-1} = [[.8, .4], [.4, .3]].
     expected = max(np.linalg.eigvalsh([[0.8, 0.4], [0.4, 0.3]]))
     assert System(W, A, np.arange(2)).spectral_radius == pytest.approx(expected)
-
-
-def test_spectral_radius_of_two_lags_solves_the_characteristic_equation():
     # x_t = .5 x_{t-1} + .3 x_{t-2}: z^2 - .5 z - .3 = 0.
-    system = System(np.zeros((1, 1)), np.array([[[0.5]], [[0.3]]]), np.arange(1))
-    assert system.spectral_radius == pytest.approx(np.abs(np.roots([1, -0.5, -0.3])).max())
-
-
-def test_a_static_system_has_radius_zero():
+    two = System(np.zeros((1, 1)), np.array([[[0.5]], [[0.3]]]), np.arange(1))
+    assert two.spectral_radius == pytest.approx(np.abs(np.roots([1, -0.5, -0.3])).max())
     assert System(np.zeros((3, 3)), np.zeros((0, 3, 3)), np.arange(3)).spectral_radius == 0
 
 
@@ -95,24 +108,18 @@ def test_the_share_of_replaced_edges_is_the_one_asked_for(share):
     assert np.mean(lost_share) == pytest.approx(share, abs=0.01)
 
 
-def test_edges_that_stay_keep_their_weights():
-    settings = SimulationSettings(d=10, n_lags=2)
-    rng = np.random.default_rng(3)
+def test_edges_that_stay_keep_their_weights_and_a_complete_graph_can_only_lose_some():
+    settings, rng = SimulationSettings(d=10, n_lags=2), np.random.default_rng(3)
     backbone = draw_system(settings, 4, rng)
     varied = vary_system(backbone, 0.4, settings, rng)
     for before, after in ((backbone.W, varied.W), (backbone.A, varied.A)):
         stays = (before != 0) & (after != 0)
         assert stays.any()
         np.testing.assert_array_equal(before[stays], after[stays])
-
-
-def test_a_complete_graph_can_only_lose_edges():
-    settings = SimulationSettings(d=5)
-    rng = np.random.default_rng(4)
-    backbone = draw_system(settings, 4, rng)
-    varied = vary_system(backbone, 0.3, settings, rng)
-    assert (backbone.W != 0).sum() == 10
-    assert (varied.W != 0).sum() == 7
+    small = SimulationSettings(d=5)
+    complete = draw_system(small, 4, rng)
+    assert (complete.W != 0).sum() == 10
+    assert (vary_system(complete, 0.3, small, rng).W != 0).sum() == 7
 
 
 def test_a_thinned_system_holds_a_part_of_W_and_all_of_A():
@@ -124,3 +131,166 @@ def test_a_thinned_system_holds_a_part_of_W_and_all_of_A():
     assert np.all((thin.W == 0) | (thin.W == backbone.W))
     np.testing.assert_array_equal(thin.A, backbone.A)
     assert thin.spectral_radius <= MAX_RADIUS
+
+
+def test_mean_degree_counts_edges_in_both_directions():
+    rng = np.random.default_rng(0)
+    d, n_draws = 10, 2000
+    counts = [draw_dag("erdos-renyi", d, 4, rng)[0].sum() for _ in range(n_draws)]
+    # Binomial(45, 4/9): mean 20, variance 100/9.
+    assert abs(np.mean(counts) - 20) < 5 * np.sqrt(100 / 9 / n_draws)
+    assert np.var(counts) == pytest.approx(100 / 9, rel=0.2)
+
+
+@pytest.mark.parametrize("mean_degree", [0, 1, 2, 3.5, 4, 9])
+def test_scale_free_graphs_have_exactly_the_edges_asked_for(mean_degree):
+    rng = np.random.default_rng(1)
+    for d in (2, 10, 25):
+        adjacency, _ = draw_dag("scale-free", d, mean_degree, rng)
+        assert (
+            adjacency.sum()
+            == n_scale_free_edges(d, mean_degree)
+            == min(round(mean_degree * d / 2), d * (d - 1) // 2)
+        )
+
+
+def test_scale_free_graphs_have_hubs_that_are_causes():
+    rng = np.random.default_rng(2)
+    largest = {
+        graph: np.mean([draw_dag(graph, 60, 4, rng)[0].sum(axis=1).max() for _ in range(50)])
+        for graph in ("erdos-renyi", "scale-free")
+    }
+    assert largest["scale-free"] > 2 * largest["erdos-renyi"]
+
+
+@pytest.mark.parametrize("graph", ["erdos-renyi", "scale-free"])
+def test_every_graph_is_acyclic_and_follows_a_random_order(graph):
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        adjacency, order = draw_dag(graph, 12, 6, rng)
+        assert not has_cycle(adjacency)
+        assert not np.tril(adjacency[np.ix_(order, order)]).any()
+    firsts = [draw_dag(graph, 5, 2, rng)[1][0] for _ in range(500)]
+    assert np.bincount(firsts, minlength=5).min() > 60
+    assert draw_dag(graph, 4, 100, rng)[0].sum() == 6, "the complete graph"
+    assert draw_dag(graph, 1, 4, rng)[0].sum() == 0
+
+
+def test_lag_degree_is_the_mean_out_degree_and_self_edges_occur():
+    rng = np.random.default_rng(5)
+    graphs = np.array([draw_lag_graph(10, 1.0, rng) for _ in range(2000)])
+    assert abs(graphs.sum(axis=(1, 2)).mean() - 10) < 5 * np.sqrt(9 / 2000)
+    assert np.trace(graphs, axis1=1, axis2=2).mean() == pytest.approx(1.0, abs=0.12)
+
+
+def test_weights_are_uniform_in_size_with_either_sign_and_zero_off_the_graph():
+    rng = np.random.default_rng(6)
+    mask = rng.random((200, 200)) < 0.5
+    weights = draw_weights(mask, (0.3, 0.5), rng, scale=0.5)
+    assert np.all(weights[~mask] == 0)
+    sizes = np.abs(weights[mask])
+    assert sizes.min() >= 0.15
+    assert sizes.max() <= 0.25
+    assert sizes.mean() == pytest.approx(0.2, abs=0.002)
+    assert sizes.std() == pytest.approx(0.1 / np.sqrt(12), rel=0.03)
+    assert (weights[mask] > 0).mean() == pytest.approx(0.5, abs=0.02)
+
+
+ORACLES = {
+    "gaussian": stats.norm(),
+    "exponential": stats.expon(loc=-1),
+    "gumbel": stats.gumbel_r(loc=-np.euler_gamma * np.sqrt(6) / np.pi, scale=np.sqrt(6) / np.pi),
+    "laplace": stats.laplace(scale=np.sqrt(0.5)),
+    "uniform": stats.uniform(loc=-np.sqrt(3), scale=2 * np.sqrt(3)),
+}
+
+
+@pytest.mark.parametrize("family", NOISE_FAMILIES)
+def test_every_family_is_the_standardised_distribution_it_is_named_after(family):
+    oracle, scales = ORACLES[family], np.array([0.5, 1.0, 3.0])
+    assert oracle.mean() == pytest.approx(0, abs=1e-12)
+    assert oracle.var() == pytest.approx(1)
+    draws = draw_noise(family, (20_000, 3), scales, np.random.default_rng(7)) / scales
+    assert min(stats.kstest(column, oracle.cdf).pvalue for column in draws.T) > 0.001
+
+
+def _draws(effects, n=40):
+    rng = np.random.default_rng(1)
+    return [draw_curve(effects, rng) for _ in range(n)]
+
+
+@pytest.mark.parametrize("kind", list(CURVES))
+def test_curves_have_mean_0_and_variance_1_over_a_normal_cause_and_are_bounded(kind):
+    z = np.random.default_rng(0).standard_normal(200_000)
+    for curve in _draws(kind, 10):
+        assert curve.kind == kind
+        values = curve(z)
+        assert values.mean() == pytest.approx(0, abs=0.02)
+        assert values.std() == pytest.approx(1, abs=0.02)
+        np.testing.assert_array_equal(curve([-1e9, -3.0, 3.0, 1e9])[[0, 3]], curve([-3.0, 3.0]))
+
+
+def test_a_sigmoid_is_a_standardised_tanh_by_quadrature():
+    rng, same = np.random.default_rng(1), np.random.default_rng(1)
+    curve = draw_curve("sigmoid", rng)
+    slope, place = same.uniform(1, 3), same.uniform(-1, 1)
+
+    def raw(z):
+        return np.tanh(slope * (np.clip(z, -3, 3) - place))
+
+    mean = quad(lambda z: raw(z) * norm.pdf(z), -9, 9)[0]
+    variance = quad(lambda z: (raw(z) - mean) ** 2 * norm.pdf(z), -9, 9)[0]
+    z = np.array([-4.0, -2.5, -0.73, 0.0, 0.4, 1.9, 7.0])
+    np.testing.assert_allclose(curve(z), (raw(z) - mean) / np.sqrt(variance), atol=2e-4)
+
+
+def test_features_of_the_kernel_give_the_kernel():
+    features = gaussian_features()
+    np.testing.assert_allclose(features @ features.T, np.exp(-0.5 * (GRID[:, None] - GRID) ** 2), atol=1e-12)
+
+
+@pytest.mark.slow
+def test_gaussian_processes_have_the_covariance_of_their_kernel():
+    rng = np.random.default_rng(2)
+    n = 2000
+    at = np.searchsorted(GRID, [-2.0, -1.0, 0.0, 0.5, 2.0])
+    draws = np.array([gaussian_process(rng)[at] for _ in range(n)])
+    z = GRID[at]
+    kernel = np.exp(-0.5 * (z[:, None] - z) ** 2)
+    assert draws.mean(axis=0) == pytest.approx(np.zeros(5), abs=4 / np.sqrt(n))
+    # A covariance of n draws of normal variables has a standard error of at most sqrt(2 / n).
+    np.testing.assert_allclose(draws.T @ draws / n, kernel, atol=4.5 * np.sqrt(2 / n))
+    kurtosis = (draws**4).mean(axis=0) / (draws**2).mean(axis=0) ** 2
+    np.testing.assert_allclose(kurtosis, 3, atol=0.35)
+
+
+def test_every_kind_has_the_shape_of_its_name():
+    for curve in _draws("sigmoid"):
+        steps = np.diff(curve.table)
+        assert (steps > 0).all()
+    for curve in _draws("threshold"):
+        away = np.diff(curve(np.array([-3.0, -1.5, 1.5, 3.0])))
+        assert away[0] == pytest.approx(0, abs=1e-2)
+        assert away[2] == pytest.approx(0, abs=1e-2)
+        assert away[1] > 1.5
+    jumps = [np.diff(curve.table).max() for curve in _draws("threshold")]
+    assert {jump > 1.5 for jump in jumps} == {True, False}, "some steps are sharp, some are smooth"
+    for curve in _draws("quadratic"):
+        second = np.diff(curve(np.linspace(-1.9, 1.9, 39)), 2)
+        assert second.min() > 0
+        assert np.ptp(second) < 1e-6 * second.max()
+    for curve in _draws("spline"):
+        assert abs(np.diff(curve.table, 2)[[0, -1]]).max() < 1e-4 * np.ptp(curve.table), (
+            "a natural spline ends straight"
+        )
+
+
+def test_mixed_effects_are_half_straight_and_else_of_every_kind():
+    drawn = _draws("mixed", 1000)
+    kinds = [curve.kind for curve in drawn if curve is not None]
+    assert len(kinds) == pytest.approx(500, abs=65)
+    assert set(kinds) == set(CURVES)
+    assert min(kinds.count(kind) for kind in CURVES) > 60
+    assert _draws("linear", 3) == [None] * 3
+    assert EFFECTS[0] == "linear"
+    assert EFFECTS[1:] == (*CURVES, "mixed")

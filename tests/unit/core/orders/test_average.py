@@ -41,27 +41,28 @@ def log_weight(scatter, d, node, parents, hyper):
     return value
 
 
+def enumerated(moments, d, order, hyper):
+    """Summed weight and edge probabilities of an order, over all parent sets."""
+    weight, edges = 1.0, np.zeros((2 * d, d))
+    for k, node in enumerate(order):
+        candidates = [*order[:k], *range(d, 2 * d)]
+        total = 0.0
+        for size in range(len(candidates) + 1):
+            for S in itertools.combinations(candidates, size):
+                w = np.exp(log_weight(moments.scatter, d, node, S, hyper))
+                total += w
+                edges[list(S), node] += w
+        edges[:, node] /= total
+        weight *= total
+    return weight, edges
+
+
 def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
-    d = 3
-    moments, _ = simulated(d, 30, 4, mean_degree=1.5)
+    d, (moments, _) = 3, simulated(3, 30, 4, mean_degree=1.5)
     result = posterior(moments, d, n_sweeps=600)
-    hyper = result.hyper
-    expected, norm = np.zeros((2 * d, d)), 0.0
-    for order in itertools.permutations(range(d)):
-        weights, edges = 1.0, np.zeros((2 * d, d))
-        for k, node in enumerate(order):
-            candidates = [*order[:k], *range(d, 2 * d)]
-            total, inclusion = 0.0, np.zeros(2 * d)
-            for size in range(len(candidates) + 1):
-                for S in itertools.combinations(candidates, size):
-                    w = np.exp(log_weight(moments.scatter, d, node, S, hyper))
-                    total += w
-                    inclusion[list(S)] += w
-            weights *= total
-            edges[:, node] = inclusion / total
-        expected += weights * edges
-        norm += weights
-    np.testing.assert_allclose(result.probability, expected / norm, atol=0.03)
+    found = [enumerated(moments, d, order, result.hyper) for order in itertools.permutations(range(d))]
+    expected = sum(weight * edges for weight, edges in found) / sum(weight for weight, _ in found)
+    np.testing.assert_allclose(result.probability, expected, atol=0.03)
 
 
 @pytest.mark.parametrize("spread", [1.0, 300.0])
@@ -100,18 +101,13 @@ def test_required_edges_have_probability_one_and_forbidden_edges_zero():
     assert result.precedes[4, 0] == 1.0
 
 
-def test_free_variances_give_probabilities_that_ignore_the_units():
-    plain, _ = simulated(5, 40, 0)
-    scaled, _ = simulated(5, 40, 0, factors=np.array([0.01, 1, 5, 100, 3.0]))
-    first = posterior(plain, 5, "free", n_sweeps=30)
-    second = posterior(scaled, 5, "free", n_sweeps=30)
-    np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
-
-
-def test_equal_variances_give_probabilities_that_ignore_a_common_unit():
-    plain, _ = simulated(5, 40, 0)
-    scaled, _ = simulated(5, 40, 0, factors=np.full(5, 1e3))
-    first, second = (posterior(moments, 5, n_sweeps=30) for moments in (plain, scaled))
+@pytest.mark.parametrize(
+    ("kind", "factors"), [("free", np.array([0.01, 1, 5, 100, 3.0])), ("equal", np.full(5, 1e3))]
+)
+def test_probabilities_ignore_units_with_free_variances_and_a_common_unit_with_equal_ones(kind, factors):
+    first, second = (
+        posterior(simulated(5, 40, 0, factors=by)[0], 5, kind, n_sweeps=30) for by in (None, factors)
+    )
     np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
     assert second.hyper.g == pytest.approx(first.hyper.g)
 
@@ -149,23 +145,13 @@ def test_hyper_parameters_approach_the_generating_density():
 
 
 def test_probabilities_within_an_order_agree_with_enumeration():
-    d = 3
-    moments, _ = simulated(d, 30, 4, mean_degree=1.5)
+    d, (moments, _) = 3, simulated(3, 30, 4, mean_degree=1.5)
     limits = EdgeConstraints.none(d, 1)
     search = OrderSearch(moments, d, 1, limits, Criterion(1.0), "equal")
     found = search.run(0, np.random.default_rng(0))
     result = average_within_order(search.regressions, found, limits)
     assert result.n_orders == 1
-    expected = np.zeros((2 * d, d))
-    for k, node in enumerate(found.order):
-        candidates = [*found.order[:k], *range(d, 2 * d)]
-        total = 0.0
-        for size in range(len(candidates) + 1):
-            for S in itertools.combinations(candidates, size):
-                w = np.exp(log_weight(moments.scatter, d, node, S, result.hyper))
-                total += w
-                expected[list(S), node] += w
-        expected[:, node] /= total
+    _, expected = enumerated(moments, d, found.order, result.hyper)
     np.testing.assert_allclose(result.probability, expected, atol=1e-6)
 
 

@@ -11,9 +11,9 @@ import feddbn
 from feddbn.core.orders import average
 from feddbn.core.orders.average import OrderTotals
 from feddbn.core.orders.parents import Objective, ParentRegressions, ParentSelection, columns_of
-from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, DependentColumnsWarning
 from support.saying import only
+from support.simulated_moments import lagged_moments
 
 KINDS = ["shared", "copy", "jitter", "sum", "lag", "deterministic"]
 MOST_MOVES = 400_000
@@ -42,10 +42,6 @@ def degenerate(kind, d, seed, equal=True, n=300):
     if kind == "lag":
         x[1:, -1] = x[:-1, 0]
     return x
-
-
-def lagged_moments(x):
-    return Moments.of_rows(np.hstack([x[1:], x[:-1]]))
 
 
 @pytest.fixture
@@ -82,19 +78,13 @@ def test_learning_from_dependent_columns_ends_and_says_so(kind, d, equal, bounde
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"average": True},
-        {"average": False},
-        {"noise_variance": "equal"},
-        {"noise_variance": "free"},
-    ],
+    [{"average": True}, {"average": False}, {"noise_variance": "equal"}, {"noise_variance": "free"}],
 )
 @pytest.mark.parametrize("kind", ["shared", "copy", "deterministic"])
 def test_every_way_of_learning_ends(kind, options, bounded):
-    x = degenerate(kind, 4, seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = feddbn.OneShotDBN(**options).fit({"a": x})
+        model = feddbn.OneShotDBN(**options).fit({"a": degenerate(kind, 4, seed=0)})
     assert np.isfinite(model.edge_probabilities_["probability"]).all()
 
 

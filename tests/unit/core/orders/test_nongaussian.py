@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.nongaussian import (
+    ShapedScores,
     entropies,
     entropy_terms,
     gaussian_p,
@@ -11,7 +13,9 @@ from feddbn.core.orders.nongaussian import (
     shape_p_value,
     shape_sums,
     tail_weight,
+    without_one_edge,
 )
+from feddbn.core.orders.search import Criterion, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 
@@ -29,9 +33,10 @@ def test_residuals_are_standardised_and_uncorrelated_with_the_parents():
     np.testing.assert_allclose(np.corrcoef(u[:, 0], z[:, 2])[0, 1], 0, atol=1e-9)
 
 
-def test_features_add_up_over_groups_of_rows():
+def test_features_add_up_over_groups_of_rows_and_never_overflow():
     u = np.random.default_rng(0).standard_normal((50, 3))
     np.testing.assert_allclose(residual_features(u[:20]) + residual_features(u[20:]), residual_features(u))
+    assert np.isfinite(residual_features(np.array([[1e3], [-1e3]]))).all()
 
 
 def test_gaussian_has_the_largest_entropy():
@@ -42,10 +47,6 @@ def test_gaussian_has_the_largest_entropy():
     assert H[0] == pytest.approx(0.5 * np.log(2 * np.pi * np.e), abs=1e-3)
     assert (H[1:] < H[0] - 0.01).all()
     assert (entropy_terms(residual_features(standardised(np.stack(columns, axis=1))), n) <= 0).all()
-
-
-def test_large_values_do_not_overflow():
-    assert np.isfinite(residual_features(np.array([[1e3], [-1e3]]))).all()
 
 
 def test_p_values_of_gaussian_noise_are_uniform_also_in_the_tail():
@@ -83,3 +84,46 @@ def test_tail_weight_is_how_much_more_a_variance_varies_than_that_of_gaussian_va
     assert tail_weight(residual_features(standardised(values.reshape(-1, 1))), values.size) == pytest.approx(
         expected, rel=0.1
     )
+
+
+NETWORK = ((), (0,), (0, 1, 4))
+
+
+def search_and_rows(kind):
+    x = np.random.default_rng(0).exponential(size=(200, 6)) * [1, 2, 3, 1, 1, 1]
+    moments = Moments.of_rows(x)
+    search = OrderSearch(moments, 3, 1, EdgeConstraints.none(3, 1), Criterion(), kind)
+    return search, moments, x
+
+
+@pytest.mark.parametrize("kind", ["equal", "free"])
+def test_the_score_is_criterion_entropies_and_tempered_inequality(kind):
+    search, moments, x = search_and_rows(kind)
+    scores = ShapedScores(search)
+    jobs = scores.unknown([NETWORK, NETWORK])
+    assert jobs == list(enumerate(NETWORK))
+    residuals = node_residuals(moments, jobs)
+    features = residual_features(x @ residuals.coefficients - residuals.offset)
+    scores.learn(jobs, features, 200.0)
+    assert scores.unknown([NETWORK]) == []
+    rss = [
+        np.linalg.lstsq(np.column_stack([np.ones(200), x[:, list(S)]]), x[:, j], rcond=None)[1][0]
+        for j, S in enumerate(NETWORK)
+    ]
+    np.testing.assert_allclose(search.rss_of(NETWORK), rss)
+    variance = np.array(rss) / 200
+    free = 200 * np.log(variance).sum()
+    equal = 200 * 3 * np.log(variance.mean())
+    shape = entropy_terms(features, 200.0).sum()
+    prices = search.criterion.total(200.0, 3, 1, 3, 1)
+    for tails in (1.0, 4.0):
+        scores.tails = tails
+        fit = free if kind == "free" else free + (equal - free) / tails
+        assert scores.of(NETWORK) == pytest.approx(fit + shape + prices)
+
+
+def test_each_edge_is_left_out_once():
+    shorter = without_one_edge(NETWORK)
+    assert set(shorter) == {(0, 1), (0, 2), (1, 2), (4, 2)}
+    assert shorter[1, 2] == ((), (0,), (0, 4))
+    assert shorter[0, 1] == ((), (), (0, 1, 4))

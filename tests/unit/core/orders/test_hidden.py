@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg, stats
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.hidden import FactorModel, find_hidden_causes, paths, score_with_exceptions
+from feddbn.core.orders.hidden import FactorModel, find_hidden_causes, score_with_exceptions
 from feddbn.core.orders.search import Criterion, OrderResult
 from feddbn.core.statistics.moments import Moments
 
@@ -97,12 +97,6 @@ def test_a_group_of_equal_variances_is_the_best_of_all_groups():
     assert score_with_exceptions(network, n, price) == pytest.approx(min(scores) + price)
 
 
-def test_paths_are_all_there_are():
-    W = np.zeros((4, 4), dtype=bool)
-    W[0, 1] = W[1, 2] = True
-    assert set(map(tuple, np.argwhere(paths(W)))) == {(0, 1), (1, 2), (0, 2)}
-
-
 def looked_for(moments):
     return find_hidden_causes(
         moments, D, 1, EdgeConstraints.none(D, 1), Criterion(), np.random.default_rng(0)
@@ -139,6 +133,8 @@ def test_required_edges_stay_and_forbidden_ones_do_not_come():
 
 
 def test_few_variables_are_not_looked_at():
-    moments = Moments.of_rows(np.random.default_rng(0).standard_normal((50, 6)))
-    none = EdgeConstraints.none(3, 1)
+    moments, none = (
+        Moments.of_rows(np.random.default_rng(0).standard_normal((50, 6))),
+        EdgeConstraints.none(3, 1),
+    )
     assert find_hidden_causes(moments, 3, 1, none, Criterion(), np.random.default_rng(0), -np.inf) is None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.sim import EFFECTS, SimulationSettings, simulate_arrays
-from feddbn.sim.series import MAX_SPREAD_RADIUS, Effects, Stepper, advance, bend_systems, draw_shocks
+from feddbn.sim.series import MAX_SPREAD_RADIUS, Effects, advance, bend_systems, draw_shocks
 from feddbn.sim.shapes import REACH, Shapes, flat_curve
 from feddbn.sim.systems import MAX_RADIUS, System
 
@@ -95,22 +95,17 @@ def test_networks_are_those_of_the_same_seed_with_linear_effects(effects):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("effects", CURVED)
-@pytest.mark.parametrize("scale", [1.0, 20.0])
-def test_curves_refer_to_the_standard_deviations_of_the_causes(effects, scale):
-    arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, noise_scale=scale, interactions=2)
+@pytest.mark.parametrize(
+    ("more", "within"),
+    [({}, 0.15), ({"noise_scale": 20.0}, 0.15), ({"w_range": (0.6, 1.0), "interactions": 4}, 0.1)],
+)
+def test_curves_refer_to_means_and_standard_deviations_of_the_causes(effects, more, within):
+    if "w_range" in more and effects in ("quadratic", "mixed"):
+        pytest.skip("these feed on themselves and may have no such units")
+    arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, **{"interactions": 2, **more})
     rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
-    np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.12)
-    np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.15)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("effects", ["gp", "spline", "sigmoid", "threshold"])
-def test_strong_effects_too_act_in_units_of_their_causes(effects):
-    # Straight edges would give other standard deviations, by up to a factor of three, and other means.
-    arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, w_range=(0.6, 1.0), interactions=4)
-    rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
-    np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.1)
-    np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.1)
+    np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.8 * within if not more else within)
+    np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=within)
 
 
 def test_units_do_not_matter():
@@ -199,13 +194,6 @@ def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():
     assert not any(np.array_equal(first.shapes.curves[e].table, second.shapes.curves[e].table) for e in both)
 
 
-def test_sites_that_share_a_system_go_on_sharing_it():
-    arrays = _simulate(n_sites=4, connectivity="mixed", effects="sigmoid", n_samples=80)
-    assert arrays.systems["site-0"] is arrays.systems["site-2"]
-    assert arrays.systems["site-0"] is not arrays.systems["site-1"]
-    assert _simulate(n_sites=3, effects="sigmoid").is_homogeneous
-
-
 def test_the_number_of_products_is_as_asked_and_their_causes_are_edges_of_the_truth():
     arrays = _simulate(d=6, n_lags=2, effects="linear", interactions=7)
     system = arrays.systems["site-0"]
@@ -226,8 +214,7 @@ def test_the_number_of_products_is_as_asked_and_their_causes_are_edges_of_the_tr
 
 
 def test_a_share_of_products_counts_lagged_edges():
-    plain = _simulate(d=8, lag_degree=2).systems["site-0"]
-    shaped = _simulate(d=8, lag_degree=2, interactions=0.5).systems["site-0"]
+    plain, shaped = (_simulate(d=8, lag_degree=2, interactions=n).systems["site-0"] for n in (0, 0.5))
     assert len(shaped.shapes.products) == round(0.5 * np.count_nonzero(plain.A))
 
 
@@ -238,10 +225,3 @@ def test_slow_levels_stay_straight_and_slow():
     assert all((1, int(r), int(r)) not in system.shapes.curves for r in roots)
     assert len(system.shapes.curves) == len(system.edges) - len(roots)
     assert 0.85 < system.spectral_radius <= 0.97 + 1e-9
-
-
-def test_a_step_without_past_adds_nothing_lagged():
-    system = _simulate(d=4, n_lags=2, effects="quadratic", interactions=2).systems["site-0"]
-    shocks = np.random.default_rng(0).standard_normal((1, 1, 4))
-    now = Stepper([system]).advance(shocks, shocks[:0])
-    np.testing.assert_allclose(now[:, 0], _by_hand(system, shocks[:, 0]), atol=1e-12)
