@@ -100,14 +100,7 @@ def _restored(kind: type[FeddbnError], args: tuple[object, ...], known: dict[str
 
 
 class InputError(FeddbnError, ValueError):
-    """Something the caller passed is wrong.
-
-    Examples
-    --------
-    >>> from feddbn.errors import InputError
-    >>> issubclass(InputError, ValueError)
-    True
-    """
+    """Something the caller passed is wrong."""
 
 
 class ParameterError(InputError):
@@ -150,47 +143,19 @@ class FileError(InputError):
 
 
 class FederationError(FeddbnError, RuntimeError):
-    """Something between server and sites went wrong.
-
-    Examples
-    --------
-    >>> from feddbn.errors import FederationError, SiteRefused
-    >>> issubclass(SiteRefused, FederationError)
-    True
-    """
+    """Something between server and sites went wrong."""
 
 
 class ProtocolError(FederationError):
-    """A message breaks the rules of the exchange; the sender is at fault.
-
-    Examples
-    --------
-    >>> from feddbn.errors import FederationError, ProtocolError
-    >>> issubclass(ProtocolError, FederationError)
-    True
-    """
+    """A message breaks the rules of the exchange; the sender is at fault."""
 
 
 class SiteRefused(FederationError):
-    """A site's own policy said no.
-
-    Examples
-    --------
-    >>> from feddbn.errors import SiteRefused
-    >>> str(SiteRefused("site 'a' does not allow 'moments'."))
-    "site 'a' does not allow 'moments'."
-    """
+    """A site's own policy said no."""
 
 
 class NotEnoughSites(FederationError):
-    """Fewer sites answered than the run needs.
-
-    Examples
-    --------
-    >>> from feddbn.errors import NotEnoughSites, StillCollecting
-    >>> issubclass(StillCollecting, NotEnoughSites)
-    True
-    """
+    """Fewer sites answered than the run needs."""
 
 
 class StillCollecting(NotEnoughSites):
@@ -210,47 +175,19 @@ class StillCollecting(NotEnoughSites):
 
 
 class StateError(FederationError):
-    """Stored state is missing, corrupt, or belongs to another run.
-
-    Examples
-    --------
-    >>> from feddbn.errors import StateError
-    >>> issubclass(StateError, RuntimeError)
-    True
-    """
+    """Stored state is missing, corrupt, or belongs to another run."""
 
 
 class PrivacyError(FeddbnError, RuntimeError):
-    """A protection cannot be kept.
-
-    Examples
-    --------
-    >>> from feddbn.errors import BudgetExceeded, PrivacyError
-    >>> issubclass(BudgetExceeded, PrivacyError)
-    True
-    """
+    """A protection cannot be kept."""
 
 
 class AggregationError(PrivacyError):
-    """A secure sum must not, or cannot, be opened.
-
-    Examples
-    --------
-    >>> from feddbn.errors import AggregationError, PrivacyError
-    >>> issubclass(AggregationError, PrivacyError)
-    True
-    """
+    """A secure sum must not, or cannot, be opened."""
 
 
 class BudgetExceeded(PrivacyError):
-    """The privacy budget does not allow the release.
-
-    Examples
-    --------
-    >>> from feddbn.errors import BudgetExceeded
-    >>> issubclass(BudgetExceeded, RuntimeError)
-    True
-    """
+    """The privacy budget does not allow the release."""
 
 
 class MissingExtra(FeddbnError, ImportError):
@@ -295,14 +232,7 @@ class ResultWarning(UserWarning):
 
 
 class CurvesWarning(UserWarning):
-    """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly.
-
-    Examples
-    --------
-    >>> from feddbn.errors import CurvesWarning
-    >>> issubclass(CurvesWarning, UserWarning)
-    True
-    """
+    """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly."""
 
 
 class HistoryWarning(UserWarning):
@@ -321,33 +251,12 @@ class HistoryWarning(UserWarning):
 
 
 class UnitsWarning(ResultWarning):
-    """A result depends on the units the variables are measured in.
-
-    Examples
-    --------
-    >>> from feddbn.errors import ResultWarning, UnitsWarning
-    >>> issubclass(UnitsWarning, ResultWarning)
-    True
-    """
+    """A result depends on the units the variables are measured in."""
 
 
 class ResidualsWarning(ResultWarning):
-    """Residuals contradict what the method assumes.
-
-    Examples
-    --------
-    >>> from feddbn.errors import ResidualsWarning, ResultWarning
-    >>> issubclass(ResidualsWarning, ResultWarning)
-    True
-    """
+    """Residuals contradict what the method assumes."""
 
 
 class DependentColumnsWarning(ResultWarning):
-    """A variable follows exactly from others, so edges among them cannot be told apart.
-
-    Examples
-    --------
-    >>> from feddbn.errors import DependentColumnsWarning, ResultWarning
-    >>> issubclass(DependentColumnsWarning, ResultWarning)
-    True
-    """
+    """A variable follows exactly from others, so edges among them cannot be told apart."""

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import Any
 
 from feddbn.errors import ParameterError
-from feddbn.settings import flat_names
 
 __all__ = [
     "ENTRY_POINTS",
@@ -151,6 +150,9 @@ class Method:
         if settings is not None and not cls.rules:
             found: dict[str, Any] = settings.named(parameters, self.cls)
             return found
+        # With numpy, which help does not wait for.
+        from feddbn.settings import flat_names
+
         flat = flat_names(parameters)
         known = self.parameters()
         for name in flat:

@@ -1,4 +1,4 @@
-"""Bad input: one sentence, exit code 2, no traceback."""
+"""Bad input: one sentence that names what is wrong, exit code 2, no traceback."""
 
 from __future__ import annotations
 
@@ -30,17 +30,36 @@ def two_sites(tmp_path):
     return write
 
 
-def fit(refuses, directory, tmp_path, *options):
-    text = refuses("fit", directory, "-m", "fdbnl", "-o", tmp_path / "r.json", *options)
-    assert not (tmp_path / "r.json").exists()
-    return text
-
-
-def test_infinite_value(refuses, two_sites, tmp_path):
-    directory = two_sites(lambda f: f.assign(v=f["v"].where(f.index != 7, np.inf)))
-    text = fit(refuses, directory, tmp_path, "--time", "day")
-    assert "'b'" in text
-    assert "infinit" in text
+@pytest.mark.parametrize(
+    ("change", "options", "names"),
+    [
+        (lambda f: f.assign(v=f["v"].where(f.index != 7, np.inf)), (), ("'b'", "'v'", "row 7")),
+        (lambda f: f.assign(u=np.nan, v=np.nan, w=np.nan), (), ("'b'",)),
+        (lambda f: f.drop(columns="w"), (), ("'b'", "'w'", "--variables")),
+        (lambda f: f.assign(v="high"), (), ("'v'", "--kinds")),
+        (lambda f: f.head(2), ("--n-lags", 3), ("'b'", "2 rows", "n_lags=3")),
+        (lambda f: f.assign(day=[0, *range(39)]), (), ("'b'", "'day'", "--series")),
+        (lambda f: f.assign(day=f["day"].to_numpy()[::-1]), (), ("'b'", "--sort")),
+        (lambda f: f, ("--time", "hour"), ("'hour'", "--time")),
+        (lambda f: f, ("--lambda-w", "-1"), ("lambda_w=-1.0",)),
+        (lambda f: f, ("--n-lags", "two"), ("n_lags='two'",)),
+        (lambda f: f, ("-p", "schedule=fast"), ("schedule='fast'", "'gram'")),
+        (lambda f: f, ("-p", "lamda_a=0.1"), ("'lamda_a'", "'lambda_a'")),
+        (lambda f: f, ("-p", "tol"), ("--param 'tol'",)),
+        (lambda f: f, ("-p", "tol=1", "-p", "tol=2"), ("--param", "'tol'")),
+        (lambda f: f, ("-p", "n_lags=1", "--n-lags", "1"), ("n_lags", "--param")),
+        (lambda f: f, ("--forbid", "u->v"), ("--forbid 'u->v'", "FROM,TO,LAG")),
+        (lambda f: f, ("--forbid", "u,nobody,0"), ("nobody",)),
+        (lambda f: f, ("-m", "magic"), ("method='magic'", "fdbnl")),
+        (lambda f: f, ("-m", "best-site"), ("best-site",)),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(refuses, two_sites, tmp_path, change, options, names):
+    out = tmp_path / "r.json"
+    text = refuses("fit", two_sites(change), "-m", "fdbnl", "-o", out, "--time", "day", *options)
+    assert not out.exists()
+    assert all(name in text for name in names), text
+    assert "high" not in text
 
 
 def test_missing_values_are_counted(run, two_sites, tmp_path):
@@ -53,177 +72,59 @@ def test_missing_values_are_counted(run, two_sites, tmp_path):
     assert 0 < sites["b"]["missing_percent"] < 1
 
 
-def test_a_site_without_one_of_the_values_counts_for_the_others(run, two_sites, tmp_path):
-    directory = two_sites(lambda f: f.assign(v=np.nan))
-    outcome = run("fit", directory, "-m", "fdbnl", "-o", tmp_path / "r.json", "--time", "day")
-    assert outcome.exit_code == 0
-    assert "16.7% of the cells are empty; all rows were used for what they hold" in outcome.output
-
-
-def test_only_missing_values(refuses, two_sites, tmp_path):
-    text = fit(
-        refuses, two_sites(lambda f: f.assign(u=np.nan, v=np.nan, w=np.nan)), tmp_path, "--time", "day"
-    )
-    assert "site 'b' has no usable row" in text
-
-
-def test_wrong_column(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(), tmp_path, "--time", "hour")
-    assert "has no column 'hour', which --time asks for" in text
-
-
-def test_missing_variable(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(lambda f: f.drop(columns="w")), tmp_path, "--time", "day")
-    assert "site 'b' lacks column 'w' compared with site 'a'" in text
-
-
-def test_text_in_a_variable(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(lambda f: f.assign(v="high")), tmp_path, "--time", "day")
-    assert "'v'" in text
-    assert "high" not in text
-
-
-def test_too_few_rows(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(lambda f: f.head(2)), tmp_path, "--time", "day", "--n-lags", 3)
-    assert "site 'b' has only 2 rows in its longest segment; n_lags=3 needs at least 4" in text
-
-
-def test_constant_variable(refuses, tmp_path):
-    rows = np.random.default_rng(0).normal(size=(40, 2))
-    pd.DataFrame({"u": rows[:, 0], "v": rows[:, 1], "c": 1.5}).to_csv(tmp_path / "one.csv", index=False)
-    text = fit(refuses, tmp_path / "one.csv", tmp_path)
-    assert "variable 'c' is constant over all sites" in text
-
-
-def test_duplicate_times(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(lambda f: f.assign(day=[0, *range(39)])), tmp_path, "--time", "day")
-    assert "site 'b'" in text
-    assert "same" in text or "twice" in text or "duplicate" in text
-
-
-def test_unsorted_times(refuses, two_sites, tmp_path):
-    text = fit(
-        refuses, two_sites(lambda f: f.assign(day=f["day"].to_numpy()[::-1])), tmp_path, "--time", "day"
-    )
-    assert "sort" in text
-
-
-def test_missing_path(refuses, tmp_path):
-    text = fit(refuses, tmp_path / "nowhere", tmp_path)
-    assert "does not exist; check the path" in text
-
-
-def test_directory_without_data(refuses, tmp_path):
-    assert "has no .csv, .tsv or .parquet file" in fit(refuses, tmp_path, tmp_path)
-
-
-def test_unreadable_file(refuses, tmp_path):
-    (tmp_path / "site.parquet").write_bytes(b"PAR1 this is not parquet")
-    assert "site.parquet" in fit(refuses, tmp_path / "site.parquet", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "content"), [("nowhere", None), ("", None), ("a.parquet", b"PAR1 not parquet")]
+)
+def test_what_cannot_be_read_is_named(refuses, tmp_path, name, content):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert str(tmp_path / name) in refuses("fit", tmp_path / name, "-o", tmp_path / "r.json")
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "names"),
     [
-        (("--lambda-w", "-1"), "lambda_w=-1.0 must be a number of at least 0 or 'auto'."),
-        (("--n-lags", "-1"), "n_lags=-1 must be a whole number of at least 0 or 'auto'."),
-        (("--n-lags", "two"), "n_lags='two' must be a whole number of at least 0, or auto."),
-        (("-p", "refit=yes"), "refit='yes' must be True or False."),
-        (("-p", "max_rounds=0"), "max_rounds=0 must be a whole number of at least 1."),
-        (("-p", "schedule=fast"), "schedule='fast' is not known; choose 'gram', 'rounds' or 'paper'."),
-        (("-p", "lamda_a=0.1"), "method 'fdbnl' has no parameter 'lamda_a'; did you mean 'lambda_a'?"),
-        (("-p", "tol"), "--param 'tol' must look like key=value"),
-        (("-p", "tol=1", "-p", "tol=2"), "--param gives 'tol' twice; keep one of them."),
-        (("-p", "n_lags=1", "--n-lags", "1"), "n_lags is given by its own option and by --param"),
-        (("--forbid", "u->v"), "--forbid 'u->v' must look like FROM,TO,LAG"),
-        (("--forbid", "u,nobody,0"), "nobody"),
+        (("-d", "0"), ("d ", "got 0")),
+        (("--heterogeneity", "2"), ("heterogeneity", "2.0")),
+        (("--site-sizes", "3,x"), ("site_sizes='3,x'",)),
+        (("--mess", "sunspots"), ("mess='sunspots'", "slow-levels")),
+        (("--mess", "spikes=many"), ("mess='spikes=many'",)),
+        (("--system", "lorentz"), ("'lorentz'", "lorenz96")),
+        (("--system", "lorenz96", "--effects", "gp"), ("--effects", "--system lorenz96")),
+        (("--system", "lotka-volterra", "--forcing", "3"), ("--forcing", "--system lorenz96")),
+        (("--dt", "3"), ("--dt", "--system")),
     ],
 )
-def test_impossible_parameter(refuses, two_sites, tmp_path, options, sentence):
-    assert sentence in fit(refuses, two_sites(), tmp_path, "--time", "day", *options)
-
-
-def test_unknown_method(refuses, two_sites, tmp_path):
-    text = refuses("fit", two_sites(), "-m", "magic", "-o", tmp_path / "r.json")
-    assert text.startswith("method='magic' is not known; choose one of ")
-    assert "fdbnl" in text
-
-
-def test_best_site_without_a_truth(refuses, two_sites, tmp_path):
-    text = refuses("fit", two_sites(), "-m", "best-site", "-o", tmp_path / "r.json")
-    assert "chooses by the truth" in text
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("-d", "0"), "d must be a whole number of at least 1, got 0."),
-        (("--heterogeneity", "2"), "heterogeneity must be a share between 0 and 1 or 'independent', got 2.0"),
-        (("--noise", "cauchy"), "noise must be one of"),
-        (("--site-sizes", "3,x"), "site_sizes='3,x' must be whole numbers separated by commas"),
-        (("--mess", "sunspots"), "mess='sunspots' is not known; choose from unequal-noise, slow-levels, "),
-        (("--mess", "spikes=many"), "mess='spikes=many' must be a name or name=number, such as spikes=0.02."),
-        (("--mess", "spikes=2"), "mess='spikes' has strength 2.0, but it must be a number from 0 to 1"),
-        (("--seed", "-1"), "random_state must be a whole number of at least 0"),
-        (
-            ("--effects", "sine"),
-            "effects must be one of linear, gp, spline, sigmoid, threshold, quadratic, mixed",
-        ),
-        (("--interactions", "1.5"), "interactions must be a whole number (products of two lagged causes"),
-        (("--system", "lorentz"), "system must be one of lorenz96, lotka-volterra, got 'lorentz'."),
-        (
-            ("--system", "lorenz96", "--effects", "gp"),
-            "--effects belongs to random networks and does nothing with --system lorenz96; leave it out.",
-        ),
-        (
-            ("--system", "lotka-volterra", "--forcing", "3"),
-            "--forcing belongs to --system lorenz96 and does nothing with --system lotka-volterra; leave it out.",
-        ),
-        (
-            ("--dt", "3"),
-            "--dt belongs to --system lorenz96 or lotka-volterra and does nothing here; leave it out.",
-        ),
-        (("--system", "lorenz96", "--d", "3"), "d must be a whole number of at least 4, got 3."),
-    ],
-)
-def test_impossible_simulation(refuses, tmp_path, options, sentence):
-    assert sentence in refuses("simulate", "-o", tmp_path / "s", *options)
+def test_impossible_simulation(refuses, tmp_path, options, names):
+    text = refuses("simulate", "-o", tmp_path / "s", *options)
+    assert all(name in text for name in names), text
     assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "name"),
     [
-        ("{", "is not readable JSON; it may be damaged or cut off."),
-        ("[1]", "is not a JSON file of feddbn"),
-        ('{"format": "other"}', "holds no true network"),
-        ('{"format": "feddbn-result", "version": 99}', "reads up to 1; upgrade feddbn."),
-        ('{"format": "feddbn-result", "version": 1}', "is a damaged result: it lacks 'dbn'"),
+        ("{", "JSON"),
+        ("[1]", "JSON"),
+        ('{"format": "other"}', "r.json"),
+        ('{"format": "feddbn-result", "version": 99}', "99"),
+        ('{"format": "feddbn-result", "version": 1}', "'dbn'"),
     ],
 )
-def test_corrupt_result(refuses, federation, tmp_path, content, sentence):
+def test_corrupt_result(refuses, federation, tmp_path, content, name):
     (tmp_path / "r.json").write_text(content)
-    assert sentence in refuses("score", federation / "truth.json", tmp_path / "r.json")
+    assert name in refuses("score", federation / "truth.json", tmp_path / "r.json")
 
 
-def test_truth_of_other_variables(refuses, run, two_sites, federation, tmp_path):
-    run("fit", two_sites(), "-m", "fdbnl", "-o", tmp_path / "r.json", "--variables", "u,v,w")
-    text = refuses("score", federation / "truth.json", tmp_path / "r.json")
-    assert "truth and estimate must have the same variables" in text
-
-
-def test_output_that_is_a_directory(refuses, two_sites, tmp_path):
-    text = refuses("fit", two_sites(), "-m", "fdbnl", "-o", tmp_path, "--time", "day")
-    assert "cannot be written: it is a directory" in text
-
-
-def test_held_out_share_beyond_one(refuses, two_sites):
-    assert "held_out=2.0 must lie between 0 and 1" in refuses("compare", two_sites(), "--held-out", 2)
-
-
-def test_parameter_that_no_compared_method_has(refuses, two_sites):
-    text = refuses("compare", two_sites(), "-m", "fdbnl", "-p", "colour=red")
-    assert text == "none of the compared methods has the parameter 'colour'; leave it out."
+def test_a_truth_of_other_variables_and_an_output_that_is_a_folder(
+    refuses, run, two_sites, federation, tmp_path
+):
+    sites = two_sites()
+    run("fit", sites, "-m", "fdbnl", "-o", tmp_path / "r.json", "--variables", "u,v,w")
+    assert "u, v, w" in refuses("score", federation / "truth.json", tmp_path / "r.json")
+    assert str(tmp_path) in refuses("fit", sites, "-m", "fdbnl", "-o", tmp_path, "--time", "day")
+    assert "held_out=2.0" in refuses("compare", sites, "--held-out", 2)
+    assert "'colour'" in refuses("compare", sites, "-m", "fdbnl", "-p", "colour=red")
 
 
 def test_missing_extra_names_the_installation(refuses, monkeypatch):
@@ -233,9 +134,7 @@ def test_missing_extra_names_the_installation(refuses, monkeypatch):
         raise ModuleNotFoundError("No module named 'nvflare.apis'", name="nvflare.apis")
 
     monkeypatch.setattr(Entry, "load", load)
-    assert (
-        refuses("fit") == "this needs the package 'nvflare': install it with `pip install 'feddbn[nvflare]'`."
-    )
+    assert "pip install 'feddbn[nvflare]'" in refuses("fit")
 
 
 @pytest.mark.parametrize("arguments", [("fit",), ("fit", "x", "--bad"), ("fti",), ("score", "one")])
@@ -246,52 +145,30 @@ def test_wrong_usage_exits_2(run, arguments):
     assert "Traceback" not in outcome.stderr
 
 
-def test_debug_shows_where_it_failed(run, tmp_path):
-    outcome = run("fit", tmp_path, "--debug")
-    assert isinstance(outcome.exception, Exception)
-    assert "has no .csv" in str(outcome.exception)
-
-
 def test_a_bug_is_one_sentence_and_exit_code_1(run, federation, monkeypatch):
     def broken(*args, **options):
-        raise ZeroDivisionError("division by zero")
+        raise ZeroDivisionError("1/0")
 
     monkeypatch.setattr("feddbn.methods.comparison.fit_method", broken)
     outcome = run("fit", federation)
     assert outcome.exit_code == 1
-    assert outcome.stderr == (
-        "feddbn: unexpected ZeroDivisionError: division by zero; run again with --debug and report it.\n"
-    )
+    assert len(outcome.stderr.splitlines()) == 1
+    assert all(part in outcome.stderr for part in ("ZeroDivisionError: 1/0", "--debug"))
 
 
-def test_real_process_fails_with_one_line(tmp_path):
+def test_a_real_process_fails_with_one_line_and_shows_the_traceback_with_debug(tmp_path):
     command = [sys.executable, "-m", "feddbn", "fit", str(tmp_path / "nowhere")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("feddbn: file ")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_real_process_shows_the_traceback_with_debug(tmp_path):
-    command = [sys.executable, "-m", "feddbn", "fit", str(tmp_path / "nowhere"), "--debug"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert done.stderr.startswith("feddbn: ")
+    done = subprocess.run([*command, "--debug"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert DataError.__module__ in done.stderr
 
 
-@pytest.mark.parametrize("text", ["lambda_w", "=1", "lambda_w="])
-def test_a_grid_without_a_name_or_values(text):
-    from feddbn.cli.select import _grid
-    from feddbn.errors import ParameterError
-
-    with pytest.raises(ParameterError, match="must look like key=v1,v2"):
-        _grid([text])
-
-
-def test_a_grid_of_words_says_what_can_be_chosen(refuses, federation):
-    text = refuses("select", federation, "-g", "center=none,recording")
-    assert "grid names 'center', which held-out rows cannot choose" in text
-    assert "-p center=auto chooses it from the first sum" in text
-    assert "contains 'high'; give numbers" in refuses("select", federation, "-g", "lambda_w=high")
+def test_a_grid_says_what_can_be_chosen(refuses, federation):
+    for text in ("lambda_w", "=1", "lambda_w="):
+        assert f"--grid {text!r}" in refuses("select", federation, "-g", text)
+    assert "'center'" in refuses("select", federation, "-g", "center=none,recording")
+    assert "'high'" in refuses("select", federation, "-g", "lambda_w=high")

@@ -24,7 +24,7 @@ AWAITS = {
     "state": "collecting",
     "awaited": ["west"],
     "until": 9e9,
-    "sentence": "collecting keys (sum 0): north, south have come; awaited until 2255-03-14T16:00:00Z: west.",
+    "sentence": "awaited until 2255: west.",
 }
 
 
@@ -74,7 +74,6 @@ def sent(monkeypatch, tmp_path):
     """Send a study through an engine; return what was printed and the exit code."""
     waited = []
     monkeypatch.setattr(submit.time, "sleep", waited.append)
-    monkeypatch.setattr(submit, "wait_for_one", submit.wait_for_one)
 
     def quick(session, awaited, run_id):
         wait_for_one(session, awaited, run_id, wait=waited.append)
@@ -84,18 +83,8 @@ def sent(monkeypatch, tmp_path):
 
     def send(engine):
         monkeypatch.setattr(submit, "_session", lambda kit: engine)
-        command = [
-            "submit",
-            tmp_path / "study.toml",
-            "--kit",
-            tmp_path,
-            "--run",
-            "r",
-            "--wait",
-            "--out",
-            tmp_path / "out",
-        ]
-        return CliRunner().invoke(app, [str(word) for word in command]), waited
+        options = ["--kit", tmp_path, "--run", "r", "--wait", "--out", tmp_path / "out"]
+        return CliRunner().invoke(app, ["submit", *map(str, [tmp_path / "study.toml", *options])]), waited
 
     return send
 
@@ -104,8 +93,7 @@ def test_a_study_is_sent_again_when_an_awaited_site_is_there(sent):
     engine = Engine([AWAITS, {"state": "finished", "summary": {}}], [(), None, ("north",), ("north", "west")])
     done, waited = sent(engine)
     assert done.exit_code == 0, done.output
-    assert "north, south have come; awaited until 2255-03-14T16:00:00Z: west." in done.output
-    assert "run r has finished" in done.output
+    assert AWAITS["sentence"] in done.output
     assert engine.sent == 2
     # Four looks, ever more rarely.
     assert len(waited) == 4
@@ -113,13 +101,9 @@ def test_a_study_is_sent_again_when_an_awaited_site_is_there(sent):
 
 
 def test_a_window_that_closed_ends_the_wait_with_the_server_s_sentence(sent):
-    closed = {
-        "state": "stopped",
-        "sentence": "the collection of keys (sum 0) closed without west; nothing was opened.",
-    }
-    done, _ = sent(Engine([AWAITS, closed]))
+    done, _ = sent(Engine([AWAITS, {"state": "stopped", "sentence": "closed without west."}]))
     assert done.exit_code != 0
-    assert "closed without west; nothing was opened." in done.output
+    assert "closed without west." in done.output
     assert "feddbn resume r" in done.output
 
 
@@ -139,9 +123,7 @@ def test_jobs_that_are_cut_off_again_and_again_are_left_alone(sent):
 
 def test_a_collection_whose_time_has_passed_says_so_where_nobody_is_there():
     awaited = Awaited(frozenset({"west"}), 10.0, "collecting keys.")
-    with pytest.raises(
-        FederationError, match="That time has passed, and no site is connected; `feddbn resume r` goes on"
-    ):
+    with pytest.raises(FederationError, match="feddbn resume r"):
         wait_for_one(Engine([], [()]), awaited, "r", clock=lambda: 11.0, wait=lambda seconds: None)
     # Somebody is: the server is asked, and says who is missing.
     wait_for_one(Engine([], [("north",)]), awaited, "r", clock=lambda: 11.0, wait=lambda seconds: None)
@@ -154,5 +136,4 @@ def test_results_of_an_open_collection_say_who_is_awaited(monkeypatch, tmp_path)
     monkeypatch.setattr(submit, "_session", lambda kit: engine)
     done = CliRunner().invoke(app, ["results", "r", "--kit", str(tmp_path), "--out", str(tmp_path / "out")])
     assert done.exit_code != 0
-    assert "awaited until 2255-03-14T16:00:00Z: west." in done.output
-    assert "Go on with `feddbn resume r` when one of them is there." in " ".join(done.output.split())
+    assert all(part in done.output for part in (AWAITS["sentence"], "feddbn resume r"))

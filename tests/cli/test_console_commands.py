@@ -1,6 +1,7 @@
 """What is typed for the console, and what a machine without its packages says."""
 
 import builtins
+import json
 
 import pytest
 
@@ -18,15 +19,14 @@ def sites(tmp_path):
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.7", "hospital.example.org"])
 def test_another_host_than_loopback_is_refused(refuses, sites, host):
     pytest.importorskip("starlette")
-    sentence = refuses("site", "console", "--kit", sites.place / "north", "--host", host)
-    assert f"--host {host}: the console is for the person at this machine" in sentence
+    assert f"--host {host}" in refuses("site", "console", "--kit", sites.place / "north", "--host", host)
 
 
 def test_a_directory_that_is_no_kit_is_refused(refuses, tmp_path):
     pytest.importorskip("starlette")
     pytest.importorskip("nvflare")
-    assert "cannot be read" in refuses("site", "console", "--kit", tmp_path, "--port", "0")
-    assert "is not an administrator's kit" in refuses("lead", "console", "--kit", tmp_path, "--port", "0")
+    for who in ("site", "lead"):
+        assert str(tmp_path) in refuses(who, "console", "--kit", tmp_path, "--port", "0")
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
@@ -46,12 +46,12 @@ def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     sentence = refuses("site", "console", "--kit", sites.place / "north", "--port", "0")
-    assert sentence == f"this needs the package {package!r}: install it with `pip install 'feddbn[console]'`."
+    assert all(part in sentence for part in (repr(package), "pip install 'feddbn[console]'"))
 
 
 def test_studies_that_wait_are_listed_and_refused(run, refuses, sites):
     kit = sites.place / "north"
-    assert "no study waits" in run("site", "waiting", "--kit", kit).stdout
+    assert json.loads(run("site", "waiting", "--kit", kit, "--json").stdout) == []
     sites.owner().offered.keep(make_study(name="sepsis", lead="lead\u202e@example.org"))
     listed = run("site", "waiting", "--kit", kit)
     assert "sepsis" in listed.stdout
@@ -59,8 +59,7 @@ def test_studies_that_wait_are_listed_and_refused(run, refuses, sites):
     assert make_study().name in run("site", "waiting", "--kit", kit, "--json").stdout
     done = run("site", "refuse", "sepsis", "--kit", kit)
     assert done.exit_code == 0, done.output
-    assert "was refused" in done.stdout
-    assert "no study waits" in run("site", "waiting", "--kit", kit).stdout
-    assert "names no study" in refuses("site", "refuse", "other", "--kit", kit)
+    assert json.loads(run("site", "waiting", "--kit", kit, "--json").stdout) == []
+    assert "other" in refuses("site", "refuse", "other", "--kit", kit)
     log = run("site", "log", "--kit", kit)
     assert "declined" in log.stdout

@@ -40,18 +40,8 @@ def test_simulated_files_are_those_of_the_library(run, refuses, tmp_path):
     )
     truth = feddbn.DBN.from_json(tmp_path / "a" / "truth.json")
     assert truth.equals(feddbn.DBN.from_dict(fed.truth.to_dict()))
-    succeed(
-        run(
-            "simulate",
-            "-o",
-            tmp_path / "b",
-            *options,
-            "--kinds",
-            "x1=ordinal:no,bad",
-            "--kinds",
-            "x2=categorical:3",
-        )
-    )
+    kinds = ("--kinds", "x1=ordinal:no,bad", "--kinds", "x2=categorical:3")
+    succeed(run("simulate", "-o", tmp_path / "b", *options, *kinds))
     kinds = feddbn.DBN.from_json(tmp_path / "b" / "truth.json").kinds
     assert [kind.name for kind in kinds] == ["continuous", "ordinal", "categorical"]
     assert [kind.levels for kind in kinds[1:]] == [("no", "bad"), ("0", "1", "2")]
@@ -59,11 +49,11 @@ def test_simulated_files_are_those_of_the_library(run, refuses, tmp_path):
         succeed(run("score", tmp_path / "a" / "truth.json", tmp_path / "a" / "truth.json", "--json")).stdout
     )
     assert {row["kind"] for row in told["by_kind"]} == {"binary", "count"}
-    shown = succeed(run("score", tmp_path / "a" / "truth.json", tmp_path / "a" / "truth.json")).stdout
-    assert "by the kind of the target" in shown
-    for wrong in (("x1=binary,count",), ("x1=binary", "--kinds", "count"), ("x1=ordinal:",)):
-        assert "must look like visits=count" in refuses("simulate", "-o", tmp_path, "--kinds", *wrong)
-    assert "'colour' is not known" in refuses("simulate", "-o", tmp_path, "--kinds", "colour")
+    assert (
+        "binary" in succeed(run("score", tmp_path / "a" / "truth.json", tmp_path / "a" / "truth.json")).stdout
+    )
+    assert "'x1=binary,count'" in refuses("simulate", "-o", tmp_path, "--kinds", "x1=binary,count")
+    assert "'colour'" in refuses("simulate", "-o", tmp_path, "--kinds", "colour")
     assert "--kinds" in refuses("simulate", "-o", tmp_path, "--system", "lorenz96", "--kinds", "binary")
 
 
@@ -79,7 +69,7 @@ def test_forecasts_hold_levels_by_name(run, refuses, network, history):
     wanted = dbn.do({"ward": "south"}, pd.read_csv(history), 2, 0.9, random_state=0)
     np.testing.assert_allclose(table["mean"], wanted.to_frame()["mean"], atol=1e-12)
     assert "pain" in succeed(run("forecast", network, history, "--variables", "pain")).stdout
-    assert "a level of north, south, west" in refuses("forecast", network, history, "--do", "ward=east")
+    assert "north, south, west" in refuses("forecast", network, history, "--do", "ward=east")
 
 
 def test_effects_from_level_to_level(run, refuses, network):
@@ -88,8 +78,8 @@ def test_effects_from_level_to_level(run, refuses, network):
     wanted = mixed_network().effects("ward", "temp", 1, at="north", by="west", random_state=0)
     np.testing.assert_allclose([row["total"] for row in told["effects"]], wanted["total"], atol=1e-12)
     shown = succeed(run("effects", network, "ward", *options)).stdout
-    assert "setting ward to west instead of north" in shown
-    assert "or one of the levels north, south, west" in refuses("effects", network, "ward", "--at", "east")
+    assert all(level in shown for level in ("west", "north"))
+    assert "north, south, west" in refuses("effects", network, "ward", "--at", "east")
 
 
 def test_tables_and_pictures(run, refuses, network, tmp_path):
@@ -98,9 +88,6 @@ def test_tables_and_pictures(run, refuses, network, tmp_path):
     assert (tmp_path / "c.csv").read_text() == dbn.to_coefficients_csv()
     linear = tmp_path / "linear.json"
     feddbn.DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_json(linear)
-    assert "use dbn.edges()" in refuses(
-        "export", linear, "-o", tmp_path / "d.csv", "--format", "coefficients"
-    )
-    assert "needs a network with curves" in refuses(
-        "export", network, "-o", tmp_path / "d.csv", "--format", "curves"
-    )
+    out = tmp_path / "d.csv"
+    assert "dbn.edges()" in refuses("export", linear, "-o", out, "--format", "coefficients")
+    assert "--format curves" in refuses("export", network, "-o", out, "--format", "curves")

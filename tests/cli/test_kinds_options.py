@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddbn.cli.options import give_kinds, parse_kinds
+from feddbn.cli.options import given_parameters, parse_kinds
 from feddbn.core.kinds import read_kinds
 from feddbn.errors import ParameterError
 from feddbn.method_table import Method
@@ -113,17 +113,14 @@ def test_methods_that_know_no_kinds_are_refused_with_the_one_that_does(refuses, 
 
 
 def test_kinds_become_a_parameter_of_methods_that_have_it():
-    parameters: dict[str, Any] = {}
     read = {"kinds": {"calls": "count"}, "site": None}
-    give_kinds([KINDLY, KINDLY], parameters, read)
-    assert (parameters, read) == ({"kinds": {"calls": "count"}}, {"site": None})
+    found = given_parameters([KINDLY, KINDLY], read, ["n_lags=2"])
+    assert (found, read) == ({"kinds": {"calls": "count"}, "n_lags": 2}, {"site": None})
     with refused(ParameterError, "--kinds", "--param"):
-        give_kinds(KINDLY, parameters, {"kinds": {"calls": "count"}})
+        given_parameters([KINDLY], {"kinds": {"calls": "count"}}, ['kinds={"calls": "count"}'])
     with refused(ParameterError, "--kinds", "plain"):
-        give_kinds([KINDLY, PLAIN], {}, {"kinds": {"calls": "count"}})
-    untouched: dict[str, Any] = {}
-    give_kinds(PLAIN, untouched, {"kinds": None})
-    assert untouched == {}
+        given_parameters([KINDLY, PLAIN], {"kinds": {"calls": "count"}}, None)
+    assert given_parameters([PLAIN], {"kinds": None}, None) == {}
 
 
 def test_check_proposes_options_that_cure_its_findings(run, hospitals):

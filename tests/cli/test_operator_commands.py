@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from feddbn.cli.main import app
 from feddbn.cli.submit import read_study
 from feddbn.errors import ParameterError
+from support.saying import refused
 
 STUDY = """
 name = "s"
@@ -39,33 +40,6 @@ def kits(tmp_path_factory):
     return place / "fed" / "kits"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("federation", "init"),
-        ("site", "check"),
-        ("site", "start"),
-        ("site", "adopt"),
-        ("site", "approve"),
-        ("site", "approvals"),
-        ("site", "revoke"),
-        ("site", "log"),
-        ("audit", "verify"),
-        ("audit", "heads"),
-        ("server", "start"),
-        ("submit",),
-        ("status",),
-        ("results",),
-        ("stop",),
-        ("resume",),
-    ],
-)
-def test_every_command_explains_itself(command):
-    done = run(*command, "--help")
-    assert done.exit_code == 0
-    assert "Usage" in done.output
-
-
 def test_kits_refuse_code_shells_and_foreign_classes_and_keep_logs_at_home(kits):
     for name in ("localhost", "north", "south"):
         rights = json.loads((kits / name / "local" / "authorization.json").read_text())["permissions"]
@@ -82,22 +56,24 @@ def test_kits_refuse_code_shells_and_foreign_classes_and_keep_logs_at_home(kits)
     assert (kits / "north").stat().st_mode & 0o077 == 0
 
 
+def checked(*arguments):
+    done = run("site", "check", *arguments, "--json")
+    return done.exit_code, {finding["what"]: finding for finding in json.loads(done.output)}
+
+
 def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
-    kit = kits / "north"
-    done = run("site", "check", "--kit", kit, "--json")
-    assert done.exit_code == 2
-    findings = {f["what"]: f for f in json.loads(done.output)}
-    assert findings["data"]["ok"] is False
-    assert "cannot be reached" in findings["server"]["text"]
-    assert "outbound TCP is needed" in findings["server"]["text"]
-    (kit / "data").mkdir()
-    (kit / "data" / "one.csv").write_text("u,v\n" + "".join(f"{k},{k * k % 7}\n" for k in range(20)))
+    kit = ("--kit", kits / "north")
+    code, findings = checked(*kit)
+    assert code == 2
+    assert (findings["data"]["ok"], findings["server"]["ok"]) == (False, False)
+    (kits / "north" / "data").mkdir()
+    rows = "".join(f"{k},{k * k % 7}\n" for k in range(20))
+    (kits / "north" / "data" / "one.csv").write_text(f"u,v\n{rows}")
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
-    done = run("site", "check", "--kit", kit, "--study", study, "--json")
-    findings = {f["what"]: f for f in json.loads(done.output)}
-    assert findings["data"]["text"] == "1 recordings, 20 rows, 2 variables: u, v"
-    for what in (
+    _, findings = checked(*kit, "--study", study)
+    assert all(part in findings["data"]["text"] for part in ("1 recordings", "20 rows", "u, v"))
+    good = (
         "settings",
         "data",
         "study",
@@ -108,18 +84,15 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
         "private keys",
         "clock",
         "certificate",
-    ):
-        assert findings[what]["ok"] is True, findings[what]
+    )
+    assert [what for what in good if findings[what]["ok"] is not True] == []
     study.write_text(STUDY.replace("secure_aggregation = true", ""))
-    done = run("site", "check", "--kit", kit, "--study", study, "--json")
-    findings = {f["what"]: f for f in json.loads(done.output)}
-    assert "only under secure aggregation (require_masking in its policy)" in findings["study"]["text"]
-    assert "at least 3 sites" in findings["policy"]["text"]
+    _, findings = checked(*kit, "--study", study)
+    assert "require_masking" in findings["study"]["text"]
     study.write_text(STUDY.replace('"v"', '"w"'))
-    done = run("site", "check", "--kit", kit, "--study", study, "--json")
-    findings = {f["what"]: f for f in json.loads(done.output)}
-    assert "does not offer: w; it has u, v" in findings["study"]["text"]
-    assert "server" in run("site", "check", "--kit", kit).output
+    _, findings = checked(*kit, "--study", study)
+    assert all(part in findings["study"]["text"] for part in ("w", "u, v"))
+    assert "server" in run("site", "check", *kit).output
 
 
 def test_site_check_notices_a_loosened_kit(kits, tmp_path):
@@ -129,76 +102,57 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
     path.write_text(path.read_text().replace('"byoc": "none"', '"byoc": "any"'))
     path = kit / "local" / "resources.json"
     path.write_text(path.read_text().replace('"class_allow_list": [', '"class_allow_list": ["*",'))
-    findings = {f["what"]: f for f in json.loads(run("site", "check", "--kit", kit, "--json").output)}
-    assert findings["code in jobs"]["ok"] is False
-    assert findings["classes"]["text"] == "also allows *"
+    _, findings = checked("--kit", kit)
+    assert findings["code in jobs"]["ok"] is findings["classes"]["ok"] is False
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("line", "name"),
     [
-        (("site", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
-        (("server", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
-        (("status", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
-        (("results", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
-        (("resume", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
-        (("stop", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
-        (
-            ("submit", "nothing.toml", "--kit", "nowhere"),
-            "the study file nothing.toml cannot be read: No such file or directory.",
-        ),
-        (
-            ("federation", "init", "x", "--server", "s", "--site", "a", "--engine", "ray"),
-            "engine 'ray' is not known; choose nvflare.",
-        ),
+        ("site start --kit nowhere", "nowhere"),
+        ("server start --kit nowhere", "nowhere"),
+        ("status --kit nowhere", "nowhere"),
+        ("resume run-1 --kit nowhere", "nowhere"),
+        ("submit nothing.toml --kit nowhere", "nothing.toml"),
+        ("federation init x --server s --site a --engine ray", "'ray'"),
     ],
 )
-def test_bad_input_gives_one_sentence(arguments, sentence):
-    done = run(*arguments)
-    assert done.exit_code == 2
-    assert sentence in " ".join(done.output.split())
-
-
-def test_a_study_with_a_parameter_its_method_does_not_take_is_refused_before_it_is_sent(tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text(STUDY + "lambda = 3\n")
-    with pytest.raises(ParameterError, match="method 'fdbnl' has no parameter 'lambda'"):
-        read_study(path)
-    path.write_text(STUDY + "lambda_w = -3\n")
-    with pytest.raises(ParameterError, match="lambda_w=-3 must be a number of at least 0"):
-        read_study(path)
+def test_bad_input_gives_one_sentence(refuses, line, name):
+    assert name in refuses(*line.split())
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "name"),
     [
-        ('name = "s"', 'name = "S 1"', "name: use 1 to 40 lower-case letters, digits and '-'"),
-        ("secure_aggregation = true", "secure_aggregation = true\nmin_sites = 4", "the study names 3 sites"),
+        ('name = "s"', 'name = "S 1"', "name"),
+        ("secure_aggregation = true", "secure_aggregation = true\nmin_sites = 4", "3"),
         (
             "[privacy]",
             '[attendance]\nwhen_missing = "continue"\nmin_sites = 5\n[privacy]',
-            r"attendance\.min_sites = 5, but the study names 3 sites; name more sites or lower it",
+            "attendance.min_sites = 5",
         ),
-        ("secure_aggregation", "secure_agregation", r"privacy\.secure_agregation: is not a known key"),
+        ("secure_aggregation", "secure_agregation", "privacy.secure_agregation"),
+        ("n_lags = 1", "lambda = 3", "'lambda'"),
+        ("n_lags = 1", "lambda_w = -3", "lambda_w=-3"),
     ],
 )
-def test_a_study_that_cannot_be_run_is_refused_before_it_is_sent(tmp_path, old, new, sentence):
+def test_a_study_that_cannot_be_run_is_refused_before_it_is_sent(tmp_path, old, new, name):
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace(old, new))
-    with pytest.raises(ParameterError, match=sentence):
+    with refused(ParameterError, name):
         read_study(path)
 
 
 def test_a_run_keeps_its_study(kits, tmp_path):
     kit = kits / "lead@example.org"
-    assert "no run 'run-7' was sent with the kit" in run("resume", "run-7", "--kit", kit).output
+    assert "'run-7'" in run("resume", "run-7", "--kit", kit).output
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
     (kit / "runs").mkdir()
     (kit / "runs" / "run-1.json").write_text("{}")
     done = run("submit", path, "--kit", kit, "--run", "run-1")
     assert done.exit_code == 2
-    assert "run 'run-1' was sent with another study" in " ".join(done.output.split())
+    assert "'run-1'" in done.output
 
 
 class Session:
@@ -244,8 +198,7 @@ def test_a_study_whose_sites_are_not_connected_is_not_sent(kits, tmp_path, monke
     path.write_text(STUDY)
     done = run("submit", path, "--kit", tmp_path / "mine", "--run", "run-2")
     assert done.exit_code == 2
-    said = " ".join(done.output.split())
-    assert "needs 3 of its 3 sites, but west is not connected; connected: north, south." in said
+    assert all(part in done.output for part in ("3 of its 3 sites", "west", "north, south"))
     assert not (tmp_path / "mine" / "runs" / "run-2.json").exists()
 
 
@@ -311,9 +264,8 @@ def test_status_says_since_when_a_site_is_silent(kits, tmp_path, monkeypatch):
     monkeypatch.setattr(Session, "heard", {"north": time.time(), "south": OLD})
     monkeypatch.setattr(Session, "answers", ("north",))
     shutil.copytree(kits / "lead@example.org", tmp_path / "mine")
-    said = " ".join(run("status", "--kit", tmp_path / "mine").output.split())
-    assert "connected: north" in said
-    assert "south is silent since 2001-09-09 01:46:40 UTC" in said
+    said = run("status", "--kit", tmp_path / "mine").output
+    assert "2001-09-09 01:46:40 UTC" in said
     found = json.loads(run("status", "--kit", tmp_path / "mine", "--json").output)
     assert found["sites"] == ["north"]
     assert found["silent"] == {"south": "2001-09-09 01:46:40 UTC"}
@@ -322,7 +274,7 @@ def test_status_says_since_when_a_site_is_silent(kits, tmp_path, monkeypatch):
 def test_a_server_that_is_not_there_is_named(lonely):
     done = run("status", "--kit", lonely)
     assert done.exit_code == 2
-    assert "the server localhost:2 cannot be reached with the kit" in " ".join(done.output.split())
+    assert "localhost:2" in done.output
 
 
 def test_kits_tell_people_the_commands_of_this_package(kits):
@@ -348,7 +300,7 @@ def test_a_job_is_described_in_words():
         assert job.words == job.words.lower()
         assert ":" not in job.words.replace("started:", "")
     failed = _job({"job_name": "first", "status": "FINISHED:EXECUTION_EXCEPTION"})
-    assert failed.words == "stopped; `feddbn results first` says why, `feddbn resume first` goes on"
+    assert all(command in failed.words for command in ("feddbn results first", "feddbn resume first"))
 
 
 def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
@@ -356,11 +308,7 @@ def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
     path.write_text(STUDY.replace('method = "fdbnl"', 'method = "pfdbnl"') + 'mu = "auto"\n')
     assert read_study(path).parameters["mu"] == "auto"
     done = run("submit", path, "--kit", lonely)
-    assert "asks for held-out-loss, held-out-sums, which a site answers only if" in done.stderr
-    path.write_text(STUDY + 'prepare.center = "banana"\n')
-    done = run("submit", path, "--kit", lonely)
-    assert done.exit_code == 2
-    assert "center='banana' is not known; choose 'auto', 'none', 'federated' or 'recording'" in done.stderr
+    assert "held-out-loss, held-out-sums" in done.stderr
 
 
 def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):
@@ -372,24 +320,19 @@ def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "sentence"),
+    ("parameters", "name"),
     [
-        ('prepare.center = "sideways"', "center='sideways' is not known; choose 'auto', 'none'"),
-        (
-            'prepare.exogenous = ["w"]',
-            "exogenous contains 'w', which is not a variable; the variables are u, v.",
-        ),
-        ('mu = "auto"', "method 'fdbnl' has no parameter 'mu'"),
+        ('prepare.center = "sideways"', "center='sideways'"),
+        ('prepare.exogenous = ["w"]', "'w'"),
+        ('mu = "auto"', "'mu'"),
     ],
 )
 def test_a_study_that_cannot_be_is_refused_whether_or_not_the_server_is_there(
-    lonely, tmp_path, parameters, sentence
+    refuses, lonely, tmp_path, parameters, name
 ):
     path = tmp_path / "study.toml"
     path.write_text(f"{STUDY}{parameters}\n")
-    done = run("submit", path, "--kit", lonely)
-    assert done.exit_code == 2
-    assert sentence in " ".join(done.output.split())
+    assert name in refuses("submit", path, "--kit", lonely)
 
 
 def test_a_study_of_functions_that_only_others_have_is_not_tried_out(lonely, tmp_path):
@@ -397,6 +340,4 @@ def test_a_study_of_functions_that_only_others_have_is_not_tried_out(lonely, tmp
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace("fdbnl", "oneshot") + 'features = "theirs"\n')
     done = run("submit", path, "--kit", lonely)
-    said = " ".join(done.output.split())
-    assert "features = 'theirs' is not known on this machine" in said
-    assert "cannot be reached" in said
+    assert all(part in done.output for part in ("features = 'theirs'", "localhost:2"))

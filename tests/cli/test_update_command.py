@@ -37,7 +37,6 @@ def test_a_month_more_gives_the_network_of_both(months):
     assert fit(months / "one", months / "r.json", "--keep-sums").exit_code == 0
     done = run("update", months / "r.json", months / "two", "--out", months / "new.json")
     assert done.exit_code == 0, done.output
-    assert "rows were added to" in " ".join(done.output.split())
     assert fit(months / "both", months / "all.json").exit_code == 0
     new, whole = (json.loads((months / name).read_text()) for name in ("new.json", "all.json"))
     for edge, other in zip(new["edges"], whole["edges"], strict=True):
@@ -53,31 +52,15 @@ def test_a_month_more_gives_the_network_of_both(months):
     assert json.loads((months / "new.json").read_text())["sums"]["n_parts"] == 3
 
 
-def test_what_cannot_be_updated_is_refused_with_a_sentence(months):
-    fit(months / "one", months / "r.json")
-    done = run("update", months / "r.json", months / "two")
-    assert done.exit_code == 2
-    assert "has kept no sums" in " ".join(done.output.split())
-    done = run(
-        "fit",
-        months / "one",
-        "--method",
-        "fdbnl",
-        "--keep-sums",
-        "--out",
-        months / "f.json",
-        "--param",
-        "max_rounds=3",
-    )
-    assert done.exit_code == 2
-    assert "FDBNL does not learn from summed moments alone" in " ".join(done.output.split())
-    fit(months / "one", months / "r.json", "--keep-sums")
-    done = run("update", months / "r.json", months / "two", "--variables", "x0,x1")
-    assert done.exit_code == 2
-    assert "--variables must be those of the result (x0, x1, x2)" in " ".join(done.output.split())
-    values = json.loads((months / "r.json").read_text())
+def test_what_cannot_be_updated_is_refused_with_a_sentence(months, refuses):
+    result, two = months / "r.json", months / "two"
+    fit(months / "one", result)
+    assert "--keep-sums" in refuses("update", result, two)
+    told = refuses("fit", months / "one", "--method", "pfdbnl", "--keep-sums", "--out", months / "f.json")
+    assert "PFDBNL" in told
+    fit(months / "one", result, "--keep-sums")
+    assert "--variables" in refuses("update", result, two, "--variables", "x0,x1")
+    values = json.loads(result.read_text())
     values["sums"]["mean"] = [1.0]
-    (months / "r.json").write_text(json.dumps(values))
-    done = run("update", months / "r.json", months / "two")
-    assert done.exit_code == 2
-    assert "holds sums that cannot be read" in " ".join(done.output.split())
+    result.write_text(json.dumps(values))
+    assert "r.json" in refuses("update", result, two)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddbn.cli.options import Json
 from feddbn.cli.site import owner_of
 from feddbn.cli.terminal import print_table, say
 from feddbn.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from feddbn.experiments.leakage import LeakReport
     from feddbn.privacy.audit import Head
 
-__all__ = ["Json", "audit", "heads", "read_log", "verify"]
+__all__ = ["audit", "read_log"]
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+audit = typer.Typer(no_args_is_help=True, help="What could leak, what left, and whether the log is intact.")
+
 _SEALS = {
     "signed": "signed by {site}",
     "unchecked": "signed, but not checked: give --peers",
@@ -42,6 +42,7 @@ def read_log(path: Path) -> list[str]:
         raise FileError(f"{str(path)!r} is not an audit log: it is not text.") from None
 
 
+@audit.command()
 def verify(
     log: Annotated[
         Path,
@@ -105,6 +106,7 @@ def verify(
         raise typer.Exit(1)
 
 
+@audit.command()
 def heads(
     kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")],
     out: Annotated[
@@ -213,8 +215,6 @@ def _entries(n: int) -> str:
     return "1 entry" if n == 1 else f"{n} entries"
 
 
-audit = typer.Typer(no_args_is_help=True, help="What could leak, what left, and whether the log is intact.")
-
 Log = Annotated[Path, typer.Argument(help="A site's audit log (JSON lines).", show_default=False)]
 
 
@@ -245,90 +245,68 @@ def attack(
     attacks: dict[str, Callable[..., Any]] = {"fdbnl": attack_fdbnl, "pfdbnl": attack_pfdbnl}
     if method.lower() not in attacks:
         raise ParameterError(f"--method {method!r} is not known; choose fdbnl or pfdbnl.")
-    source = data
+    source: Any = data
     if source is None:
-        for option, value, least in (
-            ("--variables", variables, 1),
-            ("--sites", sites, 3),
-            ("--rows", rows, 2),
-        ):
+        for option, value, least in (("variables", variables, 1), ("sites", sites, 3), ("rows", rows, 2)):
             if value < least:
-                raise ParameterError(f"{option} must be at least {least}, got {value}.")
-        federation = simulate(
-            d=variables, n_lags=lags, n_sites=sites, n_samples=rows * sites, mean_degree=2, random_state=seed
-        )
-        report = attacks[method.lower()](read_sites(federation.sites), lags, rounds)
-    else:
-        report = attacks[method.lower()](read_sites(source), lags, rounds)
+                raise ParameterError(f"--{option} must be at least {least}, got {value}.")
+        n = rows * sites
+        source = simulate(
+            d=variables, n_lags=lags, n_sites=sites, n_samples=n, mean_degree=2, random_state=seed
+        ).sites
+    report = attacks[method.lower()](read_sites(source), lags, rounds)
     if as_json:
-        typer.echo(json.dumps(asdict(report), indent=2))
+        say(json.dumps(asdict(report), indent=2))
     else:
         _print_attack(report)
 
 
 def _print_attack(report: LeakReport) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        box=SIMPLE_HEAD,
-        title=f"{report.method}: relative error of the reconstructed Gram matrices",
-        show_edge=False,
-    )
-    for column in ("round", "plain, median site", "plain, worst site", "secure aggregation"):
-        table.add_column(column, justify="right")
-    for row in report.rounds:
-        masked = "-" if row.masked_rms is None else f"{row.masked_rms:.2g}"
-        table.add_row(str(row.round), f"{row.plain_median:.1e}", f"{row.plain_worst:.1e}", masked)
-    Console().print(table)
-    typer.echo(
-        f"Guessing the federation's mean for every site has error {report.mean_guess:.2g}; with secure"
-    )
-    typer.echo("aggregation no attacker can do better, because all sites share one sum.")
-    for site, distance in report.rows.items():
-        typer.echo(
-            f"{site} has fewer rows than columns: its rows follow up to a rotation, error {distance:.1e}."
+    rows = [
+        (
+            str(row.round),
+            f"{row.plain_median:.1e}",
+            f"{row.plain_worst:.1e}",
+            "-" if row.masked_rms is None else f"{row.masked_rms:.2g}",
         )
+        for row in report.rounds
+    ]
+    heads = ("round", "plain, median site", "plain, worst site", "secure aggregation")
+    print_table(heads, rows, f"{report.method}: relative error of the reconstructed Gram matrices", n_text=0)
+    say(
+        f"Guessing the federation's mean for every site has error {report.mean_guess:.2g}; with secure\n"
+        "aggregation no attacker can do better, because all sites share one sum."
+    )
+    for site, distance in report.rows.items():
+        say(f"{site} has fewer rows than columns: its rows follow up to a rotation, error {distance:.1e}.")
 
 
 @audit.command()
 def show(log: Log, as_json: Json = False) -> None:
     """Print what left a site, line by line, for a person."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
     from feddbn.privacy.audit import parse_entries, totals, verify_chain
     from feddbn.privacy.ledger import entry_epsilon
 
     lines = read_log(log)
     entries = parse_entries(lines)
     if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        say(json.dumps([asdict(entry) for entry in entries], indent=2))
         return
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    right = ("numbers", "epsilon", "so far")
-    for column in ("time", "event", "task", "asked by", "numbers", "protection", *right[1:]):
-        table.add_column(column, justify="right" if column in right else "left")
+    rows = []
     for entry in entries:
+        cost, numbers = entry_epsilon(entry), str(entry.length) if entry.event == "sent" else "none"
+        seen = (entry.time, entry.event, entry.task, entry.asked_by, entry.protection, numbers)
         spent = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
-        cost = entry_epsilon(entry)
-        numbers = str(entry.length) if entry.event == "sent" else "none"
-        seen = (entry.time, entry.event, entry.task, entry.asked_by, numbers, entry.protection)
-        table.add_row(*seen, "-" if cost is None else f"{cost:.3g}", spent)
-    Console().print(table)
+        rows.append((*seen, "-" if cost is None else f"{cost:.3g}", spent))
+    heads = ("time", "event", "task", "asked by", "protection", "numbers", "epsilon", "so far")
+    print_table(heads, rows, n_text=5)
     for entry in entries:
         if entry.note:
-            typer.echo(f"line {entry.index + 1}, {entry.event}: {entry.note}")
+            say(f"line {entry.index + 1}, {entry.event}: {entry.note}")
     count = totals(entries)
     sent, refused, n_bytes = (int(count[key]) for key in ("sent", "refused", "bytes"))
     left = "1 answer" if sent == 1 else f"{sent} answers"
-    typer.echo(f"{left} left this site ({n_bytes} bytes of numbers), {refused} refused.")
+    say(f"{left} left this site ({n_bytes} bytes of numbers), {refused} refused.")
     problem = verify_chain(lines).problem
     if problem:
-        typer.echo(f"Do not trust this log: {problem}. See feddbn audit verify.")
-
-
-for _command in (verify, heads):
-    audit.command()(_command)
+        say(f"Do not trust this log: {problem}. See feddbn audit verify.")

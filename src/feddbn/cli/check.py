@@ -18,7 +18,7 @@ from feddbn.words import Audience, card, counted, setting
 __all__ = ["check", "findings_of", "print_findings", "read_findings"]
 
 
-@reads_data
+@reads_data()
 def check(
     data: Data,
     n_lags: Annotated[int, typer.Option("--lags", help="Number of lags of the model to come.")] = 1,

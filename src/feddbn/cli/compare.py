@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import (
-    Data,
-    Json,
-    Params,
-    complete_method,
-    give_kinds,
-    parse_n_lags,
-    parse_params,
-    reads_data,
-)
+from feddbn.cli.options import Data, Json, Params, complete_method, given_parameters, parse_n_lags, reads_data
 from feddbn.cli.printed import print_comparison
 from feddbn.cli.terminal import number, print_frame, print_json, print_table, progress, say
 from feddbn.method_table import get_method
@@ -28,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "print_scores", "score"]
 
 
-@reads_data
+@reads_data()
 def compare(
     data: Data,
     truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data.")] = None,
@@ -66,10 +57,7 @@ def compare(
 
     true = None if truth is None else read_truth(truth)
     methods = [get_method(name) for name in method] if method else default_methods(true, personal)
-    parameters = parse_params(param)
-    if n_lags is not None:
-        parameters["n_lags"] = parse_n_lags(n_lags)
-    give_kinds(methods, parameters, read)
+    parameters = given_parameters(methods, read, param, n_lags=parse_n_lags(n_lags))
     sites = read_sites(data, kinds=parameters.get("kinds"), **read)
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out
     with progress("compare", total=len(methods)) as (watch, part):

@@ -8,16 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from feddbn.cli.options import (
-    Data,
-    Json,
-    Params,
-    either,
-    give_kinds,
-    parse_n_lags,
-    parse_params,
-    reads_data,
-)
+from feddbn.cli.options import Data, Json, Params, either, given_parameters, parse_n_lags, reads_data
 from feddbn.cli.printed import All, print_notes
 from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
 from feddbn.errors import ResultWarning
@@ -30,7 +21,7 @@ _MOST_EDGES = 20
 _ABLE = either(method.name for method in METHODS.values() if method.resamples)
 
 
-@reads_data
+@reads_data()
 def confidence(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
@@ -61,10 +52,7 @@ def confidence(
     from feddbn.methods.confidence import confidence as resampled
     from feddbn.methods.registry import make_estimator
 
-    parameters = parse_params(param)
-    if n_lags is not None:
-        parameters["n_lags"] = parse_n_lags(n_lags)
-    give_kinds(get_method(method), parameters, read)
+    parameters = given_parameters([get_method(method)], read, param, n_lags=parse_n_lags(n_lags))
     estimator = make_estimator(method, parameters)
     sites = read_sites(data, kinds=parameters.get("kinds"), **read)
     length = int(block_length) if block_length.lstrip("-").isdigit() else block_length

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddbn.cli.options import Json, Network, OfSite
-from feddbn.cli.terminal import print_json, say
+from feddbn.cli.terminal import tell
 from feddbn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def export(
     chosen = form or _form_of(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     _write(dbn, chosen, out)
-    if as_json:
-        print_json({"file": str(out), "format": chosen.value})
-        return
-    say(f"Network: {out}")
+    tell(as_json, {"file": str(out), "format": chosen.value}, f"Network: {out}")
 
 
 def _form_of(path: Path) -> Form:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console as Terminal
-from rich.table import Table
 
 from feddbn.cli.federation_try import try_it
+from feddbn.cli.terminal import print_table, say
 from feddbn.runtime.engines.interface import DEFAULT_ENGINE, engine_names
 from feddbn.runtime.engines.interface import engine as find_engine
 
@@ -43,14 +42,9 @@ def init(
 
     plan = FederationPlan(name, server, tuple(site), port, admin_port, lead)
     kits = find_engine(engine).make_kits(plan, directory)
-    table = Table("participant", "kit", title=f"Federation {name!r}")
-    for participant, kit in kits.items():
-        table.add_row(participant, str(kit))
-    terminal = Terminal()
-    terminal.print(table)
-    terminal.print(
-        "Each kit holds a private key: hand it to its owner only. Keep the authority directory offline."
-    )
+    rows = [(participant, str(kit)) for participant, kit in kits.items()]
+    print_table(("participant", "kit"), rows, f"Federation {name!r}", n_text=2)
+    say("Each kit holds a private key: hand it to its owner only. Keep the authority directory offline.")
 
 
 federation_app.command("try")(try_it)

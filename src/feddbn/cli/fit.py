@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import (
-    Data,
-    Json,
-    Params,
-    complete_method,
-    give_kinds,
-    parse_n_lags,
-    parse_params,
-    reads_data,
-)
+from feddbn.cli.options import Data, Json, Params, complete_method, given_parameters, parse_n_lags, reads_data
 from feddbn.cli.printed import All, print_result, print_shared_edges
 from feddbn.cli.terminal import print_json, progress, say
 from feddbn.errors import ParameterError, ResultWarning
@@ -29,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["fit", "print_result", "update"]
 
 
-@reads_data
+@reads_data()
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the result.")] = Path(
@@ -86,8 +77,16 @@ def fit(
 
     chosen = get_method(method or default_method())
     true = None if truth is None else read_truth(truth)
-    parameters = _parameters(n_lags, lambda_w, lambda_a, forbid, require, param)
-    give_kinds(chosen, parameters, read)
+    parameters = given_parameters(
+        [chosen],
+        read,
+        param,
+        n_lags=parse_n_lags(n_lags),
+        lambda_w=lambda_w,
+        lambda_a=lambda_a,
+        forbidden_edges=[_edge("forbid", text) for text in forbid] if forbid else None,
+        required_edges=[_edge("require", text) for text in require] if require else None,
+    )
     if min_count < 1:
         raise ParameterError(f"--min-count {min_count} must be a whole number of at least 1.")
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
@@ -108,29 +107,6 @@ def fit(
     say(f"Result: {out}")
 
 
-def _parameters(
-    n_lags: str | None,
-    lambda_w: float | None,
-    lambda_a: float | None,
-    forbid: list[str] | None,
-    require: list[str] | None,
-    param: list[str] | None,
-) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "n_lags": parse_n_lags(n_lags),
-        "lambda_w": lambda_w,
-        "lambda_a": lambda_a,
-        "forbidden_edges": [_edge("forbid", text) for text in forbid] if forbid else None,
-        "required_edges": [_edge("require", text) for text in require] if require else None,
-    }
-    chosen = {key: value for key, value in given.items() if value is not None}
-    others = parse_params(param)
-    twice = sorted(set(chosen) & set(others))
-    if twice:
-        raise ParameterError(f"{twice[0]} is given by its own option and by --param; keep one of them.")
-    return chosen | others
-
-
 def _edge(option: str, text: str) -> tuple[str, str, int]:
     parts = [part.strip() for part in text.rsplit(",", 2)]
     if len(parts) == 3 and parts[2].lstrip("-").isdigit():
@@ -138,7 +114,7 @@ def _edge(option: str, text: str) -> tuple[str, str, int]:
     raise ParameterError(f"--{option} {text!r} must look like FROM,TO,LAG, for example --{option} x0,x1,0.")
 
 
-@reads_data
+@reads_data()
 def update(
     result: Annotated[Path, typer.Argument(help="A result of `feddbn fit --keep-sums`.", show_default=False)],
     data: Data,

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import (
-    DayFirst,
-    Freq,
-    Jitter,
-    Json,
-    Network,
-    OfSite,
-    Sort,
-    Time,
-    column_options,
-    parse_variables,
-)
+from feddbn.cli.options import Json, Network, OfSite, parse_variables, reads_data
 from feddbn.cli.terminal import print_frame, print_json, remark, say, write_csv
 from feddbn.errors import ParameterError
 from feddbn.words import say as say_finding
@@ -30,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["forecast"]
 
 
+@reads_data("time", "freq", "sort", "jitter", "day_first")
 def forecast(
     network: Network,
     history: Annotated[
@@ -45,12 +35,9 @@ def forecast(
     ] = None,
     of: OfSite = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write all of it as CSV.")] = None,
-    time: Time = None,
-    freq: Freq = None,
-    sort: Sort = False,
-    jitter: Jitter = None,
-    day_first: DayFirst = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
     from feddbn.data.history import read_history
@@ -61,12 +48,10 @@ def forecast(
     dbn = read_network(network, of)
     names = parse_variables(variables) or list(dbn.variables)
     shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
-    read = column_options(time=time, freq=freq, sort=sort, jitter=jitter, day_first=day_first)
+    kinds = zip(dbn.variables, dbn.kinds, strict=True)
     # Levels may be written by name.
-    read["kinds"] = {
-        name: kind.as_recorded for name, kind in zip(dbn.variables, dbn.kinds, strict=True) if kind.levels
-    }
-    past = read_history(history, dbn.variables, **{k: v for k, v in read.items() if k != "variables"})
+    read["kinds"] = {name: kind.as_recorded for name, kind in kinds if kind.levels}
+    past = read_history(history, dbn.variables, **read)
     _tell(past)
     lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):

@@ -17,23 +17,13 @@ from feddbn.method_table import Method
 
 __all__ = [
     "Data",
-    "DayFirst",
-    "Freq",
-    "Jitter",
     "Json",
-    "Kinds",
     "Network",
     "OfSite",
     "Params",
-    "Series",
-    "SiteColumn",
-    "Sort",
-    "Time",
-    "Variables",
-    "column_options",
     "complete_method",
     "either",
-    "give_kinds",
+    "given_parameters",
     "parse_kinds",
     "parse_n_lags",
     "parse_params",
@@ -94,77 +84,10 @@ def _from_file(path: Path) -> dict[str, Any]:
     return inner
 
 
-def give_kinds(methods: Method | Iterable[Method], parameters: dict[str, Any], read: dict[str, Any]) -> None:
-    """Move the kinds from what says how data are read to the parameters of methods; refuse methods that know none."""
-    kinds = read.pop("kinds")
-    if kinds is None:
-        return
-    for method in [methods] if isinstance(methods, Method) else methods:
-        if "kinds" not in method.parameters():
-            raise ParameterError(
-                f"--kinds needs a method that knows kinds of variables, and {method.name} treats all as numbers on a line; "
-                "use --method mixed."
-            )
-    if "kinds" in parameters:
-        raise ParameterError("kinds is given by --kinds and by --param; keep one of them.")
-    parameters["kinds"] = kinds
-
-
-_COLUMNS = "Columns of the data"
 Data = Annotated[
     Path,
     typer.Argument(
         help="A directory with one CSV or Parquet file (or folder of recordings) per site, or one file.",
-        show_default=False,
-    ),
-]
-SiteColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--site", help="Column that names the site, if all are in one file.", rich_help_panel=_COLUMNS
-    ),
-]
-Series = Annotated[
-    str | None, typer.Option("--series", help="Column that names the recording.", rich_help_panel=_COLUMNS)
-]
-Time = Annotated[str | None, typer.Option("--time", help="Column with the time.", rich_help_panel=_COLUMNS)]
-Variables = Annotated[
-    str | None,
-    typer.Option("--variables", help="Columns to use, separated by commas.", rich_help_panel=_COLUMNS),
-]
-Freq = Annotated[
-    str | None,
-    typer.Option("--freq", help='Step from row to row, such as 1 or "1h".', rich_help_panel=_COLUMNS),
-]
-Sort = Annotated[
-    bool, typer.Option("--sort", help="Put rows in the order of their times first.", rich_help_panel=_COLUMNS)
-]
-Jitter = Annotated[
-    float | None,
-    typer.Option(
-        "--jitter",
-        help="Share of the step by which times may be off, such as 0.1; 0.05 by default.",
-        rich_help_panel=_COLUMNS,
-        show_default=False,
-    ),
-]
-DayFirst = Annotated[
-    bool | None,
-    typer.Option(
-        "--day-first/--month-first",
-        help="How dates such as 01/02/2024 are written.",
-        rich_help_panel=_COLUMNS,
-        show_default=False,
-    ),
-]
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kinds",
-        metavar="NAME=KIND",
-        help="Kind of a column: visits=count, ward=north,south, pain=ordinal:no,some,bad; or a .toml or .json file. "
-        "Repeat for more.",
-        rich_help_panel=_COLUMNS,
         show_default=False,
     ),
 ]
@@ -198,13 +121,10 @@ def either(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-_NAMES = ("exogenous",)
-
-
 def parse_params(texts: list[str] | None) -> dict[str, Any]:
     """Return key -> value; a value that is not JSON is text (True, False and None are read as in Python).
 
-    A list of names may be written with commas: exogenous=dose,valve.
+    A list of names may be written with commas: prepare.exogenous=dose,valve.
     """
     words = {"True": True, "False": False, "None": None}
     found: dict[str, Any] = {}
@@ -215,17 +135,44 @@ def parse_params(texts: list[str] | None) -> dict[str, Any]:
             raise ParameterError(f"--param {text!r} must look like key=value, for example -p max_rounds=500.")
         if key in found:
             raise ParameterError(f"--param gives {key!r} twice; keep one of them.")
-        if key.rpartition(".")[2] in _NAMES and value not in words and not value.startswith("["):
-            found[key] = parse_variables(value)
-            continue
         if value in words:
             found[key] = words[value]
-            continue
-        try:
-            found[key] = json.loads(value)
-        except ValueError:
-            found[key] = value
+        elif key.endswith("exogenous") and not value.startswith("["):
+            found[key] = parse_variables(value)
+        else:
+            found[key] = _json_or_text(value)
     return found
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def given_parameters(
+    methods: Iterable[Method], read: dict[str, Any], param: list[str] | None, **own: Any
+) -> dict[str, Any]:
+    """Return the parameters of methods: those of --param, and of options of their own that were given.
+
+    Kinds are taken from what says how data are read; methods that know none are refused.
+    """
+    own["kinds"] = read.pop("kinds")
+    for method in methods if own["kinds"] is not None else ():
+        if "kinds" not in method.parameters():
+            raise ParameterError(
+                f"--kinds needs a method that knows kinds of variables, and {method.name} treats all as numbers on a line; "
+                "use --method mixed."
+            )
+    chosen = {name: value for name, value in own.items() if value is not None}
+    others = parse_params(param)
+    twice = sorted(set(chosen) & set(others))
+    if twice:
+        raise ParameterError(
+            f"{twice[0]} is given by --{twice[0].replace('_', '-')} and by --param; keep one of them."
+        )
+    return chosen | others
 
 
 def parse_n_lags(text: str | None) -> int | str | None:
@@ -243,29 +190,68 @@ def parse_variables(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def column_options(
-    site: str | None = None,
-    series: str | None = None,
-    time: str | None = None,
-    variables: str | None = None,
-    freq: str | None = None,
-    sort: bool = False,
-    jitter: float | None = None,
-    day_first: bool | None = None,
-    kinds: list[str] | None = None,
-) -> dict[str, Any]:
-    """Return the arguments of `feddbn.data.read_sites`."""
-    return {
-        "site": site,
-        "series": series,
-        "time": time,
-        "variables": parse_variables(variables),
-        "freq": _step(freq),
-        "sort": sort,
-        "jitter": jitter,
-        "day_first": day_first,
-        "kinds": parse_kinds(kinds),
-    }
+_READING: dict[str, tuple[Any, str, str]] = {
+    "site": (str | None, "--site", "Column that names the site, if all are in one file."),
+    "series": (str | None, "--series", "Column that names the recording."),
+    "time": (str | None, "--time", "Column with the time."),
+    "variables": (str | None, "--variables", "Columns to use, separated by commas."),
+    "freq": (str | None, "--freq", 'Step from row to row, such as 1 or "1h".'),
+    "sort": (bool, "--sort", "Put rows in the order of their times first."),
+    "jitter": (
+        float | None,
+        "--jitter",
+        "Share of the step by which times may be off, such as 0.1; 0.05 by default.",
+    ),
+    "day_first": (
+        bool | None,
+        "--day-first/--month-first",
+        "How dates such as 01/02/2024 are written.",
+    ),
+    "kinds": (
+        list[str] | None,
+        "--kinds",
+        "Kind of a column: visits=count, ward=north,south, pain=ordinal:no,some,bad; or a .toml or .json file. Repeat for "
+        "more.",
+    ),
+}
+"""Fields of `feddbn.Layout` that are options: their type, how they are written, what they are for."""
+
+
+def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that say how data are read, all or these; its argument `read` gets them for a `Layout`."""
+    options = []
+    for name in fields or _READING:
+        kind, flag, about = _READING[name]
+        shown: dict[str, Any] = {"metavar": "NAME=KIND"} if name == "kinds" else {}
+        option = typer.Option(
+            flag, help=about, rich_help_panel="Columns of the data", show_default=False, **shown
+        )
+        default = False if name == "sort" else None
+        annotation = Annotated[kind, option]
+        options.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            read = {one.name: given.pop(one.name) for one in options}
+            parsers = {"variables": parse_variables, "freq": _step, "kinds": parse_kinds}
+            command(**given, read={name: parsers.get(name, _same)(value) for name, value in read.items()})
+
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.name != "read"]
+        made: Any = run
+        del made.__wrapped__
+        made.__signature__ = inspect.Signature([*kept, *options])
+        made.__annotations__ = {one.name: one.annotation for one in [*kept, *options]}
+        return run
+
+    return decorate
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _step(text: str | None) -> int | float | str | None:
@@ -276,30 +262,3 @@ def _step(text: str | None) -> int | float | str | None:
         except (TypeError, ValueError):
             continue
     return text
-
-
-def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say how data are read; its argument `read` gets them for `read_sites`."""
-    types = (SiteColumn, Series, Time, Variables, Freq, Sort, Jitter, DayFirst, Kinds)
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=one)
-        for (name, default), one in zip(_defaults(column_options).items(), types, strict=True)
-    ]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        read = column_options(**{one.name: given.pop(one.name) for one in options})
-        command(**given, read=read)
-
-    own = inspect.signature(command, eval_str=True)
-    kept = [
-        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.parameters.values() if p.name != "read"
-    ]
-    del run.__wrapped__
-    run.__signature__ = own.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in [*kept, *options]}
-    return run
-
-
-def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    return {name: p.default for name, p in inspect.signature(function).parameters.items()}

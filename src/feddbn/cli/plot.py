@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import print_json, say
+from feddbn.cli.terminal import tell
 from feddbn.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from feddbn.methods.result import Result, StoredChanges
+    from feddbn.methods.result import Result
     from feddbn.model.dbn import DBN
 
 __all__ = ["plot"]
@@ -70,131 +69,74 @@ def plot(
 ) -> None:
     """Draw a result: the graph, the weights, how it converged, how sites differ, what a shock does."""
     from feddbn.methods.result import Result
+    from feddbn.methods.truth import read_network
 
     loaded = Result.load(result)
     target = out or result.with_name(f"{result.stem}-{kind.value}.pdf")
-    axes = _axes(loaded, kind, truth, shock, horizon, min_weight, standardised)
+    style = {"min_weight": min_weight, "standardised": standardised}
+    axes = _axes(loaded, kind, None if truth is None else read_network(truth), shock, horizon, style)
     figure = axes.get_figure(root=True)
     assert figure is not None
     target.parent.mkdir(parents=True, exist_ok=True)
-    known = figure.canvas.get_supported_filetypes()
-    if target.suffix.lower().lstrip(".") not in known:
+    if target.suffix.lower().lstrip(".") not in figure.canvas.get_supported_filetypes():
         raise FileError(f"--out {str(target)!r} must end in .pdf, .svg or .png.")
     figure.savefig(target, dpi=dpi)
-    if as_json:
-        print_json({"figure": str(target), "kind": kind.value})
-        return
-    say(f"Figure: {target}")
+    tell(as_json, {"figure": str(target), "kind": kind.value}, f"Figure: {target}")
 
 
 def _axes(
-    result: Result,
-    kind: Kind,
-    truth: Path | None,
-    shock: str | None,
-    horizon: int,
-    min_weight: float,
-    standardised: bool,
+    result: Result, kind: Kind, truth: DBN | None, shock: str | None, horizon: int, style: dict[str, Any]
 ) -> Axes:
-    from feddbn import report
-
-    dbn = result.dbn
-    draw: dict[Kind, Callable[[], Axes]] = {
-        Kind.graph: lambda: report.plot_process_graph(dbn, min_weight=min_weight, standardised=standardised),
-        Kind.time_series: lambda: report.plot_time_series_graph(
-            dbn, min_weight=min_weight, standardised=standardised
-        ),
-        Kind.weights: lambda: report.plot_weights(dbn, standardised=standardised),
-        Kind.truth: lambda: _against_truth(result, truth),
-        Kind.convergence: lambda: _convergence(result),
-        Kind.sites: lambda: _sites(result),
-        Kind.responses: lambda: _responses(result, shock, horizon),
-        Kind.changes: lambda: _changes(result),
-        Kind.drift: lambda: _drift(result),
-        Kind.curves: lambda: report.plot_curves(dbn, truth=result.truth if truth is None else _truth(truth)),
-        Kind.effects: lambda: report.plot_effects(dbn),
-    }
-    return draw[kind]()
-
-
-def _against_truth(result: Result, path: Path | None) -> Axes:
-    from feddbn.report import plot_truth_and_estimate
-
-    true = result.truth if path is None else _truth(path)
-    if true is None:
-        raise ParameterError("a plot of the truth needs --truth: this result does not hold one.")
-    return plot_truth_and_estimate(true, result.dbn)
-
-
-def _truth(path: Path) -> DBN:
-    from feddbn.methods.truth import read_network
-
-    return read_network(path)
-
-
-def _convergence(result: Result) -> Axes:
+    """Draw what was asked for; refuse what the result does not have."""
     import pandas as pd
 
-    from feddbn.report import plot_convergence
-
-    if not result.history:
-        raise ParameterError(f"a plot of convergence needs rounds, but {result.method} did not iterate.")
-    return plot_convergence(pd.DataFrame(result.history))
-
-
-def _sites(result: Result) -> Axes:
+    from feddbn import report
     from feddbn.method_table import find_method
-    from feddbn.report import plot_site_differences, site_differences
-
-    if not result.personal:
-        row = find_method(result.method)
-        if row is not None and row.is_personal:
-            raise ParameterError(
-                "a plot of sites needs the networks of several sites; this file holds one network, each site keeps its own."
-            )
-        raise ParameterError(
-            f"a plot of sites needs a network per site, which {result.method} does not learn."
-        )
-    return plot_site_differences(site_differences(result.dbn, result.personal))
-
-
-def _changes(result: Result) -> Axes:
-    from feddbn.report import plot_changes
-
-    found = _segments(result, "changes")
-    return plot_changes(found.networks, found.segments, unit=found.unit)
-
-
-def _drift(result: Result) -> Axes:
-    from feddbn.report import plot_drift
-
-    found = _segments(result, "drift")
-    if not len(found.courses):
-        raise ParameterError("a plot of drift needs weights that drift, and in this result none does.")
-    return plot_drift(found.courses, unit=found.unit)
-
-
-def _segments(result: Result, kind: str) -> StoredChanges:
     from feddbn.methods.result import stored_changes
-
-    found = stored_changes(result.diagnostics, result.parameters)
-    if found is None:
-        raise ParameterError(
-            f"a plot of {kind} needs segments, which {result.method} does not have; use feddbn fit --method changing."
-        )
-    return found
-
-
-def _responses(result: Result, shock: str | None, horizon: int) -> Axes:
     from feddbn.model.inputs import variable_index
-    from feddbn.report import plot_responses
 
-    if shock is None:
-        raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
-    i = variable_index(shock, result.dbn.variables, "--shock")
-    if result.dbn.bends:
-        raise ParameterError(
-            "a plot of responses needs straight effects; with curves or other kinds they depend on the value: feddbn effects"
-            " --at --by, or a plot of curves."
+    dbn, true = result.dbn, truth or result.truth
+
+    def needs(what: str, is_there: object) -> None:
+        if not is_there:
+            raise ParameterError(f"a plot of {kind.value} needs {what}.")
+
+    if kind is Kind.graph:
+        return report.plot_process_graph(dbn, **style)
+    if kind is Kind.time_series:
+        return report.plot_time_series_graph(dbn, **style)
+    if kind is Kind.weights:
+        return report.plot_weights(dbn, standardised=style["standardised"])
+    if kind is Kind.curves:
+        return report.plot_curves(dbn, truth=true)
+    if kind is Kind.effects:
+        return report.plot_effects(dbn)
+    if kind is Kind.truth:
+        if true is None:
+            raise ParameterError("a plot of the truth needs --truth: this result does not hold one.")
+        return report.plot_truth_and_estimate(true, dbn)
+    if kind is Kind.convergence:
+        needs(f"rounds, but {result.method} did not iterate", result.history)
+        return report.plot_convergence(pd.DataFrame(result.history))
+    if kind is Kind.sites:
+        row = find_method(result.method)
+        keeps = "the networks of several sites; this file holds one network, each site keeps its own"
+        learns = f"a network per site, which {result.method} does not learn"
+        needs(keeps if row is not None and row.is_personal else learns, result.personal)
+        return report.plot_site_differences(report.site_differences(dbn, result.personal or {}))
+    if kind is Kind.responses:
+        if shock is None:
+            raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
+        i = variable_index(shock, dbn.variables, "--shock")
+        curved = (
+            "straight effects; with curves or other kinds they depend on the value: feddbn effects --at --by"
         )
-    return plot_responses(result.dbn.impulse_responses(horizon)[:, i], result.dbn.variables, shock=shock)
+        needs(f"{curved}, or a plot of curves", not dbn.bends)
+        return report.plot_responses(dbn.impulse_responses(horizon)[:, i], dbn.variables, shock=shock)
+    found = stored_changes(result.diagnostics, result.parameters)
+    needs(f"segments, which {result.method} does not have; use feddbn fit --method changing", found)
+    assert found is not None
+    if kind is Kind.changes:
+        return report.plot_changes(found.networks, found.segments, unit=found.unit)
+    needs("weights that drift, and in this result none does", len(found.courses))
+    return report.plot_drift(found.courses, unit=found.unit)

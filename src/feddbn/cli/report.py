@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import print_json, say
+from feddbn.cli.terminal import tell
 
 __all__ = ["report"]
 
@@ -55,10 +55,7 @@ def report(
         audit=None if audit is None else _audit_rows(audit),
         audience="cli",
     )
-    if as_json:
-        print_json({"report": str(page), "bytes": page.stat().st_size})
-        return
-    say(f"Report: {page}")
+    tell(as_json, {"report": str(page), "bytes": page.stat().st_size}, f"Report: {page}")
 
 
 def _audit_rows(path: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import print_json, remark, say
+from feddbn.cli.terminal import remark, tell
 from feddbn.errors import MissingExtra, ParameterError
 
 __all__ = ["reproduce"]
@@ -53,11 +53,7 @@ def _list(as_json: bool) -> None:
     from feddbn.experiments.config import load_experiments
 
     found = [{"name": one.name, "title": one.title, "cells": len(expand(one))} for one in load_experiments()]
-    if as_json:
-        print_json(found)
-        return
-    for one in found:
-        say(f"{one['name']}: {one['title']} ({one['cells']} cells)")
+    tell(as_json, found, *(f"{one['name']}: {one['title']} ({one['cells']} cells)" for one in found))
 
 
 def _run(
@@ -85,11 +81,9 @@ def _run(
                 advance(f"{cell.kind} {cell.method}", cell.cost)
 
             n_run = run_cells(cells, store, jobs=jobs, backend=backend, observe=observe)
-    if as_json:
-        print_json({"run": n_run, "before": todo.n_done, "refused": n_refused, "waiting": todo.waiting})
-        return
     refused = f", {n_refused} of them refused by their method" if n_refused else ""
-    say(f"{n_run} cells run{refused}; they are in {out}. Write pages with --pages DIR.")
+    counts = {"run": n_run, "before": todo.n_done, "refused": n_refused, "waiting": todo.waiting}
+    tell(as_json, counts, f"{n_run} cells run{refused}; they are in {out}. Write pages with --pages DIR.")
 
 
 @contextmanager
@@ -146,7 +140,4 @@ def _write(name: str, seeds: int | None, quick: bool, out: Path, pages: Path, as
     tables = [ResultTable(one, rows, seeds=seeds, quick=quick) for one in load_experiments(name)]
     figures = draw_reproduction_figures(tables, pages)
     written = write_pages(tables, pages, figures)
-    if as_json:
-        print_json({"pages": [str(path) for path in written]})
-        return
-    say(f"{len(written)} pages written to {pages}.")
+    tell(as_json, {"pages": [str(one) for one in written]}, f"{len(written)} pages written to {pages}.")

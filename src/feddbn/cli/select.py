@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
-from feddbn.cli.options import (
-    Data,
-    Json,
-    Params,
-    either,
-    give_kinds,
-    parse_params,
-    reads_data,
-)
+from feddbn.cli.options import Data, Json, Params, either, given_parameters, reads_data
 from feddbn.cli.printed import print_selection
 from feddbn.cli.terminal import print_json, progress, say
 from feddbn.errors import ParameterError
@@ -26,7 +17,7 @@ __all__ = ["select"]
 _ABLE = either(method.name for method in METHODS.values() if method.selects)
 
 
-@reads_data
+@reads_data()
 def select(
     data: Data,
     grid: Annotated[
@@ -53,17 +44,15 @@ def select(
 
     Example: feddbn select DATA -g n_lags=1,2,3 -g lambda_w=0.1,0.05
     """
+    from feddbn.methods import selection
     from feddbn.methods.registry import make_estimator
 
-    selection: Any = import_module("feddbn.methods.selection")
     chosen = get_method(method)
-    parameters = parse_params(param)
-    give_kinds(chosen, parameters, read)
-    estimator = make_estimator(chosen.name, parameters)
+    estimator = make_estimator(chosen.name, given_parameters([chosen], read, param))
     candidates = _grid(grid) if grid else selection.default_grid(chosen)
-    options = {"n_blocks": n_blocks, "share": share, "rule": rule}
+    options: dict[str, Any] = {"n_blocks": n_blocks, "share": share, "rule": rule, **read}
     with progress(f"{chosen.label}: select") as (watch, _):
-        found = selection.select(estimator, data, candidates, observer=watch, **options, **read)
+        found = selection.select(estimator, data, candidates, observer=watch, **options)
     if as_json:
         print_json(found.to_dict())
         return

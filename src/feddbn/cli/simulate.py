@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddbn.cli.options import Json, parse_kinds
-from feddbn.cli.terminal import print_json, say
+from feddbn.cli.terminal import tell
+from feddbn.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
     from feddbn.methods.simulation import SimulatedFederation
@@ -103,7 +104,8 @@ def simulate(
     from feddbn.methods.simulation import simulate_system
     from feddbn.methods.truth import write_truth
 
-    given = _given(context)
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     _refuse_other_options(given, system)
     if system is not None:
         asked = {"F": forcing, "dt": dt, "noise": noise_scale if "noise_scale" in given else None}
@@ -135,21 +137,18 @@ def simulate(
         )
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
-    if as_json:
-        print_json(
-            {"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)}
-        )
-        return
     variables = next(iter(federation.truths.values())).variables
     same = "one network" if federation.is_homogeneous else "networks that differ between sites"
-    say(f"Wrote {len(files)} files of {n_sites} sites ({len(variables)} variables, {same}) to {out}")
-    say(f"The truth is in {truth}")
+    tell(
+        as_json,
+        {"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)},
+        f"Wrote {len(files)} files of {n_sites} sites ({len(variables)} variables, {same}) to {out}",
+        f"The truth is in {truth}",
+    )
 
 
 def write_sites(federation: SimulatedFederation, directory: Path, kind: FileFormat) -> list[Path]:
     """Write every recording and return the paths; old files of the same names are replaced."""
-    from feddbn.errors import MissingExtra
-
     files = []
     for site, recordings in federation.sites.items():
         for k, frame in enumerate(recordings):
@@ -167,12 +166,6 @@ def write_sites(federation: SimulatedFederation, directory: Path, kind: FileForm
     return files
 
 
-def _given(context: typer.Context) -> list[str]:
-    """The options that were typed."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-
-
 _OF_BOTH = frozenset({"out", "d", "n_sites", "n_samples", "noise_scale", "seed", "file_format", "as_json"})
 _OF_SYSTEMS = {
     "lorenz96": frozenset({"system", "forcing", "dt"}),
@@ -182,8 +175,6 @@ _OF_SYSTEMS = {
 
 def _refuse_other_options(given: list[str], system: str | None) -> None:
     """An option that would do nothing is refused, not left out in silence."""
-    from feddbn.errors import ParameterError
-
     if system is not None and system not in _OF_SYSTEMS:
         raise ParameterError(f"system must be one of {', '.join(_OF_SYSTEMS)}, got {system!r}.")
     for name in given:
@@ -205,8 +196,6 @@ def _share(text: str) -> float | str:
 
 
 def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
-    from feddbn.errors import ParameterError
-
     strengths: dict[str, float | None] = {}
     for text in texts or []:
         name, _, strength = text.partition("=")
@@ -227,8 +216,6 @@ def _kinds(texts: list[str] | None) -> dict[str, object] | list[str] | None:
 
 
 def _sizes(text: str | None) -> list[int] | None:
-    from feddbn.errors import ParameterError
-
     if text is None:
         return None
     try:

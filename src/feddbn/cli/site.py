@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console as Terminal
-from rich.table import Table
 
 from feddbn.cli.console import site_console
+from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_table, remark, say
 from feddbn.errors import ParameterError
 
@@ -19,23 +18,10 @@ if TYPE_CHECKING:
     from feddbn.runtime.deployed.owner import Owner
     from feddbn.runtime.deployed.settings import SiteSettings
 
-__all__ = [
-    "Json",
-    "Kit",
-    "approvals",
-    "approve",
-    "log",
-    "owner_of",
-    "printable",
-    "refuse",
-    "revoke",
-    "settings_of",
-    "site_app",
-    "waiting",
-]
+__all__ = ["approve", "owner_of", "site_app"]
 
+site_app = typer.Typer(help="Run a site on the machine that holds its data.", no_args_is_help=True)
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def settings_of(kit: Path) -> SiteSettings:
@@ -53,6 +39,7 @@ def owner_of(kit: Path) -> Owner:
     return Owner(settings_of(kit), remark)
 
 
+@site_app.command()
 def approve(
     study: Annotated[Path, typer.Argument(help="The study file (TOML), as its lead wrote it.")],
     kit: Kit,
@@ -97,6 +84,7 @@ def approve(
         say(f"approved until {given.expires}; `feddbn site revoke {given.study}` takes it back.")
 
 
+@site_app.command()
 def approvals(kit: Kit, as_json: Json = False) -> None:
     """List the studies that were approved at a site."""
     found = owner_of(kit).approvals
@@ -118,6 +106,7 @@ def approvals(kit: Kit, as_json: Json = False) -> None:
         remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
 
 
+@site_app.command()
 def waiting(kit: Kit, as_json: Json = False) -> None:
     """List the studies that came to a site and that its owner has not decided on."""
     found = owner_of(kit).waiting()
@@ -143,6 +132,7 @@ def waiting(kit: Kit, as_json: Json = False) -> None:
         say("no study waits for a decision at this site.")
 
 
+@site_app.command()
 def refuse(
     study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
 ) -> None:
@@ -153,6 +143,7 @@ def refuse(
     say(f"the study {found.name} ({found.digest[:12]}) was refused; it does not wait any more.")
 
 
+@site_app.command()
 def revoke(
     study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
 ) -> None:
@@ -166,6 +157,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+@site_app.command()
 def log(
     kit: Kit,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
@@ -201,16 +193,13 @@ def log(
     remark(f"`feddbn audit verify {directory}` says whether these logs are intact.")
 
 
-site_app = typer.Typer(help="Run a site on the machine that holds its data.", no_args_is_help=True)
-
-
-@site_app.command("check")
+@site_app.command()
 def check(
     kit: Kit,
     study: Annotated[
         Path | None, typer.Option(help="Also check whether the site can join this study.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
     from feddbn.cli.submit import read_study
@@ -219,23 +208,19 @@ def check(
     findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
     bad = [finding for finding in findings if finding.ok is False]
     if as_json:
-        typer.echo(json.dumps([vars(finding) for finding in findings]))
+        say(json.dumps([vars(finding) for finding in findings]))
     else:
-        table = Table("check", "", "finding")
-        for finding in findings:
-            mark = {True: "[green]ok[/]", False: "[red]no[/]", None: ""}[finding.ok]
-            table.add_row(finding.what, mark, finding.text)
-        Terminal().print(table)
+        marks = {True: "ok", False: "no", None: ""}
+        rows = [(finding.what, marks[finding.ok], finding.text) for finding in findings]
+        print_table(("check", "", "finding"), rows, n_text=3)
     if bad:
         raise typer.Exit(2)
 
 
-for _command in (approve, approvals, waiting, refuse, revoke, log):
-    site_app.command()(_command)
 site_app.command("console")(site_console)
 
 
-@site_app.command("adopt")
+@site_app.command()
 def adopt(
     settings: Annotated[Path, typer.Option(help="The site's settings file.")],
 ) -> None:
@@ -247,13 +232,13 @@ def adopt(
     from feddbn.runtime.deployed.settings import read_policy, read_site_settings
 
     values = read_site_settings(settings)
-    books = books_of(values, typer.echo)
+    books = books_of(values, say)
     n_logs = books.adopt()
-    typer.echo(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
-    typer.echo(f"Privacy budget: {books.account().words(read_policy(values.policy))}.")
+    say(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
+    say(f"Privacy budget: {books.account().words(read_policy(values.policy))}.")
 
 
-@site_app.command("start")
+@site_app.command()
 def start(kit: Kit) -> None:
     """Run the site in the foreground until it is stopped; systemd restarts it."""
     from feddbn.runtime.engines.interface import engine_of

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
-from feddbn.cli.terminal import remark
+from feddbn.cli.terminal import print_table, remark, say
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, check_sites, parse_study
 from feddbn.federation.protocol.study_methods import check_goal, check_name, check_noise
@@ -166,7 +166,6 @@ Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait for the end, with progress, and fetch the result.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; by default the run's name.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def read_study(path: Path) -> Study:
@@ -278,7 +277,7 @@ def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None
         if job.has_ended:
             raise StateError(f"run {run!r} has ended already, so there is nothing to stop: {job.words}.")
         session.abort(job.job)
-    typer.echo(f"run {run} was stopped.")
+    say(f"run {run} was stopped.")
 
 
 def status(
@@ -295,20 +294,19 @@ def status(
     if as_json:
         rows = [{**vars(job), "words": job.words, "progress": found.get(job.job)} for job in jobs]
         silent = {one.site: one.since for one in known if not one.is_here}
-        typer.echo(json.dumps({"sites": sites, "silent": silent, "runs": rows}, default=str))
+        say(json.dumps({"sites": sites, "silent": silent, "runs": rows}, default=str))
         return
-    table = Table(
-        "run", "status", "sums", "sites present", title=f"connected: {', '.join(sites) or 'no site'}"
-    )
+    lines = []
     for job in jobs:
         progress = found.get(job.job, {})
         present = ", ".join(progress.get("present", []))
         words = run_in_words(progress) if progress else job.words
-        table.add_row(job.run, words, str(progress.get("sums", "")), present)
-    Terminal().print(table)
+        lines.append((job.run, words, str(progress.get("sums", "")), present))
+    title = f"connected: {', '.join(sites) or 'no site'}"
+    print_table(("run", "status", "sums", "sites present"), lines, title, n_text=4)
     for one in known:
         if not one.is_here:
-            typer.echo(f"{one.words()}.")
+            say(f"{one.words()}.")
 
 
 def results(
@@ -347,7 +345,7 @@ def _send(
             early = None
             job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:
-                typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
+                say(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
                 return
             try:
                 with _bar(run_id, study, as_json) as watch:
@@ -383,11 +381,11 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         raise FederationError(f"run {run_id!r} stopped: {why} Go on with `feddbn resume {run_id}`.")
     export_result(directory)
     if as_json:
-        typer.echo(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
+        say(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
     else:
-        typer.echo(f"run {run_id} has finished; its result is in {directory}.")
+        say(f"run {run_id} has finished; its result is in {directory}.")
         for one in outcome.get("absent") or ():
-            typer.echo(str(one["words"]))
+            say(str(one["words"]))
         summary = outcome.get("summary", {})
         print_held_out(summary)
         if "findings" in summary:

@@ -30,6 +30,8 @@ __all__ = [
     "remark",
     "say",
     "short",
+    "tell",
+    "write_csv",
 ]
 
 Watch = Callable[[Any, Any], None]
@@ -57,6 +59,15 @@ def print_json(value: Any) -> None:
     from feddbn.methods.result import plain
 
     typer.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def tell(as_json: bool, value: Any, *lines: str) -> None:
+    """Print a result as JSON, or as lines for people."""
+    if as_json:
+        print_json(value)
+        return
+    for line in lines:
+        say(line)
 
 
 def number(value: float | int | None, digits: int = 2) -> str:

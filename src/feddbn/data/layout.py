@@ -277,7 +277,7 @@ class Layout(Settings):
                     f"{where} lacks {_columns(lacking)}, which variables= asks for; its columns are "
                     f"{quoted(columns)}."
                 )
-            return self.variables
+            return tuple(self.variables)
         rest = tuple(name for name in columns if name not in self.keys.values())
         if not rest:
             raise DataError(f"{where} has no column left for variables; its columns are {quoted(columns)}.")

@@ -310,7 +310,7 @@ def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> t
             )
     names = unnamed(table.shape[1])
     if layout.variables is not None and len(layout.variables) == table.shape[1]:
-        names = layout.variables
+        names = tuple(layout.variables)
     return pd.DataFrame(table, columns=list(names), copy=False), layout
 
 
@@ -327,7 +327,7 @@ def _require_one_step(clocks: Mapping[str, Clock]) -> None:
 
 def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:
     first = next(iter(sites))
-    reference = layout.variables or tuple(sites[first].variables)
+    reference = tuple(layout.variables or sites[first].variables)
     aligned: dict[str, SiteData] = {}
     for name, data in sites.items():
         if layout.variables is not None:
