@@ -24,7 +24,9 @@ from feddbn.runtime.deployed.settings import read_site_settings
 from support.faults import LocalExchange, MemoryJournal
 
 NAMES = ("north", "south", "west")
-ONE_SUM = {"n_lags": 1, "use_nongaussian": False, "check_residuals": False, "prepare": dict(AS_THEY_ARE)}
+# A study's file has no word for None: an empty list are no periods, too.
+PREPARE = {**AS_THEY_ARE, "period": []}
+ONE_SUM = {"n_lags": 1, "use_nongaussian": False, "check_residuals": False, "prepare": PREPARE}
 
 
 class OwnedSites:

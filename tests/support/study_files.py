@@ -15,7 +15,9 @@ def as_toml(study):
 
 
 def _lines(values):
+    return [f"{json.dumps(name)} = {_value(value)}" for name, value in values.items() if value is not None]
+
+
+def _value(value):
     # JSON's strings, numbers, truth values and lists are TOML's.
-    return [
-        f"{json.dumps(name)} = {json.dumps(value)}" for name, value in values.items() if value is not None
-    ]
+    return f"{{ {', '.join(_lines(value))} }}" if isinstance(value, dict) else json.dumps(value)

@@ -227,7 +227,7 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
             flag, help=about, rich_help_panel="Columns of the data", show_default=False, **shown
         )
         default = False if name == "sort" else None
-        annotation = Annotated[kind, option]
+        annotation: Any = Annotated.__class_getitem__((kind, option))  # type: ignore[attr-defined]
         options.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         )
@@ -236,8 +236,10 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
         @wraps(command)
         def run(**given: Any) -> None:
             read = {one.name: given.pop(one.name) for one in options}
-            parsers = {"variables": parse_variables, "freq": _step, "kinds": parse_kinds}
-            command(**given, read={name: parsers.get(name, _same)(value) for name, value in read.items()})
+            for name, parsed in (("variables", parse_variables), ("freq", _step), ("kinds", parse_kinds)):
+                if name in read:
+                    read[name] = parsed(read[name])
+            command(**given, read=read)
 
         own = inspect.signature(command, eval_str=True).parameters.values()
         kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.name != "read"]
@@ -248,10 +250,6 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
         return run
 
     return decorate
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _step(text: str | None) -> int | float | str | None:
