@@ -201,7 +201,7 @@ def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(
     policy = read_policy(settings.policy)
 
     def remarks(study):
-        return len(study_remarks(settings, policy, sites.variables, study))
+        return len(list(study_remarks(settings, policy, sites.variables, study)))
 
     some = sites.study("oneshot", sites.names[:3])
     noisy = sites.study("oneshot", sites.names[:3], privacy="epsilon = 1.0")

@@ -24,7 +24,7 @@ def test_what_is_not_finite_stays(value):
 def test_a_number_too_large_to_mask_stays_and_the_largest_that_passes_can_be_added_up(n_sites):
     limit = largest_summand(n_sites)
     guard = BoundsGuard(n_sites)
-    with pytest.raises(SiteRefused, match=f"could overflow a sum over {n_sites} sites, and stays here"):
+    with refused(SiteRefused, n_sites, code="too-large"):
         guard.after(TASK, np.array([0.0, -limit]), MASKED)
     guard.after(TASK, np.array([limit]), PLAIN)
     largest = guard.after(TASK, np.array([np.nextafter(limit, 0.0)]), MASKED)

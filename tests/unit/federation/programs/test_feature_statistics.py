@@ -150,18 +150,18 @@ def test_a_task_that_travelled_as_json_gives_the_same_vector():
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "name"),
     [
-        ({"version": 7}, "this design has version 7"),
-        ({"scale": [1.0]}, "scale has 1 numbers for 3 variables"),
-        ({"nuisance": {}}, "a Nuisance is described by"),
-        ({"terms": []}, "the first term of a design must be the values themselves"),
+        ({"version": 7}, "version 7"),
+        ({"scale": [1.0]}, "scale"),
+        ({"nuisance": {}}, "Nuisance"),
+        ({"terms": []}, "term"),
     ],
 )
-def test_a_malformed_design_is_the_servers_fault(change, sentence):
+def test_a_malformed_design_is_the_servers_fault(change, name):
     fields = json.loads(json.dumps(_task("feature-moments").fields()))
     fields["params"]["designs"][0] |= change
-    with pytest.raises(ProtocolError, match=f"task 'feature-moments': .*{sentence}"):
+    with refused(ProtocolError, "feature-moments", name, code="bad-question"):
         task_from_fields(fields, {}, None)
 
 
@@ -211,12 +211,12 @@ def test_a_policy_judges_the_maps_of_every_term(wrapped):
         Term(Basis("quadratic"), (1,), is_edge=False),
     )
     allowed = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]),))
-    refused = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]), Design(NAMES, hidden)))
+    hiding = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]), Design(NAMES, hidden)))
     if wrapped:
-        allowed, refused = (UnitNormsQuestion(of=of, unit="recording") for of in (allowed, refused))
+        allowed, hiding = (UnitNormsQuestion(of=of, unit="recording") for of in (allowed, hiding))
     guarded.answer(Task(allowed))
     with refused(SiteRefused, "quadratic", code="features-not-allowed"):
-        guarded.answer(Task(refused))
+        guarded.answer(Task(hiding))
 
 
 def test_a_map_the_site_does_not_know_is_refused_with_the_remedy():

@@ -132,7 +132,7 @@ def test_unknown_tasks_sites_and_empty_federations_are_refused():
         federation.sum(Task(make_question("dump-rows")()))
     with refused(ProtocolError, "nowhere"):
         federation.sum(Task(MOMENTS, ("nowhere",)))
-    with pytest.raises(NotEnoughSites, match="at least one site"):
+    with pytest.raises(NotEnoughSites):
         InProcessFederation({})
 
 

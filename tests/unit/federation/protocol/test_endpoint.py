@@ -65,26 +65,18 @@ def send(endpoint, task=WALK, seq=0, after=-1, run_id="run-1"):
 
 
 @pytest.mark.parametrize(
-    ("study", "version", "sentence"),
+    ("study", "version", "code"),
     [
-        (
-            make_study(),
-            "9.9",
-            f"the server runs feddbn 9.9, this site {__version__}; install the same version on both",
-        ),
-        (make_study(variables=("u", "w")), __version__, "does not offer: w; it has u, v. Add the columns"),
-        (make_study(sites=("b",)), __version__, "the study 's' does not name the site 'a'"),
-        (make_study(parameters={"n_lags": -1}), __version__, "n_lags = -1; it must be 0 or more"),
-        (
-            make_study(privacy={"secure_aggregation": True}),
-            __version__,
-            "secure aggregation, which is not set up",
-        ),
+        (make_study(), "9.9", "other-version"),
+        (make_study(variables=("u", "w")), __version__, "lacks-variables"),
+        (make_study(sites=("b",)), __version__, "not-a-site"),
+        (make_study(parameters={"n_lags": -1}), __version__, "bad-lags"),
+        (make_study(privacy={"secure_aggregation": True}), __version__, "no-masking"),
     ],
 )
-def test_a_mismatch_is_refused_before_any_data_are_read(study, version, sentence):
+def test_a_mismatch_is_refused_before_any_data_are_read(study, version, code):
     endpoint = make(Untouchable)
-    with pytest.raises(SiteRefused, match=sentence):
+    with refused(SiteRefused, code=code):
         read_reply(endpoint.handle(hello(study, version=version)))
     with refused(StateError, "run-1", code="unknown-run"):
         send(endpoint)
@@ -100,9 +92,9 @@ def test_a_policy_that_changed_while_the_site_was_down_is_asked_again():
     read_reply(make(store=store).handle(hello()))
 
     def no(study):
-        raise SiteRefused("not any more.")
+        raise SiteRefused("not any more.", code="changed")
 
-    with pytest.raises(SiteRefused, match=r"not any more\."):
+    with refused(SiteRefused, code="changed"):
         send(make(store=store, checks=[no]))
 
 
@@ -158,7 +150,7 @@ def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
         send(endpoint, Task(Broken()))
     assert str(caught.value) == f"site 'a' refused: {WITHHELD}"
     assert (events[-1].what, events[-1].task) == ("refused", "broken")
-    assert "an unexpected ValueError" in events[-1].sentence
+    assert (events[-1].code, "ValueError" in events[-1].sentence) == ("unexpected", True)
     assert "4.2" in str(events[-1].error)
 
 
@@ -166,7 +158,7 @@ def test_garbage_large_and_unknown_messages_are_refused_with_a_sentence():
     endpoint = make()
     with refused(ProtocolError, 67108864, code="too-long"):
         read_reply(endpoint.handle(bytes(100 * 2**20)))
-    with pytest.raises(ProtocolError, match="not a feddbn message"):
+    with refused(ProtocolError, "feddbn"):
         read_reply(endpoint.handle(b"garbage" * 1000))
     endpoint.handle(hello())
     with refused(ProtocolError, "dance", code="unknown-message"):
@@ -179,14 +171,14 @@ def test_a_store_that_fails_leaves_the_task_undone_and_the_next_attempt_works():
 
         def save(self, record):
             if self.full:
-                raise StateError("the disk is full.")
+                raise StateError("the disk is full.", code="full")
             super().save(record)
 
     store = Full("a")
     endpoint = make(store=store)
     endpoint.handle(hello())
     store.full = True
-    with pytest.raises(StateError, match="the disk is full"):
+    with refused(StateError, code="full"):
         send(endpoint)
     store.full = False
     assert send(endpoint).arrays["vector"].shape == (3,)

@@ -72,7 +72,7 @@ def test_large_foreign_and_malformed_messages_are_refused():
     good = encode_request(Request("hello", "run-1"))
     with refused(ProtocolError, 10, code="too-long"):
         read_request(good, 10)
-    with pytest.raises(ProtocolError, match="not a feddbn message"):
+    with refused(ProtocolError, "feddbn"):
         read_request(b"x" * 100)
     with refused(ProtocolError, code="bad-message"):
         read_reply(good)

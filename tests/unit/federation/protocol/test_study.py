@@ -40,27 +40,19 @@ def test_a_study_file_is_read_and_its_text_is_canonical():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "name"),
     [
-        (
-            "min_sites = 2\n\n[att",
-            "min_site = 2\n\n[att",
-            r"the study file: privacy.min_site: is not a known key; remove it",
-        ),
-        (
-            '"continue"',
-            '"sometimes"',
-            r"attendance.when_missing: input should be 'wait', 'continue', 'abort' or 'collect'",
-        ),
-        ('["north", "south"]', '["north", "north"]', r"sites: a name appears twice"),
-        ('"sepsis"', '"../x"', r"name: use 1 to 40 lower-case letters"),
-        ("timeout_s = 30", "timeout_s = 0", r"attendance.timeout_s: input should be greater than 0"),
-        ('method = "fdbnl"', "", r"method: field required"),
-        ("[privacy]", "[privacy", r"the study file is not valid TOML"),
+        ("min_sites = 2\n\n[att", "min_site = 2\n\n[att", "privacy.min_site:"),
+        ('"continue"', '"sometimes"', "attendance.when_missing:"),
+        ('["north", "south"]', '["north", "north"]', "sites:"),
+        ('"sepsis"', '"../x"', "name:"),
+        ("timeout_s = 30", "timeout_s = 0", "attendance.timeout_s:"),
+        ('method = "fdbnl"', "", "method:"),
+        ("[privacy]", "[privacy", "TOML"),
     ],
 )
-def test_a_wrong_study_file_gives_one_sentence(old, new, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+def test_a_wrong_study_file_gives_one_sentence(old, new, name):
+    with refused(ParameterError, name):
         parse_study(TEXT.replace(old, new))
 
 
@@ -82,7 +74,7 @@ def test_an_unknown_method_names_the_known_ones():
 )
 def test_a_class_or_a_slip_is_refused_with_the_name_of_studies(name, meant):
     """Two spellings would give one study two texts, and two approvals."""
-    with pytest.raises(ParameterError, match=f"method '{name}' is not known; did you mean '{meant}'\\?"):
+    with refused(ParameterError, f"'{name}'", f"'{meant}'"):
         check_name(name)
     check_name(meant)
 
