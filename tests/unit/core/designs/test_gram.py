@@ -1,18 +1,32 @@
-"""The Gram matrix of a design: equal to the sums of today, additive, streamed."""
+"""The Gram matrix of a design: equal to the sums of today, additive, streamed.
 
-from __future__ import annotations
+Rows and nuisance columns from one reading: the moments of both side by side, whatever blocks rows come in.
 
+Means, trends and cycles: what is taken off equals what least squares would have explained.
+"""
+
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 
 from feddbn.core.designs.design import Basis, Design, Term, design_rows
-from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
-from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.recordings import Block, lagged_rows
+from feddbn.core.designs.gram import (
+    Gram,
+    gram_sums_length,
+    joint_moments,
+    nuisance_grams,
+    recording_gram,
+    tried_grams,
+)
+from feddbn.core.designs.nuisance import Nuisance, TimeBasis, is_baseline
+from feddbn.core.designs.recordings import Block, CompleteRows, lagged_rows, usable_runs
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording
+from feddbn.errors import DataError, ParameterError
+from support.saying import refused
 from support.simulated_moments import gram_of
 
 NAMES = ("a", "b", "c")
@@ -145,3 +159,290 @@ def test_wide_rows_come_in_short_pieces() -> None:
     assert max(chunk.values.nbytes for chunk in chunks) <= 1 << 25
     assert sum(len(chunk.values) for chunk in chunks) == 2998
     assert [chunk.time for chunk in chunks] == np.cumsum([2, *[len(c.values) for c in chunks[:-1]]]).tolist()
+
+
+TREND = Nuisance("recording", degree=3)
+CYCLE = Nuisance("recording", degree=1, periods=(12.0,))
+MEAN = Nuisance("recording")
+
+
+def _one_recording(size: int, lead: tuple[int, ...] = ()) -> ArrayRecording:
+    """Three segments, far from zero and with a trend, in blocks of so many rows."""
+    rng = np.random.default_rng(0)
+    x = 1e3 + np.arange(300)[:, None] * 0.1 + rng.normal(size=(*lead, 300, 3))
+    starts = sorted({*range(0, 300, size), 100, 102})
+    blocks = []
+    for start, stop in zip(starts, [*starts[1:], 300], strict=True):
+        late = 7 * (start >= 100)
+        blocks.append(Block(x[..., start:stop, :], start in (0, 100, 102), None, start + late))
+    return ArrayRecording("r", tuple(blocks))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 300])
+@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize("n_lags", [0, 2])
+def test_moments_of_rows_and_columns_are_those_of_both_stacked(size, lead, n_lags):
+    recording, design = _one_recording(size, lead), Design.linear(("a", "b", "c"), n_lags)
+    runs = usable_runs(recording, n_lags)
+    bases = [TimeBasis.over(nuisance, runs) for nuisance in (TREND, CYCLE)]
+    found = joint_moments(design, recording, bases)
+    chunks = list(design_rows(design, recording.blocks()))
+    times = np.concatenate([chunk.time + np.arange(chunk.values.shape[-2]) for chunk in chunks])
+    columns = np.concatenate([basis.at(times.astype(float)) for basis in bases], axis=1)
+    rows = np.concatenate([chunk.values for chunk in chunks], axis=-2)
+    both = np.concatenate([rows, np.broadcast_to(columns, (*lead, *columns.shape))], axis=-1)
+    expected = Moments.of_rows(both)
+    assert found.n == expected.n
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12, atol=1e-13)
+    # What two bases have to do with each other is asked for by nobody, but it is there.
+    np.testing.assert_allclose(
+        found.scatter, expected.scatter, rtol=0, atol=1e-12 * np.abs(expected.scatter).max()
+    )
+
+
+@pytest.mark.parametrize("size", [7, 300])
+def test_the_moments_as_they_are_have_the_same_bits_as_without_anything_tried(size):
+    recording, design = _one_recording(size), Design.linear(("a", "b", "c"), 1)
+    moments, grams = tried_grams(design, recording, [MEAN, TREND])
+    plain = recording_gram(design, recording).moments
+    np.testing.assert_array_equal(moments.mean, plain.mean)
+    np.testing.assert_array_equal(moments.scatter, plain.scatter)
+    own = recording_gram(Design.linear(("a", "b", "c"), 1, MEAN), recording)
+    np.testing.assert_allclose(grams[0].scatter, own.scatter, rtol=1e-12)
+    assert grams[0].n_removed == own.n_removed == 1
+    assert grams[1].n_removed == 4
+
+
+def test_a_design_that_is_not_linear_gives_the_same_as_least_squares():
+    recording = _one_recording(50)
+    terms = (Term(Basis(), (0, 1)), Term(Basis("linear", smoothing=0.5), (1,)))
+    design = Design(("a", "b", "c"), terms)
+    assert not design.is_linear
+    gram = nuisance_grams(design, recording, [TREND])[0]
+    chunks = list(design_rows(design, recording.blocks()))
+    rows = np.concatenate([chunk.values for chunk in chunks])
+    times = np.concatenate([chunk.time + np.arange(len(chunk.values)) for chunk in chunks])
+    columns = np.vander((times - times.mean()) / 150, 4)
+    left = rows - columns @ np.linalg.lstsq(columns, rows, rcond=None)[0]
+    np.testing.assert_allclose(gram.scatter, left.T @ left, rtol=1e-8)
+
+
+def test_a_recording_without_a_usable_row_has_nothing():
+    recording = ArrayRecording("r", (Block(np.ones((1, 3)), True, None, 0),))
+    design = Design.linear(("a", "b", "c"), 1)
+    for tried in ([MEAN], [TREND]):
+        moments, grams = tried_grams(design, recording, tried)
+        assert moments.n == grams[0].n == grams[0].n_removed == 0
+
+
+@dataclass(frozen=True)
+class _Knowing:
+    """A recording that knows its segments, and must not be read."""
+
+    name: str = "r"
+
+    def blocks(self):
+        raise AssertionError("it was read")
+
+    def known_segments(self):
+        return [(0, 5000), (5003, 2), (5010, 4097)]
+
+
+@pytest.mark.parametrize("n_lags", [0, 1, 2, 4097])
+def test_known_segments_tell_usable_rows_without_reading(n_lags):
+    x = np.zeros((9099, 1))
+    cuts = [(0, 5000, True, 0), (5000, 5002, True, 5003), (5002, 9099, True, 5010)]
+    read = ArrayRecording("r", tuple(Block(x[a:b], new, None, time) for a, b, new, time in cuts))
+    found = [usable_runs(each, n_lags) for each in (CompleteRows(_Knowing()), CompleteRows(read))]
+    assert found[0] == found[1]
+    assert sum(n for _, n in found[0]) == sum(max(n - n_lags, 0) for n in (5000, 2, 4097))
+
+
+PAIR = ("a", "b", "c")
+KINDS = {
+    "mean": Nuisance("recording"),
+    "trend": Nuisance("recording", degree=1),
+    "cubic": Nuisance("recording", degree=3),
+    "cycle": Nuisance("recording", periods=(12.0, 6.0)),
+    "both": Nuisance("recording", degree=2, periods=(7.5,)),
+}
+DESIGNS = {
+    "linear": lambda nuisance: Design.linear(PAIR, 2, nuisance),
+    "spline": lambda nuisance: Design.features(PAIR, 1, Basis("spline", smoothing=0.6), nuisance),
+}
+
+
+def _timed_recordings(lengths=(60, 45, 80), seed=0) -> list[ArrayRecording]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for k, n in enumerate(lengths):
+        t = np.arange(n)[:, None]
+        x = rng.normal(size=(n, 3)) + 3 * rng.normal(size=3) + 0.1 * t * rng.normal(size=3)
+        x += np.sin(2 * np.pi * t / 12 + rng.uniform(0, 6, size=3))
+        found.append(ArrayRecording(f"r{k}", (Block(x),)))
+    return found
+
+
+def _columns(nuisance: Nuisance, t: np.ndarray) -> np.ndarray:
+    """Nuisance columns written down naively: powers of time, sines and cosines."""
+    powers = [(t / t.max()) ** k for k in range(nuisance.degree + 1)]
+    waves = [f(2 * np.pi * t / period) for period in nuisance.periods for f in (np.sin, np.cos)]
+    return np.column_stack([*powers, *waves])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", DESIGNS)
+def test_residual_products_equal_those_of_pooled_least_squares_on_nuisance_dummies(kind, columns) -> None:
+    design = DESIGNS[columns](KINDS[kind])
+    recordings = _timed_recordings()
+    gram = gram_of(design, recordings)
+    residuals, rank = [], 0
+    for recording in recordings:
+        rows = np.concatenate([chunk.values for chunk in design_rows(design, recording.blocks())])
+        B = _columns(KINDS[kind], design.n_lags + np.arange(len(rows), dtype=float))
+        fit = sm.OLS(rows, B).fit()
+        residuals.append(fit.resid)
+        rank += np.linalg.matrix_rank(B)
+    Z = np.concatenate(residuals)
+    assert gram.n == len(Z)
+    assert gram.n_nuisance == gram.n_removed == rank
+    np.testing.assert_allclose(gram.scatter, Z.T @ Z, rtol=1e-9, atol=1e-9 * np.abs(Z.T @ Z).max())
+    np.testing.assert_array_equal(gram.scatter, gram.scatter.T)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_effects_after_projection_are_those_of_the_regression_with_everything_in_it(kind) -> None:
+    design = Design.linear(PAIR, 1, KINDS[kind])
+    recordings = _timed_recordings(seed=1)
+    gram = gram_of(design, recordings)
+    parents = [1, 2, 3, 4, 5]
+    found = np.linalg.solve(gram.scatter[np.ix_(parents, parents)], gram.scatter[parents, 0])
+    rows, blocks = [], []
+    for recording in recordings:
+        z = np.concatenate([chunk.values for chunk in design_rows(design, recording.blocks())])
+        rows.append(z)
+        blocks.append(_columns(KINDS[kind], 1.0 + np.arange(len(z))))
+    Z = np.concatenate(rows)
+    dummies = np.zeros((len(Z), sum(B.shape[1] for B in blocks)))
+    row = column = 0
+    for B in blocks:
+        dummies[row : row + len(B), column : column + B.shape[1]] = B
+        row, column = row + len(B), column + B.shape[1]
+    full = sm.OLS(Z[:, 0], np.column_stack([Z[:, parents], dummies])).fit()
+    np.testing.assert_allclose(found, full.params[: len(parents)], rtol=1e-8, atol=1e-10)
+    rss = gram.scatter[0, 0] - gram.scatter[parents, 0] @ found
+    np.testing.assert_allclose(rss / (gram.n - gram.n_nuisance - len(parents)), full.mse_resid, rtol=1e-8)
+
+
+def test_degree_zero_is_exactly_centring() -> None:
+    recordings = _timed_recordings()
+    explicit = gram_of(Design.linear(PAIR, 2, Nuisance("recording", degree=0, periods=())), recordings)
+    centred = [ArrayRecording(r.name, (Block(r.segments[0].values),)) for r in recordings]
+    total = np.zeros((9, 9))
+    for recording in centred:
+        x = recording.segments[0].values
+        z = np.column_stack([x[2:], x[1:-1], x[:-2]])
+        z = z - z.mean(axis=0)
+        total += z.T @ z
+    np.testing.assert_allclose(explicit.scatter, total, rtol=1e-10, atol=1e-10)
+    assert explicit.n_removed == 3
+
+
+def test_a_trend_a_thousand_times_the_noise_leaves_the_noise() -> None:
+    rng = np.random.default_rng(2)
+    t = np.arange(200)[:, None]
+    noise = rng.normal(size=(200, 3))
+    plain = ArrayRecording("r", (Block(noise),))
+    steep = ArrayRecording("r", (Block(noise + 10.0 * t + 1e4),))
+    design = Design.linear(PAIR, 1, Nuisance("recording", degree=1))
+    np.testing.assert_allclose(
+        recording_gram(design, steep).scatter, recording_gram(design, plain).scatter, rtol=1e-7, atol=1e-6
+    )
+
+
+def test_time_passes_in_a_gap() -> None:
+    t = np.arange(100.0)
+    wave = np.column_stack([np.sin(2 * np.pi * t / 10 + phase) for phase in (0.0, 1.0, 2.0)])
+    design = Design.linear(PAIR, 1, Nuisance("recording", degree=1, periods=(10.0,)))
+    known = ArrayRecording("r", (Block(wave[:30], time=0), Block(wave[37:], time=37)))
+    unknown = ArrayRecording("r", (Block(wave[:30]), Block(wave[37:])))
+    assert np.abs(recording_gram(design, known).scatter).max() < 1e-10
+    assert np.abs(recording_gram(design, unknown).scatter).max() > 1.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+def test_a_recording_too_short_for_its_nuisances_says_nothing(n) -> None:
+    design = Design.linear(PAIR, 1, Nuisance("recording", degree=2, periods=(5.0,)))
+    gram = recording_gram(design, _timed_recordings((n,))[0])
+    assert gram.n == gram.n_removed == n - 1
+    assert not gram.scatter.any()
+
+
+def test_a_cycle_longer_than_the_recording_beside_a_cubic_loses_no_digits() -> None:
+    nuisance = Nuisance("recording", degree=3, periods=(150.0,))
+    recording = _timed_recordings((60,))[0]
+    x = recording.segments[0].values
+    residual = sm.OLS(x, _columns(nuisance, np.arange(60.0))).fit().resid
+    gram = recording_gram(Design.linear(PAIR, 0, nuisance), recording)
+    np.testing.assert_allclose(gram.scatter, residual.T @ residual, rtol=1e-10, atol=1e-10)
+    assert gram.n_removed == 6
+
+
+def test_a_cycle_of_two_steps_counts_once() -> None:
+    gram = recording_gram(
+        Design.linear(PAIR, 0, Nuisance("recording", periods=(2.0,))), _timed_recordings()[0]
+    )
+    assert gram.n_removed == 2  # its sine is zero at every row
+
+
+def test_rows_of_a_label_are_centred_on_their_own() -> None:
+    rng = np.random.default_rng(3)
+    x, y, labels = rng.normal(size=(30, 3)), rng.normal(size=(30, 3)), np.repeat(["", "tone", "light"], 10)
+    design = Design.linear(PAIR, 0, Nuisance("label"))
+    recordings = [
+        ArrayRecording("r", (Block(y + 5, labels=labels),)),
+        ArrayRecording("s", (Block(x, labels=labels),)),
+    ]
+    gram = gram_of(design, recordings)
+    parts = [z[labels == name] for name in ("tone", "light") for z in (x, y)]
+    parts.append(np.concatenate([x[:10], y[:10] + 5]))
+    expected = sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts)
+    np.testing.assert_allclose(gram.scatter, expected, atol=1e-10)
+    assert (gram.n, gram.n_removed, gram.n_nuisance, gram.shared.n) == (60, 4, 5, 20)
+    other = gram_of(Design.linear(PAIR, 0, Nuisance("label", baseline="tone")), recordings)
+    assert other.shared.n == 20
+    assert not np.allclose(other.scatter, gram.scatter)
+
+
+def test_a_recording_without_labels_cannot_be_centred_by_them() -> None:
+    with refused(DataError, "'r0'", "label"):
+        recording_gram(Design.linear(PAIR, 0, Nuisance("label")), _timed_recordings()[0])
+
+
+def test_falsy_and_missing_labels_are_the_baseline():
+    assert is_baseline(np.array([0, 1, 2])).tolist() == [True, False, False]
+    assert is_baseline(np.array([0.0, np.nan, 3.0])).tolist() == [True, True, False]
+    assert is_baseline(np.array(["", "drug"])).tolist() == [True, False]
+    assert is_baseline(np.array([None, False, "x", ""], dtype=object)).tolist() == [True, True, False, True]
+    assert is_baseline(np.array(["off", "on"]), "off").tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"scope": "site"}, "scope='site'"),
+        ({"scope": "recording", "degree": 99}, "degree=99"),
+        ({"scope": "recording", "degree": True}, "degree=True"),
+        ({"scope": "recording", "periods": (1.0,)}, "periods=(1.0,)"),
+        ({"scope": "recording", "periods": (np.inf,)}, "periods=(inf,)"),
+        ({"scope": "recording", "periods": 24}, "periods=24"),
+        ({"scope": "recording", "periods": (None,)}, "periods=(None,)"),
+        ({"scope": "recording", "periods": (5, 5)}, "periods=(5.0, 5.0)"),
+        ({"scope": "all", "degree": 1}, "scope='all'"),
+        ({"baseline": "rest"}, "baseline='rest'"),
+        ({"scope": "label", "baseline": float("nan")}, "baseline=nan"),
+    ],
+)
+def test_an_impossible_nuisance_is_refused_by_name(arguments, name) -> None:
+    with refused(ParameterError, name):
+        Nuisance(**arguments)

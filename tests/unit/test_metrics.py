@@ -1,0 +1,256 @@
+"""Scores of marks: counted by hand, and what is refused."""
+
+import numpy as np
+import pytest
+
+from feddbn.errors import DataError, ParameterError
+from feddbn.metrics import (
+    curve_error,
+    edge_scores,
+    mark_scores,
+    mean_scores,
+    ranking_scores,
+    skeleton_scores,
+    weight_error,
+)
+from support.saying import refused
+
+# Truth: 0 -> 1, 0 -> 2, 1 -> 3. Estimate: 0 -> 1 (right), 2 -> 0 (reversed), 2 -> 3 (extra), 1 -> 3 missing.
+TRUTH = np.zeros((4, 4))
+TRUTH[0, 1], TRUTH[0, 2], TRUTH[1, 3] = 0.4, -0.3, 0.5
+ESTIMATE = np.zeros((4, 4))
+ESTIMATE[0, 1], ESTIMATE[2, 0], ESTIMATE[2, 3] = 0.38, -0.2, 0.1
+
+
+def test_a_hand_worked_graph_has_the_scores_on_paper():
+    scores = edge_scores(TRUTH, ESTIMATE)
+    assert (scores.n_true, scores.n_estimated) == (3, 3)
+    assert (scores.n_true_positives, scores.n_false_positives, scores.n_false_negatives) == (1, 2, 2)
+    assert scores.n_reversed == 1
+    assert scores.shd == 3
+    assert scores.shd_paper == 4
+    assert scores.tpr == scores.recall == pytest.approx(1 / 3)
+    assert scores.fdr == pytest.approx(2 / 3)
+    assert scores.precision == pytest.approx(1 / 3)
+    assert scores.f1 == pytest.approx(1 / 3)
+
+
+def test_the_skeleton_forgives_a_reversal():
+    scores = skeleton_scores(TRUTH, ESTIMATE)
+    assert (scores.n_true_positives, scores.n_false_positives, scores.n_false_negatives) == (2, 1, 1)
+    assert scores.shd == scores.shd_paper == 2
+    assert scores.n_reversed == 0
+
+
+def test_a_lagged_edge_cannot_be_reversed():
+    scores = edge_scores(TRUTH[None], ESTIMATE[None])
+    assert scores.shd == scores.shd_paper == 4
+    assert scores.n_reversed == 0
+
+
+def test_all_lags_count_together():
+    truth, estimate = np.zeros((2, 3, 3)), np.zeros((2, 3, 3))
+    truth[0, 0, 0] = truth[1, 0, 1] = 1
+    estimate[0, 0, 0] = estimate[0, 0, 1] = 1
+    scores = edge_scores(truth, estimate)
+    assert (scores.n_true_positives, scores.n_false_positives, scores.n_false_negatives) == (1, 1, 1)
+    assert scores.shd == 2
+
+
+def test_a_pair_with_edges_both_ways_is_one_difference():
+    both = np.zeros((4, 4))
+    both[0, 1] = both[1, 0] = 1
+    one = np.zeros((4, 4))
+    one[0, 1] = 1
+    assert edge_scores(one, both).shd == 1
+    assert edge_scores(one, both).n_reversed == 0
+    assert edge_scores(np.zeros((4, 4)), both).shd == 1
+    assert edge_scores(np.zeros((4, 4)), both).shd_paper == 2
+
+
+def test_an_empty_estimate_claims_nothing_wrong():
+    scores = edge_scores(TRUTH, np.zeros((4, 4)))
+    assert (scores.tpr, scores.fdr, scores.precision, scores.f1) == (0, 0, 1, 0)
+    assert scores.shd == scores.shd_paper == 3
+
+
+def test_an_empty_truth_leaves_nothing_to_find():
+    scores = edge_scores(np.zeros((4, 4)), ESTIMATE)
+    assert (scores.tpr, scores.fdr, scores.precision, scores.f1) == (1, 1, 0, 0)
+
+
+def test_two_empty_graphs_agree():
+    for empty in (np.zeros((3, 3)), np.zeros((0, 3, 3))):
+        scores = edge_scores(empty, empty)
+        assert (scores.shd, scores.tpr, scores.fdr, scores.precision, scores.f1) == (0, 1, 0, 1, 1)
+
+
+def test_a_threshold_applies_to_the_estimate_only():
+    scores = edge_scores(TRUTH, ESTIMATE, threshold=0.35)
+    assert (scores.n_true, scores.n_estimated, scores.n_true_positives) == (3, 1, 1)
+
+
+def test_scores_read_like_a_mapping():
+    scores = edge_scores(TRUTH, ESTIMATE)
+    assert scores["shd"] == 3
+    assert dict(scores)["fdr"] == scores.fdr
+    assert len(scores) == len(list(scores)) == 13
+    with pytest.raises(KeyError):
+        scores["items"]
+
+
+def test_means_over_sites_are_plain_means():
+    means = mean_scores([edge_scores(TRUTH, ESTIMATE), edge_scores(TRUTH, TRUTH)])
+    assert means == pytest.approx(
+        {"mshd": 1.5, "mshd_paper": 2, "mtpr": 2 / 3, "mfdr": 1 / 3, "mprecision": 2 / 3, "mf1": 2 / 3}
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "names"),
+    [
+        (lambda: edge_scores(np.zeros((3, 3)), np.zeros((4, 4))), ParameterError, ("(3, 3)", "(4, 4)")),
+        (lambda: edge_scores(np.zeros((3, 2)), np.zeros((3, 2))), ParameterError, ("(3, 2)",)),
+        (lambda: edge_scores(TRUTH, ESTIMATE * np.nan), DataError, ("estimate", "NaN")),
+        (lambda: skeleton_scores(TRUTH, ESTIMATE, threshold=-1), ParameterError, ("threshold", -1)),
+        (lambda: skeleton_scores(TRUTH[None], ESTIMATE[None]), ParameterError, ("(1, 4, 4)",)),
+        (lambda: mean_scores([]), ParameterError, ("mean_scores",)),
+        (lambda: weight_error(TRUTH[None], TRUTH), ParameterError, ("(1, 4, 4)", "(4, 4)")),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, error, names):
+    with refused(error, *names):
+        call()
+
+
+RANKED = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]])
+
+
+def test_a_hand_worked_ranking_has_the_scores_on_paper():
+    # Off-diagonal ranking: edge .9, other .8, edge .7, others .3, .2, .1.
+    scores = np.array([[5.0, 0.9, 0.8], [0.3, 5.0, 0.2], [0.7, 0.1, 5.0]])
+    result = ranking_scores(RANKED, scores)
+    assert result.auroc == pytest.approx(7 / 8)
+    assert result.average_precision == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    # Trapezoids from (recall 0, precision 1): (.5, 1), (.5, .5), (1, 2/3).
+    assert result.aupr == pytest.approx(0.5 * 1 + 0.5 * (1 / 2 + 2 / 3) / 2)
+    assert (result.n_pairs, result.n_true, result.includes_diagonal) == (6, 2, False)
+
+
+def test_the_diagonal_is_ranked_only_on_request():
+    scores = np.array([[0.0, 0.9, 0.1], [0.1, 0.0, 0.1], [0.9, 0.1, 0.0]])
+    assert ranking_scores(RANKED, scores).auroc == 1
+    with_diagonal = ranking_scores(RANKED, scores, include_diagonal=True)
+    assert (with_diagonal.n_pairs, with_diagonal.n_true) == (9, 5)
+    # 2 of 5 edges beat all 4 others; the other 3 (score 0) beat none.
+    assert with_diagonal.auroc == pytest.approx(2 / 5)
+
+
+def test_a_diagonal_that_is_not_ranked_may_hold_anything():
+    scores = np.full((3, 3), 0.5)
+    np.fill_diagonal(scores, np.nan)
+    result = ranking_scores(RANKED, scores)
+    assert result.auroc == 0.5
+    assert result.average_precision == pytest.approx(2 / 6)
+
+
+@pytest.mark.parametrize(
+    ("truth", "scores", "error", "names"),
+    [
+        (np.zeros((3, 3)), np.ones((3, 3)), DataError, (0, 6)),
+        (np.ones((3, 3)), np.ones((3, 3)), DataError, (6,)),
+        (RANKED, np.full((3, 3), np.nan), DataError, ("NaN",)),
+        (RANKED, np.ones((4, 4)), ParameterError, ("(3, 3)", "(4, 4)")),
+    ],
+)
+def test_a_ranking_that_cannot_be_scored_is_refused(truth, scores, error, names):
+    with refused(error, *names):
+        ranking_scores(truth, scores)
+
+
+def test_weight_errors_are_the_three_norms():
+    error = weight_error(np.zeros((2, 2)), np.array([[3.0, 0.0], [0.0, -4.0]]))
+    assert (error.max_abs, error.rmse, error.frobenius) == (4, 2.5, 5)
+    none = weight_error(np.zeros((0, 2, 2)), np.zeros((0, 2, 2)))
+    assert (none.max_abs, none.rmse, none.frobenius) == (0, 0, 0), "without lags"
+
+
+def words(edges, d=3, n_lags=1):
+    found = np.full((d, d, n_lags + 1), "", dtype="<U3")
+    for (i, j, lag), mark in edges.items():
+        found[i, j, lag] = mark
+        if lag == 0:
+            found[j, i, 0] = mark[::-1].translate(str.maketrans("<>", "><"))
+    return found
+
+
+MARKS = words({(0, 1, 0): "-->", (1, 2, 0): "<->", (0, 0, 1): "-->", (2, 1, 1): "<->"})
+
+
+def test_the_truth_has_full_marks():
+    scores = mark_scores(MARKS, MARKS)
+    assert {scores[name] for name in scores if not name.startswith("n_")} == {1.0}
+    # Two contemporaneous edges have two ends that count, two delayed ones have one each.
+    assert (scores.n_true, scores.n_ends, scores.n_claims, scores.n_right) == (4, 6, 6, 6)
+
+
+def test_counts_by_hand():
+    found = words({(0, 1, 0): "o->", (1, 2, 0): "-->", (0, 0, 1): "-->", (1, 0, 1): "<->"})
+    scores = mark_scores(MARKS, found)
+    assert (scores.n_hits, scores.n_estimated, scores.n_true) == (3, 4, 4)
+    assert scores.adjacency_f1 == 0.75
+    # Claims: > at 0o->1; - and > at 1-->2 (the tail is wrong); - at 0-->0; < at the edge 1-->0, which is not there.
+    assert (scores.n_claims, scores.n_right) == (5, 3)
+    assert scores.orientation_precision == 3 / 5
+    assert scores.orientation_recall == 3 / 6
+    assert scores.orientation_f1 == pytest.approx(6 / 11)
+    assert (scores.tail_precision, scores.tail_recall) == (1 / 2, 1 / 2)
+    assert (scores.head_precision, scores.head_recall) == (2 / 3, 2 / 4)
+
+
+def test_to_claim_nothing_is_not_wrong():
+    scores = mark_scores(MARKS, words({}))
+    assert (scores.adjacency_precision, scores.adjacency_recall, scores.orientation_precision) == (1, 0, 1)
+    assert mark_scores(words({}), words({})).adjacency_f1 == 1.0
+    open_ends = words({(0, 1, 0): "o-o", (1, 2, 0): "x-x", (0, 0, 1): "o->", (2, 1, 1): "x->"})
+    assert mark_scores(MARKS, open_ends).n_claims == 0
+
+
+def test_where_the_truth_is_open_nothing_counts():
+    truth = words({(0, 1, 0): "o->"})
+    for mark, n_right in (("-->", 1), ("<->", 1), ("<--", 0)):
+        scores = mark_scores(truth, words({(0, 1, 0): mark}))
+        assert (scores.n_ends, scores.n_claims, scores.n_right) == (1, 1, n_right)
+
+
+@pytest.mark.parametrize(
+    ("truth", "found", "names"),
+    [
+        (MARKS, np.zeros((3, 3, 2)), ("estimate", "float64")),
+        (MARKS, MARKS[:, :, :1], ("(3, 3, 2)", "(3, 3, 1)")),
+        (MARKS[:2], MARKS, ("truth", "(2, 3, 2)")),
+        (MARKS, np.full((3, 3, 2), "->"), ("estimate", "'->'")),
+    ],
+)
+def test_what_is_no_graph_is_refused(truth, found, names):
+    with refused(ParameterError, *names):
+        mark_scores(truth, found)
+
+
+def test_constants_do_not_count_and_a_line_off_by_a_slope_has_the_error_of_uniform_values():
+    x = np.linspace(-1, 1, 20_001)
+    assert curve_error(np.sin, lambda v: np.sin(v) + 7, x) == pytest.approx(0, abs=1e-12)
+    # Between the quantiles the cause is uniform on +-0.9: standard deviation 0.9 / sqrt(3).
+    assert curve_error(lambda v: 2 * v, lambda v: 3 * v, x) == pytest.approx(0.9 / np.sqrt(3), rel=1e-3)
+
+
+def test_what_lies_beyond_the_quantiles_and_empty_cells_do_not_count():
+    x = np.append(np.random.default_rng(0).uniform(-1, 1, 1000), [np.nan, 1e6, -1e6])
+    assert curve_error(lambda v: v, lambda v: np.where(np.abs(v) > 0.99, 50.0, v), x) == 0
+
+
+def test_impossible_comparisons_are_refused():
+    with refused(ParameterError, "values"):
+        curve_error(np.sin, np.sin, [np.nan])
+    with refused(ParameterError, "(1, 1)"):
+        curve_error(np.sin, lambda v: v[:, None], [1.0])
