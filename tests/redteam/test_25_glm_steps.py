@@ -30,11 +30,7 @@ def make_rig(place, listed=True, n=N):
 def step(rig, theta=FLAT, models=("2:logistic:0,1",), origin=None, **more):
     params = {"n_lags": 0, "variables": rig.variables, "kinds": TEXTS, "models": models, **more}
     params.setdefault("asked", tuple(range(len(models))))
-    arrays = {
-        "theta": theta,
-        "origin": np.zeros(5) if origin is None else origin,
-        "scale": np.ones(5),
-    }
+    arrays = {"theta": theta, "origin": np.zeros(5) if origin is None else origin, "scale": np.ones(5)}
     return raw("glm-step", params, arrays)
 
 

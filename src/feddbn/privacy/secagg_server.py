@@ -18,12 +18,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.fixed_point import (
-    DEFAULT_FRACTIONAL_BITS,
-    LIMBS,
-    decode_fixed,
-    sum_residues,
-)
+from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, sum_residues
 from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, open_sealed
 from feddbn.privacy.register import check_data, read_entries
 from feddbn.privacy.secagg import (
@@ -260,12 +255,7 @@ class SecAggServer:
         )
         signatures = [self._adverts[name][1] for name in names]
         return (
-            {
-                **self._meta("share"),
-                "names": list(names),
-                "threshold": threshold,
-                **told,
-            },
+            {**self._meta("share"), "names": list(names), "threshold": threshold, **told},
             {"publics": as_bytes(publics), "signatures": as_bytes(signatures)},
         )
 

@@ -15,12 +15,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
-from feddbn.privacy.fixed_point import (
-    DEFAULT_FRACTIONAL_BITS,
-    LIMBS,
-    Residues,
-    encode_fixed,
-)
+from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, Residues, encode_fixed
 from feddbn.privacy.keys import (
     KEY_BYTES,
     TAG_BYTES,
@@ -59,13 +54,7 @@ from feddbn.privacy.secagg import (
 )
 from feddbn.privacy.shamir import MAX_SHARES, split_secret
 
-__all__ = [
-    "SecAggSite",
-    "checked_roster",
-    "epoch_from",
-    "kept_epoch",
-    "mask_together",
-]
+__all__ = ["SecAggSite", "checked_roster", "epoch_from", "kept_epoch", "mask_together"]
 
 
 # How a site checks the roster that a server proposes: whom it will be added up with, and what these have been part of.

@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ParameterError
-from feddbn.privacy.fixed_point import (
-    decode_fixed,
-    encode_fixed,
-    sum_residues,
-)
+from feddbn.privacy.fixed_point import decode_fixed, encode_fixed, sum_residues
 from support.saying import refused
 
 

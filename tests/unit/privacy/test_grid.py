@@ -24,12 +24,7 @@ def test_being_on_a_grid_costs_less_than_a_millionth():
     assert SLACK == discretisation_cost(LONGEST, 2.0**SHARE_BITS, 255) < 3e-7
 
 
-@given(
-    st.integers(1, 30),
-    st.floats(1e-3, 1e6),
-    st.floats(1e-4, 1e4),
-    st.integers(0, 2**32 - 1),
-)
+@given(st.integers(1, 30), st.floats(1e-3, 1e6), st.floats(1e-4, 1e4), st.integers(0, 2**32 - 1))
 def test_no_rounded_unit_is_longer_than_its_bound(length, scale, deviation, seed):
     rng = np.random.default_rng(seed)
     grid = Grid.for_share(deviation)

@@ -38,14 +38,8 @@ def test_policy_that_is_not_understood_is_an_error(text, name):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (
-            ("rows", [], 1, True),
-            "tasks-not-allowed",
-        ),
-        (
-            ("moments", ["squares"], 1, True),
-            "features-not-allowed",
-        ),
+        (("rows", [], 1, True), "tasks-not-allowed"),
+        (("moments", ["squares"], 1, True), "features-not-allowed"),
         (("moments", [], 301, True), "too-many-rounds"),
         (("moments", [], 1, False), "masking-required"),
     ],

@@ -5,9 +5,7 @@ import pytest
 
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.register import Entry, member
-from feddbn.privacy.secagg import (
-    Order,
-)
+from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_site import SecAggSite
 from support.saying import refused
 from support.secagg_wire import Wire, roster_request

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ParameterError, ProtocolError, StateError
-from feddbn.privacy.secagg import (
-    Order,
-    Roster,
-    read_integer,
-    read_names,
-    read_text,
-    rows_of,
-)
+from feddbn.privacy.secagg import Order, Roster, read_integer, read_names, read_text, rows_of
 from feddbn.privacy.secagg_server import SecAggServer
 from support.saying import refused
 from support.secagg_wire import N, Wire, assert_sum, roster_request

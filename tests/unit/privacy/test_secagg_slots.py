@@ -6,9 +6,7 @@ import pytest
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.fixed_point import encode_fixed, sum_residues
 from feddbn.privacy.keys import keystream, open_sealed
-from feddbn.privacy.secagg import (
-    Order,
-)
+from feddbn.privacy.secagg import Order
 from support.saying import refused
 from support.secagg_wire import N, Wire, assert_sum
 

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.secagg import (
-    Order,
-    default_threshold,
-    lowest_threshold,
-)
+from feddbn.privacy.secagg import Order, default_threshold, lowest_threshold
 from support.saying import refused
 from support.secagg_wire import Wire, assert_sum
 

@@ -276,10 +276,7 @@ class RowSetGuard(Guard):
         rows = about.rows(data, order)
         known = [one for one in self._earlier or () if not _same(one, rows.complete)]
         fold = about.fold
-        for part in (
-            lambda one: training_part(one, fold),
-            lambda one: held_out_part(one, fold, 0),
-        ):
+        for part in (lambda one: training_part(one, fold), lambda one: held_out_part(one, fold, 0)):
             within = site_rows(SitePart(data, part), order).every
             cut = [np.intersect1d(rows.lagged(one, about.n_lags), within) for one in (rows.complete, *known)]
             if len(too_few(cut[0], cut[1:], self._least)):

@@ -20,12 +20,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.oneshot import (
-    OneShotOptions,
-    OneShotOutcome,
-    first_look,
-    learn_from_moments,
-)
+from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome, first_look, learn_from_moments
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.time_blocks import (

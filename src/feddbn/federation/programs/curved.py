@@ -45,9 +45,7 @@ from feddbn.core.statistics.residual_checks import (
     information_of_shape,
     violations,
 )
-from feddbn.core.statistics.residual_checks import (
-    sums_length as check_sums_length,
-)
+from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,

@@ -215,7 +215,7 @@ def feature_statistics_program(
 
 
 def pair_direction_program(d: int, ridge: float = 1e-3) -> ServerProgram[PairScores]:
-    """Return the scores of ordered pairs within a moment, from one sum."""
+    """Return the scores of contemporaneous ordered pairs, from one sum."""
     answer = yield Task(DirectionQuestion())
     return score_pairs(DirectionSums.from_sums(answer.value, d), ridge)
 
@@ -425,12 +425,7 @@ def _average(
 ) -> EdgePosterior:
     design = statistics.design
     scores = score_parent_sets(
-        statistics.cross,
-        statistics.n,
-        statistics.n_intercepts,
-        design,
-        allowed=allowed,
-        ridge=options.ridge,
+        statistics.cross, statistics.n, statistics.n_intercepts, design, allowed=allowed, ridge=options.ridge
     )
     # The lags of one variable share its rate.
     variable = np.tile(np.arange(design.d), design.n_lags)

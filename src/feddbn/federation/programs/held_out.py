@@ -1,7 +1,7 @@
 """Held-out losses, summed over sites: how candidates are compared without the truth and without pooling.
 
 All candidates are judged on the same rows, treated in one way: a `Judge` decides it once, before anything is fitted, from
-all rows, as far cells and trends of a few held-out rows could not be told otherwise. What a candidate learns from are earlier
+all rows, as outliers and trends of a few held-out rows could not be told otherwise. What a candidate learns from are earlier
 rows. Trends, cycles and means that are a recording's own are taken off the held-out rows themselves, so that levels that
 nobody could know beforehand do not count; where all sites share one mean, intercepts do. Empty cells count as expected given
 the others.
@@ -25,13 +25,7 @@ from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.statistics import held_out_part, recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
-from feddbn.federation.protocol.site import (
-    Here,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, whole
 
 MOST_CANDIDATES = 10_000

@@ -341,7 +341,7 @@ class GlmStepQuestion(CodedQuestion):
     """Terms of some models of nodes at `theta`, which holds the coefficients of one after the other.
 
     `models` are all that a run fits, `asked` the places of those that have not arrived yet; `origin` and `scale` (columns
-    within a moment) standardise the columns of parents, at every lag.
+    of a time step) standardise the columns of parents, at every lag.
     """
 
     name = "glm-step"
@@ -358,7 +358,7 @@ class GlmStepQuestion(CodedQuestion):
         super().check()
         if len(self.origin) != sum(self.coded.widths) or not (self.scale > 0).all():
             raise self.wrong(
-                "'origin' and 'scale' must be numbers for each column within a moment, scales above 0"
+                "'origin' and 'scale' must be numbers for each column of a time step, scales above 0"
             )
         if not self.models:
             raise self.wrong("'models' must name at least one model")

@@ -729,7 +729,7 @@ def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
 
 
 def _is_mirrored(outcome: OneShotOutcome) -> bool:
-    """Whether effects within a moment come again a row later with the opposite sign, as noise with a memory has it.
+    """Whether contemporaneous effects come again a row later with the opposite sign, as noise with a memory has it.
 
     Its network with one lag may leave no memory in residuals: ``A = rho (I - W)`` and what is really delayed. So most
     edges come again, or most variables keep some of themselves and at least one edge comes again.

@@ -154,7 +154,7 @@ register_site_task(
 )
 
 SPIKES_SHARE = 0.1
-"""Share of the budget that scales cost where far cells are to be left out."""
+"""Share of the budget that scales cost where outliers are to be left out."""
 CURVES_SHARE = 0.8
 """Share of what bounds and scales leave that goes into the sum of curved rows; the rest tells their origin and scale."""
 

@@ -45,14 +45,7 @@ from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.statistics import local_moments, training_parts
 from feddbn.federation.programs.treatment import AskedMoments, moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment, treated
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteState,
-    SiteTask,
-    register_site_task,
-    stacked,
-)
+from feddbn.federation.protocol.site import Here, Recording, SiteState, SiteTask, register_site_task, stacked
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, wholes
 
 __all__ = [

@@ -141,7 +141,7 @@ def _folded(question: Question, fold: Fold) -> Question:
 class EarlierRows:
     """A federation whose sites answer from the training rows of a fold: what is fitted on it does not learn from the others.
 
-    What is looked for first (cycles, far cells, scales of sites) is looked for in all rows, alike for all that is fitted.
+    What is looked for first (cycles, outliers, scales of sites) is looked for in all rows, alike for all that is fitted.
     """
 
     federation: Federation
@@ -725,7 +725,7 @@ class ScaleChoice:
         return (
             f"penalties and thresholds act on variables scaled to unit variance (scale='auto'): {why} (standard "
             "deviations), so one penalty in the units of the data cannot serve both. Weights are in the units of the "
-            "data; directions within a moment rest on less, since scales no longer tell them. scale='none' keeps the "
+            "data; contemporaneous directions rest on less, since scales no longer tell them. scale='none' keeps the "
             "units, as in the paper."
         )
 

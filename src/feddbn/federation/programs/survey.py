@@ -70,7 +70,7 @@ __all__ = [
 FAR_SHARE = 2e-4
 """From this share of its cells on, outliers of a variable are looked at."""
 _MOST_COLUMNS = 160
-"""Beyond this many columns of a row, sites are compared by correlations within a moment only."""
+"""Beyond this many columns of a row, sites are compared by contemporaneous correlations only."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,9 +28,7 @@ from feddbn.core.statistics.residual_checks import (
     residual_sums,
     violations,
 )
-from feddbn.core.statistics.residual_checks import (
-    sums_length as check_sums_length,
-)
+from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import DataError
 from feddbn.federation.programs.residual_checks import (
     ResidualReport,
@@ -47,13 +45,7 @@ from feddbn.federation.protocol.rows import (
     is_block_length,
     period_numbers,
 )
-from feddbn.federation.protocol.site import (
-    Here,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, whole, wholes
 
 __all__ = [

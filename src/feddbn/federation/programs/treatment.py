@@ -1,8 +1,8 @@
 """What has to be done to the rows before anything is learned from them, decided from sums.
 
-    survey       empty cells, far cells, cycles, profiles of sites
+    survey       empty cells, outliers, cycles, profiles of sites
     agreement    sites compare themselves; those that do not fit stay out
-    spikes       only if there are far cells: are they errors?
+    spikes       only if there are outliers: are they errors?
     moments      one Gram matrix for each nuisance that recordings may have; or pairs, if cells are empty
     moments      only if scales of sites differ: the same with every site brought to one scale
     moments      only if cells are empty: expected products given what is there, a few times (EM)
@@ -242,9 +242,9 @@ class AskedMoments:
     n_disagreeing
         Number of sites that do not fit.
     spiky
-        Positions of variables whose far cells were taken out.
+        Positions of variables whose outliers were taken out.
     bursts
-        Positions of variables whose far cells stay, since they come several rows at a time.
+        Positions of variables whose outliers stay, since they come several rows at a time.
     shape
         Sums of `core.orders.nongaussian.shape_sums`, or None.
     n_rows
@@ -255,7 +255,7 @@ class AskedMoments:
     inputs
         Names of the variables that only act on others.
     far_kept
-        Positions of variables whose far cells may be what pulses of inputs did, so that nobody asked whether they are
+        Positions of variables whose outliers may be what pulses of inputs did, so that nobody asked whether they are
         errors.
     unseen
         (i, j, lag) of variables i at t - lag and j at t of which hardly any row has both.
@@ -361,7 +361,7 @@ def asked_moments_program(
 def _without_spikes(
     variables: tuple[str, ...], n_lags: int, prepare: Prepare, survey: Survey, treatment: Treatment
 ) -> ServerProgram[tuple[Treatment, tuple[int, ...], tuple[int, ...]]]:
-    """The treatment with limits for the variables whose far cells are errors; which these are, and which have bursts."""
+    """The treatment with limits for the variables whose outliers are errors; which these are, and which have bursts."""
     # What is done to a system may be a pulse, and what a pulse does may look like an error: both stay.
     is_output = np.isin(np.arange(len(variables)), survey.outputs)
     suspects = survey.has_far & is_output & (not survey.may_have_pulses)

@@ -58,12 +58,7 @@ def study(method="oneshot", parameters=None, **more):
         ("fdbnl", PLAIN, {}, "moments"),
         ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "moments+summary+fdbnl-step"),
         ("fdbnl", {**PLAIN, "schedule": "rounds"}, {}, "moments+summary+fdbnl-step"),
-        (
-            "fdbnl",
-            {**PLAIN, "prepare.on_disagreement": "warn"},
-            {},
-            "survey+spikes+pairs+moments+agreement",
-        ),
+        ("fdbnl", {**PLAIN, "prepare.on_disagreement": "warn"}, {}, "survey+spikes+pairs+moments+agreement"),
         ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "moments+held-out-loss+held-out-sums"),
         (
             "pfdbnl",

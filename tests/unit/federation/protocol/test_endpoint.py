@@ -122,11 +122,7 @@ def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
     first = send(endpoint)
     before = dict(store.files)
     np.testing.assert_array_equal(send(endpoint).arrays["vector"], first.arrays["vector"])
-    for task, seq, after in (
-        (WALK, 5, 3),
-        (Task(Unknown()), 1, 0),
-        (Task(QUESTION, ("b",)), 1, 0),
-    ):
+    for task, seq, after in ((WALK, 5, 3), (Task(Unknown()), 1, 0), (Task(QUESTION, ("b",)), 1, 0)):
         with pytest.raises((ProtocolError, StateError)):
             send(endpoint, task, seq, after)
     wrong = task_request(WALK, "run-1", 1, 0)

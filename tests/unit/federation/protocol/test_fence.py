@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.endpoint import Step, decide
-from feddbn.federation.protocol.messages import (
-    SiteRecord,
-    Snapshot,
-    decode_record,
-    encode_record,
-)
+from feddbn.federation.protocol.messages import SiteRecord, Snapshot, decode_record, encode_record
 from support.faults import MemoryStore
 from support.saying import refused
 
@@ -37,13 +32,7 @@ def test_the_next_task_after_an_uncounted_answer_starts_from_the_previous_state(
     [
         (5, 3, "other", ProtocolError, "changed-task"),
         (4, 3, "d4", ProtocolError, "stale-task"),
-        (
-            8,
-            7,
-            "d8",
-            StateError,
-            "lost-state",
-        ),
+        (8, 7, "d8", StateError, "lost-state"),
         (6, 6, "d6", ProtocolError, "bad-order"),
         (-2, -1, "", ProtocolError, "bad-order"),
         (6, -1, "d6", StateError, "lost-state"),

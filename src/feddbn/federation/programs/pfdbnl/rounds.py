@@ -23,9 +23,9 @@ from feddbn.core.pfdbnl.server import PersonalOptions, PersonalRun
 from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.entry_moments import entry_moments_program
 from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, prepared_program, run_options
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
+from feddbn.federation.programs.pfdbnl.entry_moments import entry_moments_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
 from feddbn.federation.programs.statistics import Preparation, ScaleChoice
 from feddbn.federation.programs.treatment import AskedMoments
@@ -174,12 +174,7 @@ def personal_program(
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
     preparation, fill, scale = yield from entry_moments_program(
-        variables,
-        sites,
-        lags,
-        settings.center,
-        settings.scale,
-        settings.wishes.input_places(variables),
+        variables, sites, lags, settings.center, settings.scale, settings.wishes.input_places(variables)
     )
     check_summary(variables, preparation)
     setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
