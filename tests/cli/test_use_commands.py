@@ -145,6 +145,13 @@ def test_confidence_writes_the_librarys_table_and_a_report_shows_it(run, result,
     pd.testing.assert_frame_equal(pd.read_csv(out), pd.DataFrame(expected), check_dtype=False)
     succeed(run("report", result, "-o", page, "--edges", out))
     assert '"has_interval":true' in page.read_text()
+    succeed(run("confidence", federation, "-m", "latent", "--replicates", 2, "-o", out))
+    marks = feddbn.confidence(feddbn.LatentDBN(), sites, 2)
+    # A spreadsheet takes a mark such as --> for a formula, so it has a ' in front.
+    written = pd.read_csv(out, keep_default_na=False)
+    pd.testing.assert_frame_equal(
+        written.assign(mark=written["mark"].str.lstrip("'")), marks, check_dtype=False
+    )
 
 
 def test_a_report_shows_what_a_study_found_in_the_data(run, refuses, result, tmp_path):

@@ -25,7 +25,7 @@ _ABLE = either(method.name for method in METHODS.values() if method.resamples)
 def confidence(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
-    method: Annotated[str, typer.Option("--method", "-m", help=f"{_ABLE}.")] = "oneshot",
+    method: Annotated[str, typer.Option("--method", "-m", help=f"{_ABLE}; latent counts marks.")] = "oneshot",
     n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
     param: Params = None,
     replicates: Annotated[int, typer.Option(help="How often every site resamples its rows.")] = 100,
@@ -46,7 +46,8 @@ def confidence(
     """Learn again from resamples of every site's rows and count how often each edge comes back.
 
     Writes a table source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented that
-    `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was.
+    `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was. Of the
+    method latent the table has marks: source, target, lag, mark, edge, same, cause, hidden, reverse.
     """
     from feddbn.data import read_sites
     from feddbn.methods.confidence import confidence as resampled
@@ -73,6 +74,14 @@ def confidence(
     write_csv(table, out)
     if as_json:
         print_json({"edges": table, "file": str(out), **table.attrs})
+        return
+    if "mark" in table:
+        print_frame(table.head(_MOST_EDGES), n_text=2)
+        own = table[table["mark"] != ""]
+        say(
+            f"{int((own['same'] >= 0.9).sum())} of {len(own)} edges keep their mark in 90 % of the refits or more."
+        )
+        say(f"Edges: {out}")
         return
     shown = ["source", "target", "lag", "weight", "ci_low", "ci_high", "presence", "direction"]
     shown += ["curved"] if "curved" in table else []

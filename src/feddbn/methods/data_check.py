@@ -18,6 +18,7 @@ from feddbn.federation.programs.survey import Survey
 from feddbn.federation.programs.treatment import FirstLook, first_look_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.findings import Finding, Findings, Level
+from feddbn.methods.base import DBNEstimator
 
 __all__ = ["check_data", "look_findings"]
 
@@ -27,7 +28,9 @@ MANY_EMPTY = 0.3
 """From this share of empty cells on a check warns instead of noting it."""
 
 
-def check_data(estimator: Any, federation: Federation, observer: Observer | None = None) -> Findings:
+def check_data(
+    estimator: DBNEstimator[Any], federation: Federation, observer: Observer | None = None
+) -> Findings:
     """Return what a fit of `estimator` should know of the data of a federation, errors first.
 
     Asks for the ``survey`` and, unless the estimator has ``on_disagreement="ignore"`` or sites are few, for the

@@ -16,7 +16,7 @@ import pandas as pd
 
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import ParameterError, ResultWarning
-from feddbn.federation.protocol.study import Confidence, Study
+from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
@@ -97,8 +97,28 @@ def register_for_studies(method: Method) -> None:
                 "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
             )
 
-    def confidence(study: Study, federation: Federation) -> StudyResult:
-        return _edges(estimator_of(study), study.confidence, federation, method.name)
+    def resample(study: Study, federation: Federation) -> StudyResult:
+        # Imported here: only some studies ask for it.
+        from feddbn.methods.confidence import confidence
+
+        how = study.confidence
+        with warnings.catch_warnings():
+            # A study of the network gives this advice; a table of probabilities cannot act on it.
+            warnings.simplefilter("ignore", ResultWarning)
+            table = confidence(
+                estimator_of(study),
+                federation,
+                how.replicates,
+                block_length=how.block_length,
+                method=how.resampling,
+                random_state=how.seed,
+                unit=how.unit,
+                level=how.level,
+            )
+        edges = [plain(row) for row in table.to_dict("records")]
+        told = {key: table.attrs[key] for key in ("residuals", "findings", "warnings")}
+        about = {"method": method.name, "variables": list(federation.variables), "how": how.model_dump()}
+        return StudyResult({}, {**about, "edges": edges, **told})
 
     def check_select(study: Study) -> None:
         check(study.parameters)
@@ -136,7 +156,7 @@ def register_for_studies(method: Method) -> None:
     if {"survey", "spikes", "pairs"} <= set(method.tasks):
         ways["check"] = Way(look, lambda study: check(study.parameters))
     if method.resamples:
-        ways["confidence"] = Way(confidence, check_confidence)
+        ways["confidence"] = Way(resample, check_confidence)
     if method.selects:
         ways["select"] = Way(choose, check_select)
     again = update if issubclass(method.load(), UpdatedEstimator) else None
@@ -222,31 +242,6 @@ def _is_said(name: str, parameters: Mapping[str, Any]) -> bool:
     """Whether a study decides about it; that sites compare themselves is never left to what is usual."""
     found = flat_names(parameters).get(name.rpartition(".")[2], _UNSAID)
     return found is not _UNSAID and not (name == "prepare.on_disagreement" and found == "auto")
-
-
-def _edges(estimator: Any, how: Confidence, federation: Federation, method: str) -> StudyResult:
-    """Return how far each edge can be trusted: a table, from resamples that every site draws by itself."""
-    # Imported here: only some studies ask for it.
-    from feddbn.methods.confidence import confidence
-
-    with warnings.catch_warnings():
-        # A study of the network gives this advice; a table of probabilities cannot act on it.
-        warnings.simplefilter("ignore", ResultWarning)
-        table = confidence(
-            estimator,
-            n_replicates=how.replicates,
-            block_length=how.block_length,
-            method=how.resampling,
-            random_state=how.seed,
-            federation=federation,
-            unit=how.unit,
-            level=how.level,
-        )
-    edges = [plain(row) for row in table.to_dict("records")]
-    names = list(federation.variables)
-    told = {key: table.attrs[key] for key in ("residuals", "findings", "warnings")}
-    summary = {"method": method, "variables": names, "edges": edges, "how": how.model_dump(), **told}
-    return StudyResult({}, summary)
 
 
 for _method in METHODS.values():

@@ -26,7 +26,7 @@ from feddbn.model import (
     graph,
     natural_effects,
     residuals,
-    standardised,
+    strength,
 )
 from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
 from feddbn.model.csv_cells import guarded_frame
@@ -283,7 +283,7 @@ class DBN(Network, Shown):
 
         `sd` are (d,) standard deviations, by default those of the network's own stationary process.
         """
-        return standardised.standardised_weights(self, sd)
+        return strength.standardised_weights(self, sd)
 
     # What its curves are.
 

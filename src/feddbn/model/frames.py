@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
-from feddbn.model import dynamics, effects, residuals, standardised
+from feddbn.model import dynamics, effects, residuals, strength
 from feddbn.model.inputs import Rows
 from feddbn.model.network import Network
 
@@ -63,7 +63,7 @@ class Frames:
 
     def standardised_weights(self, sd: ArrayLike | None = None) -> pd.DataFrame:
         """Frame source, target, lag, weight of all pairs, edges or not; see `DBN.standardised_weights`."""
-        found = standardised.standardised_weights(self.network, sd)
+        found = strength.standardised_weights(self.network, sd)
         return self._pairs(found, "weight").rename(columns={"step": "lag"})
 
     def stationary_mean(self) -> pd.DataFrame:

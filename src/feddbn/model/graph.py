@@ -18,7 +18,6 @@ from feddbn.model.dynamics import require_linear
 from feddbn.model.inputs import is_number
 from feddbn.model.natural_effects import link_scale
 from feddbn.model.network import Network
-from feddbn.model.standardised import standardised_weights
 from feddbn.model.stored import (
     conditionals_of,
     curves_of,
@@ -27,7 +26,7 @@ from feddbn.model.stored import (
     plain_products,
     products_of,
 )
-from feddbn.model.strength import average_slopes, has_sign, sizes_by_source
+from feddbn.model.strength import average_slopes, has_sign, sizes_by_source, standardised_weights
 
 __all__ = [
     "Parts",
@@ -132,7 +131,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     """Frame source, target, lag, weight, standardised, oriented of every edge with ``|weight| > threshold``, by lag,
     source, target.
 
-    `standardised` is the weight in standard deviations (`feddbn.model.standardised`); `oriented` is False where the
+    `standardised` is the weight in standard deviations (`feddbn.model.strength`); `oriented` is False where the
     contemporaneous direction is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
     of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
     product (the source acts together with another, whether or not it has a curve of its own). With variables of other

@@ -31,8 +31,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.effects import changes_by_variable, expected_changes
 from feddbn.model.graph import effect_shapes
 from feddbn.model.paths import usual
-from feddbn.model.standardised import standard_deviations
-from feddbn.model.strength import has_sign
+from feddbn.model.strength import has_sign, standard_deviations
 from feddbn.report.canvas import inline_svg
 from feddbn.report.change_plots import plot_changes, plot_drift
 from feddbn.report.curve_plots import plot_convergence

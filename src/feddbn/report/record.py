@@ -23,7 +23,6 @@ from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.csv_cells import unguarded
 from feddbn.model.dbn import DBN
-from feddbn.model.standardised import standard_deviations
 from feddbn.model.stored import (
     conditionals_of,
     curves_of,
@@ -32,6 +31,7 @@ from feddbn.model.stored import (
     plain_products,
     products_of,
 )
+from feddbn.model.strength import standard_deviations
 from feddbn.report.graph_plots import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "number", "read_edges", "read_record"]

@@ -59,6 +59,7 @@ def test_the_graph_is_that_of_the_linear_system_and_seeds_repeat():
     np.testing.assert_allclose(plain.truth.A, linear.truth.A)
 
 
+@pytest.mark.slow
 def test_many_networks_stay_within_bounds():
     """Strong and dense: no rate explodes, and what was damped is said."""
     for w_range, most in (((0.3, 0.5), 200), ((0.8, 1.0), 1e6)):

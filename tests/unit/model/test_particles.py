@@ -31,6 +31,7 @@ def test_zero_curves_give_what_the_exact_filter_gives(
     np.testing.assert_allclose(ours.sd, exact.sd, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_no_complete_row_anywhere_starts_where_the_process_usually_is(curved_dbn: CurvedDBN) -> None:
     dbn = curved_dbn(zero=True)
     line = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)

@@ -63,6 +63,7 @@ def test_simulated_paths_equal_the_equations_given_their_noise(curved_dbn: Curve
     np.testing.assert_allclose(held, by_hand(dbn, history[1:], u, {1: 2.0}), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_residual_diagnostics_find_nothing_with_the_curves_and_something_without(
     curved_dbn: CurvedDBN,
 ) -> None:
@@ -76,6 +77,7 @@ def test_residual_diagnostics_find_nothing_with_the_curves_and_something_without
     assert straight.log_likelihood(rows) < dbn.log_likelihood(rows) - 100
 
 
+@pytest.mark.slow
 def test_forecast_and_do_equal_brute_force_within_monte_carlo_error(curved_dbn: CurvedDBN) -> None:
     dbn = curved_dbn()
     history = np.random.default_rng(4).normal(size=(2, 4))
