@@ -152,7 +152,7 @@ class Layout(Settings):
         _column(),
         'Column with a label per row, kept beside the variables; "@time" for the times of rows, if these are dates.',
     )
-    variables: Sequence[str] | None = setting(
+    variables: tuple[str, ...] | None = setting(
         None,
         _anything("a list of columns"),
         "Columns to use, in this order; by default every column that has no other role. Sites are aligned by name. Arrays "

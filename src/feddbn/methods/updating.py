@@ -32,7 +32,7 @@ class UpdatedEstimator(DBNEstimator[S]):
     _tally: Tally | None = None
     _why_not: ParameterError = _NO_SUMS
 
-    def update(  # type: ignore[override]
+    def update(
         self,
         data: Any,
         *,
