@@ -42,7 +42,7 @@ def test_what_goes_wrong_is_told_when_it_is_entered():
     session = Session(FederationError("the server cannot be reached."))
     session.may_open.set()
     early = EarlySession(session)
-    with pytest.raises(FederationError, match=r"the server cannot be reached\."), early:
+    with pytest.raises(FederationError, match="reached"), early:
         pass
     early.give_up()
     assert not session.closed.is_set()

@@ -51,7 +51,7 @@ def test_the_scale_is_symmetric_and_ignores_what_is_not_finite():
 
 
 def test_a_bad_limit_is_named():
-    with pytest.raises(ParameterError, match=r"limit must be a positive number, got 0\."):
+    with pytest.raises(ParameterError, match="limit"):
         symmetric_scale([1.0], limit=0)
 
 

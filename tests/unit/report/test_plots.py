@@ -103,7 +103,7 @@ def test_the_process_graph_joins_lags_strongest_first_and_keeps_self_effects_on_
 
 def test_weak_arrows_can_be_left_out():
     assert set(process_graph(chain(), min_weight=0.45).arrows["source"]) == {"x0"}
-    with pytest.raises(ParameterError, match=r"min_weight must be 0 or larger, got -1\."):
+    with pytest.raises(ParameterError, match="min_weight"):
         process_graph(chain(), min_weight=-1)
 
 
@@ -125,11 +125,11 @@ def test_a_large_unit_hides_no_arrow_and_an_open_link_has_no_head():
         assert widths[0] > 0.5 * widths[-1]
         heads = [type(p.get_arrowstyle()).__name__ for p in current]
         assert sorted(heads) == ["Curve", "CurveFilledB"]
-        assert "line without a head: direction not known" in drawn_names(ax)
+        assert any("without a head" in name for name in drawn_names(ax))
         raw = [p for p in plot(dbn, standardised=False).patches if (p.get_alpha() or 1) > 0.5]
         thin, thick = sorted(p.get_linewidth() for p in raw)
         assert thin < 0.5 * thick
-    assert "line without a head: direction not known" not in drawn_names(plot_process_graph(chain()))
+    assert not any("without a head" in name for name in drawn_names(plot_process_graph(chain())))
 
 
 def test_weights_can_be_drawn_in_standard_deviations():
@@ -213,7 +213,7 @@ def test_truth_and_estimate_share_one_symmetric_scale():
 
 def test_networks_of_different_variables_are_refused():
     other = DBN(chain().W, chain().A, ["a", "b", "c"])
-    with pytest.raises(ParameterError, match="the networks must have the same variables"):
+    with pytest.raises(ParameterError, match="variables"):
         plot_truth_and_estimate(chain(), other)
 
 
@@ -236,7 +236,7 @@ def test_stages_of_a_run_are_marked_where_they_change():
 
 
 def test_convergence_needs_something_to_draw():
-    with pytest.raises(DataError, match="history has none of the columns h, primal, dual and objective"):
+    with pytest.raises(DataError, match=r"history.*primal"):
         plot_convergence(pd.DataFrame({"seconds": [1.0]}))
 
 
@@ -246,12 +246,12 @@ def test_a_path_of_many_edges_names_the_largest_only():
     ax = plot_path(path, x="lambda_w", max_labels=3, chosen=0.1)
     legend = ax.get_legend()
     assert [t.get_text() for t in legend.get_texts()] == ["e17", "e18", "e19"]
-    assert legend.get_title().get_text() == "17 others in grey"
+    assert legend.get_title().get_text().startswith("17 others")
     assert ax.get_xscale() == "log"
 
 
 def test_a_path_over_an_unknown_column_is_refused():
-    with pytest.raises(ParameterError, match=r"x must be a column of path \(mu, shd\), got 'nu'\."):
+    with pytest.raises(ParameterError, match=r"mu, shd.*'nu'"):
         plot_path(pd.DataFrame({"mu": [1.0], "shd": [1.0]}), x="nu")
 
 
@@ -260,9 +260,7 @@ def test_the_strongest_responses_come_first_with_their_bands():
     best = strongest_responses(values, ["a", "b", "c"], low=values - 1, high=values + 1, at_most=2)
     assert best.names == ("b", "a")
     np.testing.assert_array_equal(best.low, values[:, [1, 0]] - 1)
-    with pytest.raises(
-        ParameterError, match=r"responses must have shape \(horizon \+ 1, 2\), got \(2, 3\)\."
-    ):
+    with pytest.raises(ParameterError, match=r"responses.*\(2, 3\)"):
         strongest_responses(values, ["a", "b"])
 
 
@@ -288,9 +286,9 @@ def test_site_differences_tell_shared_from_specific_edges():
 
 
 def test_site_differences_refuse_networks_that_do_not_match():
-    with pytest.raises(ParameterError, match="the network of 'a' must have the variables and lags"):
+    with pytest.raises(ParameterError, match="'a'"):
         site_differences(chain(), {"a": DBN(chain().W, chain().A[:1])})
-    with pytest.raises(ParameterError, match="personal must hold at least one site"):
+    with pytest.raises(ParameterError, match="personal"):
         site_differences(chain(), {})
 
 
@@ -302,7 +300,7 @@ def test_many_differences_are_cut_to_shared_and_most_different_edges():
     ax = plot_site_differences(table, max_edges=20)
     assert len(ax.get_yticklabels()) == 20
     assert ax.get_xlabel() == f"20 of {len(table)} edges"
-    with pytest.raises(DataError, match="differences lacks the columns n_sites"):
+    with pytest.raises(DataError, match="n_sites"):
         plot_site_differences(table.drop(columns="n_sites"))
 
 
