@@ -34,9 +34,9 @@ class Scores(Mapping[str, EdgeScores], Shown):
     Attributes
     ----------
     W, A
-        Edges within a time step, and lagged edges (all lags together); see `feddbn.metrics.EdgeScores`.
+        Contemporaneous edges, and lagged edges (all lags together); see `feddbn.metrics.EdgeScores`.
     skeleton
-        Edges within a time step regardless of their direction.
+        Contemporaneous edges regardless of their direction.
     W_error, A_error
         Distances between the weights.
 

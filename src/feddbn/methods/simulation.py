@@ -592,7 +592,7 @@ def simulate(
     What counts as an edge under a mess: an edge of the network that drives the data. Drifts, gaps, units, hidden
     causes, the memory of noise and new orders of columns change no truth. An edge that stops half-way or is not
     linear is an edge, with its weight at the start. "slow-levels" adds edges of variables to themselves. "sum-column"
-    and "duplicate" add a column, with an edge of weight 1 within a time step from every column it is made of (which of
+    and "duplicate" add a column, with a contemporaneous edge of weight 1 from every column it is made of (which of
     two exact copies came first, data cannot tell). At sites that see every other row, the truth is that of all rows.
     Both causes of a product have lagged edges in the truth; where there was none, with the weight of the product.
     `noise_variances` of a truth are those of the network's own noise, without hidden causes and with the variance of

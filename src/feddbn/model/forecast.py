@@ -172,7 +172,7 @@ def _is_shuffled(dbn: Network, rows: FloatArray, u: FloatArray) -> bool:
 
 
 def _size(u: FloatArray) -> float:
-    """Mean square of standardised residuals, in which no spike counts for much."""
+    """Mean square of standardised residuals, in which no outlier counts for much."""
     return float(np.minimum(u**2, 25.0).mean())
 
 
