@@ -39,6 +39,7 @@ __all__ = [
     "InputError",
     "MissingExtra",
     "NotEnoughSites",
+    "OldNameWarning",
     "ParameterError",
     "PrivacyError",
     "ProtocolError",
@@ -233,6 +234,17 @@ class ResultWarning(UserWarning):
 
 class CurvesWarning(UserWarning):
     """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly."""
+
+
+class OldNameWarning(DeprecationWarning):
+    """A setting was given by a name of an earlier version, which goes in the next one.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from feddbn.errors import OldNameWarning
+    >>> warnings.simplefilter("ignore", OldNameWarning)
+    """
 
 
 class HistoryWarning(UserWarning):

@@ -143,12 +143,15 @@ class Method:
 
         return tuple(name for name in signature(cls).parameters if name != "federation")
 
-    def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values under its own names for them; one that it does not have raises ParameterError with the nearest."""
+    def named(self, parameters: Mapping[str, Any], *, stored: bool = False) -> dict[str, Any]:
+        """Return values under its own names for them; one that it does not have raises ParameterError with the nearest.
+
+        `stored` says that they are those of a result on disk, which an earlier version may have written.
+        """
         cls = self.load()
         settings = getattr(cls, "settings", None)
         if settings is not None and not cls.rules:
-            found: dict[str, Any] = settings.named(parameters, self.cls)
+            found: dict[str, Any] = settings.named(parameters, self.cls, stored=stored)
             return found
         # With numpy, which help does not wait for.
         from feddbn.settings import flat_names

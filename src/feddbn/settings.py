@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 
-from feddbn.errors import ParameterError
+from feddbn.errors import OldNameWarning, ParameterError
 
 __all__ = [
     "MethodSettings",
@@ -297,11 +297,14 @@ class Settings:
         return "\n".join(lines)
 
     @classmethod
-    def named(cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2) -> dict[str, Any]:
+    def named(
+        cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2, *, stored: bool = False
+    ) -> dict[str, Any]:
         """Return the values by their names in `names`: names may be plain, with a dot, nested, or flat as up to version 0.2.
 
         Values are not checked here. A name that is not known raises ParameterError with the nearest one, one that has gone
-        with what replaces it.
+        with what replaces it. Of a file that an earlier version `stored`, flat names are usual and names that have gone are
+        left out.
         """
         groups = cls.groups()
         found: dict[str, Any] = {}
@@ -317,18 +320,21 @@ class Settings:
                 found[name] = value
             else:
                 room = next((one for one, kind in groups.items() if name in _field_names(kind)), "")
+                if stored and name in cls.gone:
+                    continue
                 if not room:
                     raise ParameterError(
                         f"{owner} has no setting {name!r}; {cls.gone.get(name) or cls._nearest(name)}",
                         code="gone-setting" if name in cls.gone else "no-such-setting",
                     )
                 kind = type(groups[room]).__name__
-                warnings.warn(
-                    f"{owner}({name}=...) is {owner}({room}={kind}({name}=...)) now, {room}.{name} in commands and studies; "
-                    "the flat name goes in the next version.",
-                    DeprecationWarning,
-                    stacklevel=stacklevel + 1,
-                )
+                if not stored:
+                    warnings.warn(
+                        f"{owner}: {name} is {room}.{name} now, in Python {room}={kind}({name}=...); the old name goes in "
+                        "the next version.",
+                        OldNameWarning,
+                        stacklevel=stacklevel + 1,
+                    )
                 found[f"{room}.{name}"] = value
         return found
 

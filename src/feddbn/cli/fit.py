@@ -154,7 +154,7 @@ def update(
         )
     with progress(method) as (watch, _), warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultWarning)
-        estimator = make_estimator(method, stored.parameters)
+        estimator = make_estimator(method, stored.parameters, stored=True)
         if not hasattr(estimator, "take_up"):
             raise ParameterError(f"RESULT {str(result)!r} is of {stored.method}, which cannot be updated.")
         sites = pd.DataFrame(stored.sites).set_index("name") if stored.sites else pd.DataFrame()

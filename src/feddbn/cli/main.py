@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.manual import EXIT_CODES, attach
 from feddbn.cli.terminal import complain, remark, say
-from feddbn.errors import FeddbnError, missing_extra
+from feddbn.errors import FeddbnError, OldNameWarning, missing_extra
 from feddbn.words import reworded
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -113,6 +113,7 @@ class CommandGroup(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
+                warnings.simplefilter("default", OldNameWarning)
                 warnings.showwarning = lambda message, *_, **__: remark(
                     f"note: {reworded(str(message), 'cli')}"
                 )

@@ -10,8 +10,10 @@ from feddbn.method_table import Method, add_method, get_method
 __all__ = ["Method", "make_estimator", "register_method"]
 
 
-def make_estimator(name: str, parameters: Mapping[str, Any]) -> Any:
+def make_estimator(name: str, parameters: Mapping[str, Any], *, stored: bool = False) -> Any:
     """Return an unfitted estimator; a parameter it does not have is refused with the nearest name it has.
+
+    `stored` says that the parameters are those of a result on disk, which an earlier version may have written.
 
     Examples
     --------
@@ -20,7 +22,7 @@ def make_estimator(name: str, parameters: Mapping[str, Any]) -> Any:
     OneShotDBN(n_lags=2)
     """
     method = get_method(name)
-    return method.load()(**method.named(parameters))
+    return method.load()(**method.named(parameters, stored=stored))
 
 
 def register_method(method: Method) -> None:

@@ -118,6 +118,14 @@ def test_names_that_are_unknown_gone_or_given_twice_are_refused():
         make_estimator("oneshot", {"center": "none", "prepare.center": "auto"})
 
 
+def test_parameters_that_an_earlier_version_stored_are_read_without_a_word():
+    old = {"n_lags": 2, "center": "none", "search": "order", "smoothing": None, "device": "cpu"}
+    assert make_estimator("oneshot", old, stored=True).named_parameters() == {
+        **feddbn.OneShotDBN(2).named_parameters(),
+        "prepare.center": "none",
+    }
+
+
 def test_what_a_method_cannot_do_to_rows_is_refused():
     for cls, given in (
         (feddbn.OneShotDBN, {"center": "federated"}),
