@@ -1,7 +1,5 @@
 """Which cuts of its rows into blocks a site refuses, given those it answered before."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import pandas as pd
 
@@ -14,27 +12,9 @@ from feddbn.federation.programs.time_blocks import BlockMomentsQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
 from support.saying import refused
+from support.sites import RowsInMemory
 
 NAMES, LEAST = ("a", "b"), 6
-
-
-class Book:
-    """Rows that are remembered as long as the test runs."""
-
-    def __init__(self):
-        self.kept = []
-
-    def hold(self):
-        return nullcontext()
-
-    def order(self):
-        return {"recording-0": 0}
-
-    def used(self):
-        return list(self.kept)
-
-    def add(self, used):
-        self.kept += used
 
 
 def site(step="2h", n=31 * 12 + 20 * 12, empty=()):
@@ -60,7 +40,7 @@ def blocks(unit="", block_rows=0, n_lags=1, n_blocks=60, variables=NAMES):
 
 
 def test_days_lie_within_months_and_weeks_do_not():
-    book, data = Book(), site()
+    book, data = RowsInMemory("recording-0"), site()
     ask(book, data, blocks("M"))
     ask(book, data, blocks("D"))
     ask(book, data, blocks("M"))
@@ -68,22 +48,22 @@ def test_days_lie_within_months_and_weeks_do_not():
     ask(book, data, blocks("W"))
     assert len({one.partition for one in book.kept}) - 1 == 3
     # A row a day: of the week in which January ends three rows are of January.
-    book, data = Book(), site("1D", 31 + 25)
+    book, data = RowsInMemory("recording-0"), site("1D", 31 + 25)
     ask(book, data, blocks("M"))
     with refused(SiteRefused, 3, code="blocks-show-rows"):
         ask(book, data, blocks("W"))
-    ask(Book(), data, blocks("W"))
+    ask(RowsInMemory("recording-0"), data, blocks("W"))
 
 
 def test_what_a_new_choice_of_variables_leaves_of_a_block_is_enough_or_nothing():
     data = site("1h", 128, empty=range(3, 64, 2))
-    book = Book()
+    book = RowsInMemory("recording-0")
     ask(book, data, blocks(block_rows=32, n_blocks=4, n_lags=0))
     one = AlignedSite(("a",), data)
     # The rows that the first study left out are in the first two blocks: sixteen in each.
     ask(book, one, blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
     few = site("1h", 128, empty=[3, 40, 70, 100, 101, 102])
-    book = Book()
+    book = RowsInMemory("recording-0")
     ask(book, few, blocks(block_rows=32, n_blocks=4, n_lags=0))
     with refused(SiteRefused, 1, code="blocks-show-rows"):
         ask(book, AlignedSite(("a",), few), blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
@@ -92,7 +72,7 @@ def test_what_a_new_choice_of_variables_leaves_of_a_block_is_enough_or_nothing()
 def test_sums_over_all_rows_after_blocks_leave_none_of_them_alone():
     # Fourteen rows are empty in the first study: eight of a block of eight, and six that are scattered.
     empty = [*range(8, 16), 20, 30, 40, 50, 60, 70]
-    book, data = Book(), site("1h", 96, empty)
+    book, data = RowsInMemory("recording-0"), site("1h", 96, empty)
     ask(book, AlignedSite(("a",), data), blocks(block_rows=8, n_blocks=12, n_lags=0, variables=("a",)))
     RowSetGuard(book, LEAST).reads(Here("s", data, {}), Task(MomentsQuestion(n_lags=0, variables=NAMES)))
     used = [one.rows for one in book.kept]
@@ -103,7 +83,7 @@ def test_sums_over_all_rows_after_blocks_leave_none_of_them_alone():
 
 
 def test_a_site_is_cut_in_a_few_ways_only():
-    book, data = Book(), site("1h", 64 * 2 ** (MOST_CUTS + 1))
+    book, data = RowsInMemory("recording-0"), site("1h", 64 * 2 ** (MOST_CUTS + 1))
     for k in range(MOST_CUTS):
         ask(book, data, blocks(block_rows=64 * 2**k, n_blocks=2))
     with refused(SiteRefused, MOST_CUTS, code="too-many-cuts"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data.memory import ArrayRecording
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, counted_rows
 from feddbn.federation.guards.study_scope import Asked
@@ -12,12 +12,13 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.policy import SitePolicy
 from support.saying import refused
+from support.sites import memory_site
 
 NAMES = ("a", "b")
 
 
 def site_of(values, policy=None, **study):
-    data = MemorySite(NAMES, [ArrayRecording("r", (Block(np.asarray(values, dtype=float)),))])
+    data = memory_site(values, names=NAMES)
     plan = Study(name="s", method="oneshot", variables=NAMES, sites=("one", "two", "three"), **study)
     return Site("one", data, (DisclosureGuard(plan, policy or SitePolicy()),))
 

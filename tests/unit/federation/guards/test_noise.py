@@ -3,9 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from feddbn.core.designs.recordings import Block, lagged_rows
+from feddbn.core.designs.recordings import lagged_rows
 from feddbn.core.statistics.moments import Moments
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, ParameterError, ProtocolError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.site_guards import AuditGuard
@@ -23,6 +22,7 @@ from feddbn.privacy.noise_plan import ClipRule, NoisePlan, multiplier_for, norm_
 from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import make_question
 from support.saying import refused
+from support.sites import memory_site
 
 
 def _units(here, question, unit):
@@ -48,10 +48,7 @@ WHOLE = Task(DpWhole())
 
 
 def _data(rng, n_recordings=30, d=2, length=12, scale=1.0):
-    items = [
-        ArrayRecording(f"r{i}", (Block(scale * rng.normal(size=(length, d))),)) for i in range(n_recordings)
-    ]
-    return MemorySite(tuple(f"x{i}" for i in range(d)), items)
+    return memory_site(*(scale * rng.normal(size=(length, d)) for _ in range(n_recordings)))
 
 
 def _plan(bound=50.0, epsilon=1.0, **more):

@@ -1,7 +1,6 @@
 """Which rows a site leaves out of a question, given those it was asked about before."""
 
 import itertools
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,28 +16,10 @@ from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
 from support.saying import refused
+from support.sites import RowsInMemory
 
 LEAST, N = 6, 80
 NAMES = ("x", "y", "z", "w")
-
-
-class Book:
-    """Rows that are remembered as long as the test runs."""
-
-    def __init__(self):
-        self.kept = []
-
-    def hold(self):
-        return nullcontext()
-
-    def order(self):
-        return {"a": 0, "b": 1}
-
-    def used(self):
-        return list(self.kept)
-
-    def add(self, used):
-        self.kept += used
 
 
 @pytest.fixture
@@ -71,9 +52,9 @@ def fewest(sets):
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5])
 def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, order, n_lags):
     choices = [("x", "y"), ("x", "y", "z"), ("x", "y", "w"), NAMES]
-    book, raw = Book(), []
+    book, raw = RowsInMemory("a", "b"), []
     for place in order:
-        rows = site_rows(AlignedSite(choices[place], site), Book().order())
+        rows = site_rows(AlignedSite(choices[place], site), RowsInMemory("a", "b").order())
         raw.append(rows.lagged(rows.complete, n_lags))
     found = [asked(book, site, choices[place], n_lags) for place in order]
     # Without the guard it is; the guard leaves few rows out.
@@ -85,7 +66,7 @@ def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, ord
 
 
 def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site):
-    book, told = Book(), []
+    book, told = RowsInMemory("a", "b"), []
     names = ("x", "y", "z")
     rows = site_rows(AlignedSite(names, site), book.order())
     first = asked(book, site, names, told=told)
@@ -101,7 +82,7 @@ def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site)
 
 def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
     """A model that is made up shows the rows that it fills in, so they are held against earlier sums, too."""
-    book = Book()
+    book = RowsInMemory("a", "b")
     asked(book, site, ("x", "z"))
     model = np.vstack([np.zeros(4), np.eye(4)])
     guard = RowSetGuard(book, LEAST)
@@ -118,7 +99,7 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
 
 
 def test_looks_and_what_has_no_rows_are_passed_on(site):
-    book = Book()
+    book = RowsInMemory("a", "b")
     here = Here("s", site, {})
     look = Task(SurveyQuestion(n_lags=1, variables=NAMES))
     assert RowSetGuard(book, LEAST).reads(here, look) == (here, look)
@@ -129,12 +110,12 @@ def test_looks_and_what_has_no_rows_are_passed_on(site):
 
 def test_folds_whose_rows_differ_by_few_are_refused(site):
     """Enough rows differ, but few of them are in the part that is held out or left."""
-    book = Book()
+    book = RowsInMemory("a", "b")
     # Recording a: rows 30 to 32; recording b: rows 20 to 39. All of them are before the last tenth.
     asked(book, site, ("x", "w"))
     assert len(asked(book, site, ("x",), fold=(0, 1, 100)))
     gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
-    book = Book()
+    book = RowsInMemory("a", "b")
     asked(book, gaps, ("x", "w"))
     with refused(SiteRefused, 6, code="fold-shows-rows"):
         asked(book, gaps, ("x",), fold=(0, 1, 500))
@@ -142,7 +123,7 @@ def test_folds_whose_rows_differ_by_few_are_refused(site):
 
 def test_a_run_that_is_restarted_is_not_held_against_its_own_rows(site):
     gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
-    book = Book()
+    book = RowsInMemory("a", "b")
     asked(book, gaps, ("x", "w"), run="one")
     # Another process of the same run, which has only the book.
     assert len(asked(book, gaps, ("x",), fold=(0, 1, 500), run="one"))
@@ -159,7 +140,7 @@ def _with_gap(site):
 
 def test_many_different_sets_are_refused(site, monkeypatch):
     monkeypatch.setattr(row_set_guard, "MOST_SETS", 2)
-    book = Book()
+    book = RowsInMemory("a", "b")
     asked(book, site, ("x",))
     book.add([UsedRows("other", 1, np.arange(30), np.zeros(0, dtype=np.int64))])
     asked(book, site, ("x",))

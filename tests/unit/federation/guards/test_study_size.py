@@ -1,15 +1,14 @@
 import numpy as np
 import pytest
 
-from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.moments import sums_length
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.guards.study_scope import largest_columns, size_in_words
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
+from support.sites import memory_site
 
 NAMES = tuple(f"x{k}" for k in range(10))
 
@@ -53,7 +52,7 @@ def test_a_choice_of_lags_is_as_large_as_its_largest():
 def test_a_check_is_as_large_as_its_survey():
     """Which is what a site answers: one row of numbers, whatever the columns of the method."""
     rows = np.random.default_rng(0).normal(size=(80, 10))
-    site = Site("a", MemorySite(NAMES, [ArrayRecording("r", (Block(rows),))]))
+    site = Site("a", memory_site(rows))
     for sites, profiles in ((("a", "b", "c"), False), (("a", "b", "c", "d"), True)):
         plan = study({}, goal="check").model_copy(update={"sites": sites})
         answer = site.answer(Task(SurveyQuestion(n_lags=1, variables=NAMES, profiles=profiles)))

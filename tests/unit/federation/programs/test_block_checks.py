@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import public_units
-from feddbn.data import read_sites
 from feddbn.errors import ProtocolError
 from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
 from feddbn.federation.programs.time_blocks import BlockChecksQuestion
-from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.sites import federation_of, memory_site
 
 NAMES, D, P, CUT = ("x0", "x1"), 2, 1, 48
 RNG = np.random.default_rng(0)
@@ -20,8 +18,7 @@ UNITS = np.stack(public_units(np.array([3.0, 2.0]), np.array([4.0, 4.0])))
 
 
 def total(question, rows):
-    sites = {name: Site(name, site) for name, site in read_sites({"a": rows}, missing="keep").items()}
-    return InProcessFederation(sites).sum(Task(question)).value
+    return federation_of({"a": memory_site(rows)}).sum(Task(question)).value
 
 
 def asked(cuts, segments, **more):

@@ -1,6 +1,7 @@
 """Moments of blocks of rows: against rows cut by hand, over sites, and added up."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from feddbn.core.statistics.moments import Moments
@@ -8,22 +9,18 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.time_blocks import BlockMomentsQuestion, block_moments_program
-from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
-from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
+from support.sites import federation_of
 
 NAMES = ("a", "b", "c")
 
 
-def federation(data, missing="keep"):
-    sites = read_sites(data, variables=list(NAMES), missing=missing)
-    return InProcessFederation({name: Site(name, site) for name, site in sites.items()})
+def federation(data):
+    return federation_of(read_sites(data, variables=list(NAMES), missing="keep"))
 
 
 def recordings(seed, lengths=(103, 97), d=3):
-    import pandas as pd
-
     rng = np.random.default_rng(seed)
     return {
         f"s{k}": pd.DataFrame(rng.normal(size=(n, d)).cumsum(axis=0) + 10 * k, columns=list(NAMES))
@@ -92,25 +89,21 @@ def test_a_short_recording_has_no_rows_in_late_blocks():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "code"),
+    ("wrong", "name"),
     [
-        ({"fold": (0, 2, 500)}, "bad-question"),
-        ({"row_model": np.zeros((10, 9))}, "bad-question"),
-        ({"n_blocks": 61}, "bad-question"),
-        ({"block_rows": -1}, "bad-question"),
-        ({"unit": "M"}, "bad-question"),
-        ({"first": 3}, "bad-question"),
-        ({"block_rows": 20}, "bad-question"),
+        ({"fold": (0, 2, 500)}, "'fold'"),
+        ({"row_model": np.zeros((10, 9))}, "'row_model'"),
+        ({"n_blocks": 61}, "'n_blocks' is 61"),
+        ({"unit": "M"}, "'unit'"),
+        ({"block_rows": 20}, "'block_rows' is 20"),
     ],
 )
-def test_a_question_that_cannot_be_is_none(wrong, code):
-    with refused(ProtocolError, code=code):
+def test_a_question_that_cannot_be_is_none(wrong, name):
+    with refused(ProtocolError, name, code="bad-question"):
         BlockMomentsQuestion(**{"n_lags": 2, "variables": NAMES, "block_rows": 16, "n_blocks": 5, **wrong})
 
 
 def dated(n_rows, begins, step="D"):
-    import pandas as pd
-
     rng = np.random.default_rng(len(begins) + n_rows)
     frame = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=list(NAMES))
     return frame.set_index(pd.date_range(begins, periods=n_rows, freq=step))
@@ -130,11 +123,11 @@ def test_blocks_of_the_calendar_are_rows_by_their_dates_wherever_recordings_begi
         "a": dated(90, "2024-01-01", step),
         "b": dated(70, "2024-01-20" if step == "D" else "2024-01-01 05:00", step),
     }
-    sites = {name: Site(name, one) for name, one in read_sites(frames, label="@time", missing="keep").items()}
+    federation = federation_of(read_sites(frames, label="@time", missing="keep"))
     question = BlockMomentsQuestion(
         n_lags=1, variables=NAMES, block_rows=0, n_blocks=30, unit=unit, first=first
     )
-    blocks = run_program(block_moments_program(question), InProcessFederation(sites))
+    blocks = run_program(block_moments_program(question), federation)
     assert key(frames["a"].index[0]) == first
     for b, found in enumerate(blocks):
         rows = [
@@ -159,8 +152,8 @@ def test_times_with_a_zone_are_told_in_utc_and_streamed_files_like_frames(tmp_pa
     question = BlockMomentsQuestion(n_lags=0, variables=NAMES, block_rows=0, n_blocks=3, unit="M", first=648)
     counts = []
     for size in (0, 1 << 20):
-        sites = {name: Site(name, one) for name, one in read_sites(path, stream_bytes=size, **read).items()}
-        blocks = run_program(block_moments_program(question), InProcessFederation(sites))
+        federation = federation_of(read_sites(path, stream_bytes=size, **read))
+        blocks = run_program(block_moments_program(question), federation)
         counts.append([block.n for block in blocks])
     # Midnight in New York is five o'clock in UTC: the row of 31 January, 16 h, is of that day, the next one of February.
     utc = frame.index.tz_convert("UTC")
@@ -171,12 +164,10 @@ def test_times_with_a_zone_are_told_in_utc_and_streamed_files_like_frames(tmp_pa
 def test_a_column_of_blocks_holds_small_whole_numbers(labels):
     frame = dated(20, "2024-01-01").reset_index(drop=True)
     frame["phase"] = np.repeat(np.array(labels, dtype=object if isinstance(labels[0], str) else float), 10)
-    sites = {
-        name: Site(name, one) for name, one in read_sites({"a": frame}, label="phase", missing="keep").items()
-    }
+    federation = federation_of(read_sites({"a": frame}, label="phase", missing="keep"))
     question = BlockMomentsQuestion(n_lags=1, variables=NAMES, block_rows=0, n_blocks=9)
     with refused(DataError, 0, 59):
-        run_program(block_moments_program(question), InProcessFederation(sites))
+        run_program(block_moments_program(question), federation)
 
 
 def test_blocks_in_pieces_are_those_of_whole_recordings(monkeypatch):

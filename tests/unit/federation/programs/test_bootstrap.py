@@ -1,43 +1,31 @@
 import builtins
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from feddbn.core.designs.recordings import Block, lagged_rows
+from feddbn.core.designs.recordings import lagged_rows
 from feddbn.core.statistics.moments import Moments, sums_length
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import MissingExtra, ProtocolError
 from feddbn.federation.programs import bootstrap
-from feddbn.federation.programs.bootstrap import (
-    BootstrapQuestion,
-    ResampledMoments,
-    bootstrap_program,
-    resampling_plan,
-)
-from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Task, run_program
-from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.federation.programs.bootstrap import BootstrapQuestion, bootstrap_program, resampling_plan
+from feddbn.federation.protocol.task import run_program
 from support.saying import refused
+from support.sites import federation_of, memory_site
 
 LAGS = 2
+NAMES = ("x0", "x1", "x2")
 
 
-def memory_site(seed: int, lengths: list[int], d: int = 3, level: float = 0.0) -> MemorySite:
+def walking(seed, lengths, level=0.0):
     rng = np.random.default_rng(seed)
-    recordings = [
-        ArrayRecording(f"r{k}", (Block(level + np.cumsum(rng.normal(size=(n, d)), axis=0)),))
-        for k, n in enumerate(lengths)
-    ]
-    return MemorySite(tuple("abc"[:d]), recordings)
+    return memory_site(*(level + np.cumsum(rng.normal(size=(n, 3)), axis=0) for n in lengths))
 
 
-def run(sites: dict[str, MemorySite], n_replicates: int = 6, **options: object) -> ResampledMoments:
-    federation = InProcessFederation({name: Site(name, data) for name, data in sites.items()})
-    return run_program(bootstrap_program(tuple("abc"), LAGS, n_replicates, **options), federation)  # type: ignore[arg-type]
+def run(sites, n_replicates=6, **options):
+    return run_program(bootstrap_program(NAMES, LAGS, n_replicates, **options), federation_of(sites))
 
 
-def pooled(sites: dict[str, MemorySite], replicate: int, resampling: str, unit: str, seed: int) -> Moments:
+def pooled(sites, replicate, resampling, unit, seed):
     """The resample written out: rows are copied as often as their unit was drawn, then pooled."""
     rows = []
     for data in sites.values():
@@ -54,11 +42,11 @@ def pooled(sites: dict[str, MemorySite], replicate: int, resampling: str, unit: 
 
 @pytest.mark.parametrize("resampling", ["bootstrap", "stability"])
 @pytest.mark.parametrize("unit", ["blocks", "recordings"])
-def test_resampled_sums_equal_pooled_resampled_rows_for_the_same_draws(resampling: str, unit: str) -> None:
+def test_resampled_sums_equal_pooled_resampled_rows_for_the_same_draws(resampling, unit):
     sites = {
-        "one": memory_site(0, [40, 2, 17, 9]),
-        "two": memory_site(1, [25, 30, 8]),
-        "three": memory_site(2, [60]),
+        "one": walking(0, [40, 2, 17, 9]),
+        "two": walking(1, [25, 30, 8]),
+        "three": walking(2, [60]),
     }
     found = run(sites, resampling=resampling, block_length=4, unit=unit, seed=3)
     for replicate in range(-1, 6):
@@ -69,9 +57,9 @@ def test_resampled_sums_equal_pooled_resampled_rows_for_the_same_draws(resamplin
         np.testing.assert_allclose(ours.scatter, expected.scatter, rtol=1e-10, atol=1e-9)
 
 
-def test_draws_depend_on_seed_replicate_and_site_and_on_nothing_else() -> None:
-    one, two = memory_site(0, [200]), memory_site(1, [200])
-    plan, again, other = (resampling_plan(s, LAGS, 5, "blocks") for s in (one, memory_site(0, [200]), two))
+def test_draws_depend_on_seed_replicate_and_site_and_on_nothing_else():
+    one, two = walking(0, [200]), walking(1, [200])
+    plan, again, other = (resampling_plan(s, LAGS, 5, "blocks") for s in (one, walking(0, [200]), two))
     counts = plan.counts("bootstrap", 7, 3)
     np.testing.assert_array_equal(counts, again.counts("bootstrap", 7, 3))
     assert plan.n_units == other.n_units == 40
@@ -83,8 +71,8 @@ def test_draws_depend_on_seed_replicate_and_site_and_on_nothing_else() -> None:
         assert not np.array_equal(counts, different)
 
 
-def test_whoever_knew_the_draws_could_solve_for_single_blocks_so_draws_are_seeded_by_private_rows() -> None:
-    data = memory_site(0, [50])
+def test_whoever_knew_the_draws_could_solve_for_single_blocks_so_draws_are_seeded_by_private_rows():
+    data = walking(0, [50])
     plan = resampling_plan(data, LAGS, 4, "blocks")
     found = run({"s": data}, 40, block_length=4)
     counts = np.stack([plan.counts("bootstrap", 0, r) for r in range(40)])
@@ -92,15 +80,13 @@ def test_whoever_knew_the_draws_could_solve_for_single_blocks_so_draws_are_seede
     recovered = np.linalg.lstsq(counts, totals, rcond=None)[0]
     block = next(iter(lagged_rows(next(data.recordings()).blocks(), LAGS)))[:4]
     np.testing.assert_allclose(recovered[0], block.sum(axis=0), atol=1e-8)
-    guessed = resampling_plan(memory_site(99, [50]), LAGS, 4, "blocks")
+    guessed = resampling_plan(walking(99, [50]), LAGS, 4, "blocks")
     wrong = np.stack([guessed.counts("bootstrap", 0, r) for r in range(40)])
     assert np.abs(np.linalg.lstsq(wrong, totals, rcond=None)[0][0] - block.sum(axis=0)).max() > 0.1
 
 
-def test_many_replicates_are_asked_in_several_sums_with_the_same_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sites = {"one": memory_site(0, [50]), "two": memory_site(1, [30])}
+def test_many_replicates_are_asked_in_several_sums_with_the_same_answer(monkeypatch):
+    sites = {"one": walking(0, [50]), "two": walking(1, [30])}
     whole = run(sites, 7)
     monkeypatch.setattr(bootstrap, "FLOATS_PER_TASK", 3 * sums_length(9))
     monkeypatch.setattr(bootstrap, "_FLOATS_AT_ONCE", 3 * 81)
@@ -110,91 +96,71 @@ def test_many_replicates_are_asked_in_several_sums_with_the_same_answer(
         np.testing.assert_allclose(a.scatter, b.scatter, rtol=1e-12, atol=1e-9)
 
 
-def test_large_levels_do_not_cost_digits() -> None:
-    near, far = run({"s": memory_site(0, [80])}, 2), run({"s": memory_site(0, [80], level=1e7)}, 2)
+def test_large_levels_do_not_cost_digits():
+    near, far = run({"s": walking(0, [80])}, 2), run({"s": walking(0, [80], level=1e7)}, 2)
     np.testing.assert_allclose(far.full.scatter, near.full.scatter, rtol=1e-6)
 
 
-def test_a_site_with_many_recordings_resamples_recordings_and_one_with_few_resamples_blocks() -> None:
-    assert resampling_plan(memory_site(0, [10] * 25), LAGS, 4, "auto").n_units == 25
-    assert resampling_plan(memory_site(0, [42] * 2), LAGS, 4, "auto").n_units == 20
-    assert resampling_plan(memory_site(0, [10, 2, 1, 10]), LAGS, 4, "recordings").n_units == 2
+def test_a_site_with_many_recordings_resamples_recordings_and_one_with_few_resamples_blocks():
+    assert resampling_plan(walking(0, [10] * 25), LAGS, 4, "auto").n_units == 25
+    assert resampling_plan(walking(0, [42] * 2), LAGS, 4, "auto").n_units == 20
+    assert resampling_plan(walking(0, [10, 2, 1, 10]), LAGS, 4, "recordings").n_units == 2
 
 
-def test_a_site_without_usable_rows_adds_nothing() -> None:
-    with_empty = run({"one": memory_site(0, [50]), "two": memory_site(1, [2])})
-    alone = run({"one": memory_site(0, [50])})
+def test_a_site_without_usable_rows_adds_nothing():
+    with_empty = run({"one": walking(0, [50]), "two": walking(1, [2])})
+    alone = run({"one": walking(0, [50])})
     assert with_empty.replicates[2].n == alone.replicates[2].n
     np.testing.assert_allclose(with_empty.replicates[2].scatter, alone.replicates[2].scatter)
 
 
-def test_politis_white_blocks_are_longer_for_slow_series() -> None:
+def test_politis_white_blocks_are_longer_for_slow_series():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(400, 3))
     slow = np.zeros((400, 3))
     for t in range(1, 400):
         slow[t] = 0.9 * slow[t - 1] + noise[t]
-    fast_site = MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(noise),))])
-    slow_site = MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(slow),))])
-    n_fast, n_slow = (
-        resampling_plan(s, LAGS, "politis-white", "blocks").n_units for s in (fast_site, slow_site)
+    n_fast, n_slow, n_constant = (
+        resampling_plan(memory_site(x), LAGS, "politis-white", "blocks").n_units
+        for x in (noise, slow, np.ones((50, 3)))
     )
     assert n_slow < n_fast / 4
-    constant = MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(np.ones((50, 3))),))])
-    assert resampling_plan(constant, LAGS, "politis-white", "blocks").n_units == 48
+    assert n_constant == 48
 
 
-def test_politis_white_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    original: Callable[..., object] = builtins.__import__
+def test_politis_white_says_which_extra_is_missing(monkeypatch):
+    original = builtins.__import__
 
-    def without_arch(name: str, *rest: object, **more: object) -> object:
+    def without_arch(name, *rest, **more):
         if name.startswith("arch"):
             raise ImportError(name)
         return original(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without_arch)
     with refused(MissingExtra, "arch", "feddbn[bootstrap]"):
-        resampling_plan(memory_site(0, [50]), LAGS, "politis-white", "blocks")
-
-
-GOOD = {
-    "n_lags": 2,
-    "variables": ("a", "b", "c"),
-    "first": -1,
-    "stop": 1,
-    "resampling": "bootstrap",
-    "block_rule": "given",
-    "block_length": 4,
-    "unit": "auto",
-    "seed": 0,
-}
+        resampling_plan(walking(0, [50]), LAGS, "politis-white", "blocks")
 
 
 @pytest.mark.parametrize(
-    ("change", "code"),
+    ("change", "name"),
     [
-        ({"seed": "x"}, "bad-question"),
-        ({"block_length": 0}, "bad-question"),
-        ({"unit": "rows"}, "bad-question"),
-        ({"resampling": "jackknife"}, "bad-question"),
-        ({"stop": -1}, "bad-question"),
-        ({"stop": 0, "first": 0}, "bad-question"),
-        ({"n_lags": 1}, "bad-question"),
-        ({"nonce": 1}, "bad-question"),
+        ({"unit": "rows"}, "'unit'"),
+        ({"block_length": 0}, "block_length"),
+        ({"stop": 0, "first": 0}, "'first'"),
+        ({"n_lags": 1}, "'origin'"),
+        ({"nonce": 1}, "'nonce'"),
     ],
 )
-def test_malformed_tasks_are_refused(change: dict[str, object], code) -> None:
-    def ask() -> None:
-        question = BootstrapQuestion.read({**GOOD, **change}, {"origin": np.zeros(9)})
-        Site("s", memory_site(0, [50])).answer(Task(question))
-
-    with refused(ProtocolError, code=code):
-        ask()
+def test_malformed_tasks_are_refused(change, name):
+    given = {"n_lags": 2, "variables": NAMES, "first": -1, "stop": 1, "resampling": "bootstrap"}
+    given |= {"block_rule": "given", "block_length": 4, "unit": "auto", "seed": 0}
+    with refused(ProtocolError, name, code="bad-question"):
+        BootstrapQuestion.read({**given, **change}, {"origin": np.zeros(9)})
 
 
-def test_a_sum_of_the_wrong_length_is_refused() -> None:
-    federation = InProcessFederation({"s": Site("s", memory_site(0, [50]))})
-    program = bootstrap_program(tuple("abc"), LAGS, 2)
+def test_a_sum_of_the_wrong_length_is_refused():
+    federation = federation_of({"s": walking(0, [50])})
+    program = bootstrap_program(NAMES, LAGS, 2)
     first = next(program)
     program.send(federation.sum(first))
     with refused(ProtocolError, 3, code="bad-sum"):

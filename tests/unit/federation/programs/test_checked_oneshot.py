@@ -3,14 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.designs.recordings import Block
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.programs.oneshot import OneShotOptions, checked_oneshot_program, oneshot_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE
-from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
-from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.sites import federation_of
 
 D = 4
 W = np.zeros((D, D))
@@ -21,16 +18,15 @@ A[2, 2], A[3, 0] = 0.5, 0.4
 
 def federation(shocks, n=400, n_sites=3, A2=None):
     """Sites whose series follow W and A with these shocks: ``shocks(rng, n) -> (n, D)``."""
-    sites = {}
+    sites = []
     for k in range(n_sites):
         rng = np.random.default_rng(k)
         u, x = shocks(rng, n), np.zeros((n, D))
         for t in range(2, n):
             lagged = x[t - 1] @ A + (0.0 if A2 is None else x[t - 2] @ A2)
             x[t] = (lagged + u[t]) @ np.linalg.inv(np.eye(D) - W)
-        data = MemorySite(tuple(f"x{j}" for j in range(D)), [ArrayRecording("r", (Block(x[50:]),))])
-        sites[f"s{k}"] = Site(f"s{k}", data)
-    return InProcessFederation(sites)
+        sites.append([x[50:]])
+    return federation_of(sites)
 
 
 def white(rng, n):
@@ -84,13 +80,8 @@ def test_the_memory_of_noise_is_taken_off():
 
 def test_a_network_whose_effects_come_again_turned_round_is_looked_at():
     rng = np.random.default_rng(0)
-    sites = {}
-    for k in range(3):
-        u = remembering(rng, 400)
-        x = u @ np.linalg.inv(np.eye(D) - W)
-        data = MemorySite(tuple(f"x{j}" for j in range(D)), [ArrayRecording("r", (Block(x),))])
-        sites[f"s{k}"] = Site(f"s{k}", data)
-    (outcome, report), _ = run(InProcessFederation(sites))
+    sites = [[remembering(rng, 400) @ np.linalg.inv(np.eye(D) - W)] for _ in range(3)]
+    (outcome, report), _ = run(federation_of(sites))
     assert report.noise_memory == pytest.approx(0.7, abs=0.05)
     np.testing.assert_array_equal(outcome.learned.support, np.concatenate([W, np.zeros((D, D))]) != 0)
 

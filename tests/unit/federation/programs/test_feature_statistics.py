@@ -9,7 +9,7 @@ from feddbn.core.designs.design import Basis, Design, Term, design_rows
 from feddbn.core.designs.gram import Gram
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data.memory import ArrayRecording
 from feddbn.errors import DataError, ParameterError, ProtocolError, SiteRefused
 from feddbn.federation.guards.site_guards import PolicyGuard
 from feddbn.federation.programs.feature_statistics import (
@@ -24,9 +24,9 @@ from feddbn.federation.programs.private_moments import UnitNormsQuestion
 from feddbn.federation.protocol.site import Site, site_task, task_from_fields
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 from support.simulated_moments import gram_of
+from support.sites import federation_of
 
 NAMES = ("x0", "x1", "x2")
 CANDIDATES = (Candidate("linear"), Candidate("quadratic", 0.6), Candidate("spline", 0.8))
@@ -42,15 +42,6 @@ def _series(n_series: int, d: int = 3, offset: float = 2.0) -> list[Block]:
     return blocks
 
 
-def _federation(groups: list[list[Block]]) -> InProcessFederation:
-    sites = {}
-    for k, group in enumerate(groups):
-        recordings = [ArrayRecording(f"r{i}", (block,)) for i, block in enumerate(group)]
-        variables = tuple(f"x{i}" for i in range(group[0].values.shape[1]))
-        sites[f"s{k:02d}"] = Site(f"s{k:02d}", MemorySite(variables, recordings))
-    return InProcessFederation(sites)
-
-
 def _deal(blocks: list[Block], n_sites: int) -> list[list[Block]]:
     return [blocks[k::n_sites] for k in range(n_sites)]
 
@@ -60,11 +51,11 @@ def _deal(blocks: list[Block], n_sites: int) -> list[list[Block]]:
 def test_sums_over_sites_equal_the_pooled_statistics(centring, n_sites):
     blocks = _series(10)
     one, units = run_program(
-        feature_statistics_program(NAMES, 2, CANDIDATES, centring=centring), _federation([blocks])
+        feature_statistics_program(NAMES, 2, CANDIDATES, centring=centring), federation_of([blocks])
     )
     many, same = run_program(
         feature_statistics_program(NAMES, 2, CANDIDATES, centring=centring),
-        _federation(_deal(blocks, n_sites)),
+        federation_of(_deal(blocks, n_sites)),
     )
     np.testing.assert_allclose(units, same, atol=1e-12)
     for pooled, summed in zip(one, many, strict=True):
@@ -75,7 +66,7 @@ def test_sums_over_sites_equal_the_pooled_statistics(centring, n_sites):
 @pytest.mark.parametrize("centring", ["shared", "recording", "label"])
 def test_statistics_equal_rows_centred_by_hand(centring):
     blocks = _series(4)
-    federation = _federation(_deal(blocks, 2))
+    federation = federation_of(_deal(blocks, 2))
     (found, *_), units = run_program(
         feature_statistics_program(NAMES, 1, [Candidate("quadratic", 0.6)], centring=centring), federation
     )
@@ -105,10 +96,10 @@ def test_large_means_do_not_spoil_the_cross_products():
     near = [Block(block.values, labels=block.labels) for block in _series(4, offset=0.0)]
     far = [Block(block.values + 1e6, labels=block.labels) for block in near]
     (small, *_), _ = run_program(
-        feature_statistics_program(NAMES, 1, [Candidate("linear")]), _federation([near])
+        feature_statistics_program(NAMES, 1, [Candidate("linear")]), federation_of([near])
     )
     (large, *_), _ = run_program(
-        feature_statistics_program(NAMES, 1, [Candidate("linear")]), _federation([far])
+        feature_statistics_program(NAMES, 1, [Candidate("linear")]), federation_of([far])
     )
     correlation = [s.cross / np.sqrt(np.outer(np.diag(s.cross), np.diag(s.cross))) for s in (small, large)]
     np.testing.assert_allclose(correlation[0], correlation[1], atol=1e-7)
@@ -118,14 +109,14 @@ def test_large_means_do_not_spoil_the_cross_products():
 def test_all_candidates_need_two_sums_and_one_without_standardisation(standardise, expected):
     asked: list[str] = []
     program = feature_statistics_program(NAMES, 1, CANDIDATES, standardise=standardise)
-    results, _ = run_program(program, _federation([_series(3)]), lambda task, _: asked.append(task.name))
+    results, _ = run_program(program, federation_of([_series(3)]), lambda task, _: asked.append(task.name))
     assert len(asked) == expected
     assert [s.candidate for s in results] == list(CANDIDATES)
 
 
 @pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
 def test_units_of_a_site_add_up_to_its_vector(name):
-    site = _federation([_series(5)]).site("s00")
+    site = federation_of([_series(5)]).site("s0")
     task = _task(name)
     program = site_task(name)
     assert program.units is not None
@@ -136,13 +127,13 @@ def test_units_of_a_site_add_up_to_its_vector(name):
 
 @pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
 def test_splitting_by_anything_but_recordings_is_refused(name):
-    site = _federation([_series(2)]).site("s00")
+    site = federation_of([_series(2)]).site("s0")
     with refused(ProtocolError, "row", code="unit-mixed"):
         list(site_task(name).units(site.here, _task(name).question, "row"))
 
 
 def test_a_task_that_travelled_as_json_gives_the_same_vector():
-    site = _federation([_series(3)]).site("s00")
+    site = federation_of([_series(3)]).site("s0")
     task = _task("feature-moments")
     travelled = task_from_fields(json.loads(json.dumps(task.fields())), task.arrays, None)
     assert travelled.question == task.question
@@ -180,7 +171,7 @@ def test_designs_of_one_question_share_their_variables_and_do_not_reach_too_far_
 
 
 def test_a_site_with_other_variables_refuses():
-    site = _federation([_series(2)]).site("s00")
+    site = federation_of([_series(2)]).site("s0")
     question = FeatureMomentsQuestion(designs=(Design.linear(("x0", "x2", "x1"), 1),))
     with refused(ProtocolError, code="other-variables"):
         site.answer(Task(question))
@@ -189,7 +180,7 @@ def test_a_site_with_other_variables_refuses():
 def test_any_design_can_be_asked_for():
     blocks = _series(6)
     design = Design.linear(NAMES, 1, Nuisance("recording", degree=1))
-    answer = _federation(_deal(blocks, 3)).sum(Task(FeatureMomentsQuestion(designs=(design,))))
+    answer = federation_of(_deal(blocks, 3)).sum(Task(FeatureMomentsQuestion(designs=(design,))))
     found = Gram.from_sums(answer.value, design.q)
     pooled = gram_of(design, [ArrayRecording(f"r{i}", (block,)) for i, block in enumerate(blocks)])
     assert (
@@ -202,9 +193,9 @@ def test_any_design_can_be_asked_for():
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_policy_judges_the_maps_of_every_term(wrapped):
-    site = _federation([_series(2)]).site("s00")
+    site = federation_of([_series(2)]).site("s0")
     policy = SitePolicy(tasks=("feature-moments", "unit-norms"), features=("linear",), require_masking=False)
-    guarded = Site("s00", site.data, guards=[PolicyGuard(policy, 5)])
+    guarded = Site("s0", site.data, guards=[PolicyGuard(policy, 5)])
     hidden = (
         Term(Basis(), (0, 1)),
         Term(Basis("linear"), (1,)),
@@ -230,11 +221,11 @@ def test_a_named_baseline_is_the_same_as_an_empty_label():
     blocks = _series(4)
     words = [Block(b.values, labels=np.where(b.labels == 0, "off", b.labels.astype(str))) for b in blocks]
     (numbers, *_), _ = run_program(
-        feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label"), _federation([blocks])
+        feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label"), federation_of([blocks])
     )
     (named, *_), _ = run_program(
         feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label", baseline="off"),
-        _federation([words]),
+        federation_of([words]),
     )
     np.testing.assert_allclose(numbers.cross, named.cross, atol=1e-12)
 
@@ -244,22 +235,22 @@ def test_centring_by_a_label_that_is_not_there_names_the_recording():
     with refused(DataError, "r0", "center_by"):
         run_program(
             feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label"),
-            _federation([blocks]),
+            federation_of([blocks]),
         )
 
 
 def test_an_unknown_centring_and_an_empty_federation_are_refused():
     with refused(ParameterError, "week"):
         next(feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="week"))
-    empty = _federation([[Block(np.zeros((0, 3)))]])
+    empty = federation_of([[Block(np.zeros((0, 3)))]])
     with refused(DataError, 0, 2):
         run_program(feature_statistics_program(NAMES, 1, [Candidate("linear")]), empty)
 
 
 def test_pair_scores_over_sites_equal_the_pooled_ones():
     blocks = _series(10)
-    one = run_program(pair_direction_program(3), _federation([blocks]))
-    many = run_program(pair_direction_program(3), _federation(_deal(blocks, 4)))
+    one = run_program(pair_direction_program(3), federation_of([blocks]))
+    many = run_program(pair_direction_program(3), federation_of(_deal(blocks, 4)))
     np.testing.assert_allclose(one.score, many.score, atol=1e-10)
 
 

@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 from feddbn import DBN, FDBNL, OneShotDBN, simulate
-from feddbn.core.designs.recordings import Block
-from feddbn.data import ArrayRecording, MemorySite, read_sites
+from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
 from feddbn.federation.programs.held_out import Judge, Weights, judge_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import EarlierRows, MomentsQuestion, make_fold
 from feddbn.federation.protocol.rows import Treatment
-from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.methods.base import simulated
-from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
+from support.sites import federation_of, memory_site
 
 NAMES = ("u", "v", "w")
 FOLD = make_fold(0, 1, 0.2)
@@ -31,11 +29,8 @@ def rows_of_sites(n=(80, 60), seed=0):
     return [rng.normal(size=(rows, 3)).cumsum(axis=0) * 0.3 + rng.normal(size=(rows, 3)) + 2 for rows in n]
 
 
-def federation_of(tables):
-    sites = {
-        f"s{k}": MemorySite(NAMES, (ArrayRecording("r", (Block(rows),)),)) for k, rows in enumerate(tables)
-    }
-    return InProcessFederation({name: Site(name, data) for name, data in sites.items()})
+def sites_of(tables):
+    return federation_of({f"s{k}": memory_site(rows, names=NAMES) for k, rows in enumerate(tables)})
 
 
 def a_network(seed=1):
@@ -61,7 +56,7 @@ def last(rows, share=0.2, n_lags=1):
 @pytest.mark.parametrize("n_lags", [1, 3])
 def test_squares_are_those_of_the_networks_own_residuals(n_lags):
     tables, dbn = rows_of_sites(), a_network()
-    found = judged(Judge(FOLD, n_lags, NAMES, Treatment()), weights_of(dbn), federation_of(tables))
+    found = judged(Judge(FOLD, n_lags, NAMES, Treatment()), weights_of(dbn), sites_of(tables))
     residuals = np.concatenate([dbn.residuals(last(rows)) for rows in tables])
     np.testing.assert_allclose(found.squares, (residuals**2).sum(axis=0), rtol=1e-10)
     assert found.n_rows == len(residuals) == 16 + 12
@@ -73,7 +68,7 @@ def test_weights_of_prepared_variables_are_the_same_network():
     origin, scale = rng.normal(size=6), rng.uniform(0.5, 2.0, 6)
     B = np.concatenate([dbn.W, *dbn.A])
     C = B * scale[:, None] / scale[:3]
-    judge, federation = Judge(FOLD, 1, NAMES, Treatment()), federation_of(tables)
+    judge, federation = Judge(FOLD, 1, NAMES, Treatment()), sites_of(tables)
     found = judged(judge, Weights(origin, scale, C), federation)
     same = DBN(dbn.W, dbn.A, NAMES, intercept=origin[:3] - origin @ B)
     np.testing.assert_allclose(found.squares, judged(judge, weights_of(same), federation).squares, rtol=1e-10)
@@ -83,7 +78,7 @@ def test_weights_of_prepared_variables_are_the_same_network():
 def test_what_is_a_recordings_own_is_taken_off_the_residuals(degree, periods):
     tables, dbn = rows_of_sites(), a_network()
     judge = Judge(FOLD, 1, NAMES, Treatment("recording", degree, periods))
-    found = judged(judge, weights_of(dbn), federation_of(tables))
+    found = judged(judge, weights_of(dbn), sites_of(tables))
     expected = np.zeros(3)
     for rows in tables:
         residuals = dbn.residuals(last(rows))
@@ -98,7 +93,7 @@ def test_what_is_a_recordings_own_is_taken_off_the_residuals(degree, periods):
 def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
     gains = [np.array([1.0, 4.0, 0.25]), np.array([3.0, 0.5, 1.0]), np.ones(3), np.ones(3)]
     tables, dbn = rows_of_sites((150, 150, 150, 150)), a_network()
-    scaled = federation_of([rows * own for rows, own in zip(tables, gains, strict=True)])
+    scaled = sites_of([rows * own for rows, own in zip(tables, gains, strict=True)])
     judge = run_program(
         judge_program(NAMES, 1, replace(AS_THEY_ARE, center="recording", gains="site"), FOLD), scaled
     )
@@ -106,12 +101,11 @@ def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
     assert scales is not None
     # The same weights in common units, and in the units of the third site, whose gains are one.
     common = judged(judge, weights_of(dbn, scales), scaled)
-    alone = federation_of(tables[2:3])
+    alone = sites_of(tables[2:3])
     one = scaled.sum(Task(judge.asks(weights_of(dbn)), ("s2",))).value
     plain = judged(Judge(FOLD, 1, NAMES, Treatment("recording")), weights_of(dbn), alone)
-    own = MomentsQuestion(n_lags=1, variables=NAMES, log_scales=scales).gains(
-        MemorySite(NAMES, (ArrayRecording("r", (Block(tables[2]),)),))
-    )
+    question = MomentsQuestion(n_lags=1, variables=NAMES, log_scales=scales)
+    own = question.gains(memory_site(tables[2], names=NAMES))
     np.testing.assert_allclose(one[:3], plain.squares * own**2, rtol=1e-8)
     assert not np.allclose(common.squares, judged(judge, weights_of(dbn), scaled).squares)
 
@@ -144,7 +138,7 @@ def test_what_is_fitted_on_earlier_rows_does_not_depend_on_later_ones(make):
         tables = {name: frames[0].to_numpy().copy() for name, frames in fed.sites.items()}
         for rows in tables.values():
             rows[len(rows) - round(0.2 * len(rows)) :] *= factor
-        federation = federation_of(list(tables.values()))
+        federation = sites_of(list(tables.values()))
         fitted = make().set_params(federation=EarlierRows(federation, FOLD)).fit(None)
         found.append(fitted.dbn_)
         assert fitted.n_samples_ == sum(len(rows) - round(0.2 * len(rows)) - 1 for rows in tables.values())
@@ -155,7 +149,7 @@ def test_what_is_fitted_on_earlier_rows_does_not_depend_on_later_ones(make):
 
 def test_a_site_without_a_row_in_some_block_does_not_answer():
     # With ten blocks of 5 %, the small site has none in most: differences of folds would be about the large one alone.
-    federation = federation_of(rows_of_sites((2000, 40)))
+    federation = sites_of(rows_of_sites((2000, 40)))
     question = MomentsQuestion(n_lags=1, variables=NAMES, fold=make_fold(3, 10, 0.05))
     with refused(DataError, 5, "n_blocks=10"):
         federation.sum(Task(question))
@@ -166,7 +160,7 @@ def test_a_site_without_a_row_in_some_block_does_not_answer():
 
 
 def test_what_cannot_be_asked_about_earlier_rows_is_refused():
-    earlier = EarlierRows(federation_of(rows_of_sites()), FOLD)
+    earlier = EarlierRows(sites_of(rows_of_sites()), FOLD)
     with refused(ParameterError, "feature-scale"):
         earlier.sum(Task(FeatureScaleQuestion()))
     inner = MomentsQuestion(n_lags=1, variables=NAMES, fold=make_fold(0, 2, 0.3))
@@ -177,7 +171,7 @@ def test_what_cannot_be_asked_about_earlier_rows_is_refused():
 def test_why_sites_of_a_study_answer_about_its_own_folds_only():
     # A server that chooses the share reads the large site's rows from two sums: the small one has no row in between.
     tables = rows_of_sites((2000, 40))
-    federation = federation_of(tables)
+    federation = sites_of(tables)
     counts, products = [], []
     for share in (0.3, 0.301):
         question = MomentsQuestion(n_lags=0, variables=NAMES, fold=make_fold(0, 1, share))

@@ -8,24 +8,13 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import LearnOptions
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.oneshot import OneShotOptions, ResidualsQuestion, oneshot_program
 from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.protocol.site import Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import answer_of_one, site_task
 from feddbn.federation.protocol.task import Task, run_program
-from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
-
-
-def federation(tables):
-    """One site per list of arrays."""
-    sites = {}
-    for k, arrays in enumerate(tables):
-        d = arrays[0].shape[1]
-        recordings = [ArrayRecording(f"r{i}", (Block(x),)) for i, x in enumerate(arrays)]
-        sites[f"s{k}"] = Site(f"s{k}", MemorySite(tuple(f"x{j}" for j in range(d)), recordings))
-    return InProcessFederation(sites)
+from support.sites import federation_of
 
 
 def series(n=80, d=3, seed=0):
@@ -52,7 +41,7 @@ def run(fed, d=3, **options):
 
 def test_sums_of_sites_are_the_moments_of_the_pooled_rows():
     tables = [[series(40, seed=1)], [series(30, seed=2), series(50, seed=3)]]
-    outcome, _ = run(federation(tables))
+    outcome, _ = run(federation_of(tables))
     pooled = np.concatenate([chunk for t in tables for x in t for chunk in lagged_rows([Block(x)], 1)])
     expected = Moments.of_rows(pooled)
     assert outcome.moments.n == expected.n == 39 + 29 + 49
@@ -60,17 +49,17 @@ def test_sums_of_sites_are_the_moments_of_the_pooled_rows():
 
 
 def test_one_sum_is_enough_when_nothing_is_left_open():
-    outcome, seen = run(federation([[series()]]), noise_variance="equal")
+    outcome, seen = run(federation_of([[series()]]), noise_variance="equal")
     assert [task.name for task in seen] == ["moments"]
     assert outcome.n_sums == 1
 
 
 def test_large_means_ask_for_a_second_sum_about_a_public_origin():
     x = series(200) + 1e7
-    outcome, seen = run(federation([[x[:100]], [x[100:]]]), noise_variance="equal")
+    outcome, seen = run(federation_of([[x[:100]], [x[100:]]]), noise_variance="equal")
     assert [task.name for task in seen] == ["moments"] * 2
     assert "origin" in seen[1].arrays
-    plain, _ = run(federation([[series(200)[:100]], [series(200)[100:]]]), noise_variance="equal")
+    plain, _ = run(federation_of([[series(200)[:100]], [series(200)[100:]]]), noise_variance="equal")
     np.testing.assert_allclose(outcome.moments.scatter, plain.moments.scatter, rtol=1e-6, atol=1e-4)
     assert np.array_equal(outcome.learned.support, plain.learned.support)
 
@@ -79,13 +68,13 @@ def test_the_noise_is_asked_only_if_a_direction_is_open():
     rng = np.random.default_rng(0)
     x = rng.exponential(size=(600, 2)) - 1
     x[:, 1] += 0.8 * x[:, 0]
-    outcome, seen = run(federation([[x[:300]], [x[300:]]]), d=2, noise_variance="free")
+    outcome, seen = run(federation_of([[x[:300]], [x[300:]]]), d=2, noise_variance="free")
     assert "residual-features" in [task.name for task in seen]
     assert outcome.nongaussian.used
     assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
     (edge,) = outcome.learned.orientation
     assert edge.oriented
-    mirrored, _ = run(federation([[x[:300, ::-1]], [x[300:, ::-1]]]), d=2, noise_variance="free")
+    mirrored, _ = run(federation_of([[x[:300, ::-1]], [x[300:, ::-1]]]), d=2, noise_variance="free")
     assert mirrored.learned.support[:2].tolist() == [[False, False], [True, False]]
 
 
@@ -95,10 +84,10 @@ def test_heavy_tails_correct_what_equal_variances_say():
     x[:, 1] += 0.6 * x[:, 0]
     # A variance of 1.7 instead of 1 is unlikely, but not for heavy tails; as the effect it would be likely.
     x[:, 0] *= 1.3
-    plain, seen = run(federation([[x]]), d=2, noise_variance="equal", use_nongaussian=False)
+    plain, seen = run(federation_of([[x]]), d=2, noise_variance="equal", use_nongaussian=False)
     assert plain.learned.support[:2].tolist() == [[False, False], [True, False]]
     assert "shape" not in seen[0].params
-    outcome, seen = run(federation([[x[:100]], [x[100:]]]), d=2, noise_variance="equal")
+    outcome, seen = run(federation_of([[x[:100]], [x[100:]]]), d=2, noise_variance="equal")
     assert [task.name for task in seen] == ["moments", *["residual-features"] * (outcome.n_sums - 1)]
     assert outcome.nongaussian.used
     assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
@@ -108,7 +97,7 @@ def test_heavy_tails_correct_what_equal_variances_say():
 
 def test_the_shape_travels_with_the_moments_and_stays_out_of_noise():
     x = series()
-    here, program = federation([[x]]).site("s0").here, site_task("moments")
+    here, program = federation_of([[x]]).site("s0").here, site_task("moments")
     plain = MomentsQuestion(n_lags=1, variables=("x0", "x1", "x2"))
     shaped = replace(plain, shape=True)
     short, long = (answer_of_one(program, here, question)[1] for question in (plain, shaped))
@@ -122,12 +111,12 @@ def test_gaussian_noise_directs_nothing():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((600, 2))
     x[:, 1] += 0.8 * x[:, 0]
-    outcome, _ = run(federation([[x]]), d=2, noise_variance="free")
+    outcome, _ = run(federation_of([[x]]), d=2, noise_variance="free")
     assert not outcome.nongaussian.used
     (edge,) = outcome.learned.orientation
     assert not edge.oriented
     assert edge.score_difference == 0
-    asked_nothing, seen = run(federation([[x]]), d=2, noise_variance="free", use_nongaussian=False)
+    asked_nothing, seen = run(federation_of([[x]]), d=2, noise_variance="free", use_nongaussian=False)
     assert asked_nothing.nongaussian is None
     assert len(seen) == 1
 
@@ -137,13 +126,13 @@ def test_lags_are_chosen_from_the_same_sum():
     x = rng.standard_normal((800, 3))
     for t in range(2, 800):
         x[t, 0] += 0.6 * x[t - 2, 1]
-    outcome, seen = run(federation([[x]]), n_lags=4, choose_n_lags=True, noise_variance="equal")
+    outcome, seen = run(federation_of([[x]]), n_lags=4, choose_n_lags=True, noise_variance="equal")
     assert outcome.n_lags == 2
     assert len(outcome.lag_scores) == 5
     assert len(seen) == 1
     assert outcome.learned.support.shape == (9, 3)
     white, _ = run(
-        federation([[rng.standard_normal((800, 3))]]), n_lags=3, choose_n_lags=True, noise_variance="equal"
+        federation_of([[rng.standard_normal((800, 3))]]), n_lags=3, choose_n_lags=True, noise_variance="equal"
     )
     assert white.n_lags == 0
 
@@ -152,12 +141,12 @@ def test_a_constant_variable_is_named():
     x = series()
     x[:, 2] = 7.0
     with pytest.raises(DataError, match="x2"):
-        run(federation([[x]]))
+        run(federation_of([[x]]))
 
 
 def test_too_few_rows_say_so():
     with refused(DataError, 5, 3):
-        run(federation([[series(4)]]))
+        run(federation_of([[series(4)]]))
 
 
 def residuals(**change):
@@ -174,11 +163,11 @@ def test_a_question_whose_arrays_do_not_fit_is_refused():
     with refused(ProtocolError, "n_lags", "-1", 0, code="bad-question"):
         residuals(n_lags=-1)
     with refused(ProtocolError, code="other-variables"):
-        federation([[series()]]).sum(Task(residuals(variables=("x0", "x1", "y"))))
+        federation_of([[series()]]).sum(Task(residuals(variables=("x0", "x1", "y"))))
 
 
 def test_residual_features_split_by_recording_add_up_to_the_site():
-    site = federation([[series(seed=1), series(seed=2)]]).site("s0")
+    site = federation_of([[series(seed=1), series(seed=2)]]).site("s0")
     question = residuals()
     units = list(site_task("residual-features").units(site.here, question, "recording"))
     assert len(units) == 2

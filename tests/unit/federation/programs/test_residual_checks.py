@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.residual_checks import ResidualSums, residual_sums
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.residual_checks import (
     ResidualChecksQuestion,
@@ -18,17 +16,14 @@ from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
+from support.sites import memory_site
 
 NAMES = ("x0", "x1", "x2")
 
 
 def sites(tables):
     """One site per list of arrays."""
-    found = {}
-    for k, arrays in enumerate(tables):
-        recordings = [ArrayRecording(f"r{i}", (Block(x),)) for i, x in enumerate(arrays)]
-        found[f"s{k}"] = Site(f"s{k}", MemorySite(NAMES, recordings))
-    return found
+    return {f"s{k}": Site(f"s{k}", memory_site(*arrays)) for k, arrays in enumerate(tables)}
 
 
 def tables(n_sites=3):

@@ -17,12 +17,9 @@ from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.questions import make_question
 from support.saying import refused
+from support.sites import federation_of
 
 MOMENTS = MomentsQuestion(n_lags=2, variables=("x0", "x1", "x2", "x3"))
-
-
-def federation_of(sites):
-    return InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
 
 
 def simulated(n_sites=4, **options):
@@ -32,9 +29,8 @@ def simulated(n_sites=4, **options):
 @pytest.mark.parametrize("offset", [0.0, 1e7])
 def test_sums_over_sites_equal_pooled_statistics(offset):
     sites = {name: [r + offset for r in recordings] for name, recordings in simulated().items()}
-    variables = ("x0", "x1", "x2", "x3")
-    federation = federation_of(sites)
-    total = run_program(moments_program(variables, 2), federation)
+    federation = federation_of(read_sites(sites))
+    total = run_program(moments_program(MOMENTS.variables, 2), federation)
     pooled = Moments.empty(12)
     for recordings in sites.values():
         for r in recordings:
@@ -49,10 +45,9 @@ def test_sums_over_sites_equal_pooled_statistics(offset):
 
 
 def test_summary_is_the_diagonal_of_the_moments():
-    federation = federation_of(simulated())
-    variables = ("x0", "x1", "x2", "x3")
-    summary = run_program(summary_program(variables, 2), federation)
-    whole = summary_of_moments(run_program(moments_program(variables, 2), federation), 4)
+    federation = federation_of(read_sites(simulated()))
+    summary = run_program(summary_program(MOMENTS.variables, 2), federation)
+    whole = summary_of_moments(run_program(moments_program(MOMENTS.variables, 2), federation), 4)
     np.testing.assert_allclose(summary.mean, whole.mean, atol=1e-12)
     np.testing.assert_allclose(summary.variance, whole.variance, rtol=1e-10)
     np.testing.assert_allclose(summary.autocorrelation, whole.autocorrelation, atol=1e-10)
@@ -61,9 +56,8 @@ def test_summary_is_the_diagonal_of_the_moments():
 def test_centring_is_chosen_from_the_means():
     sites = simulated()
     shifted = {name: [r + 5.0 for r in recordings] for name, recordings in sites.items()}
-    variables = ("x0", "x1", "x2", "x3")
     for data, rule in ((sites, "none"), (shifted, "federated")):
-        summary = run_program(summary_program(variables, 2), federation_of(data))
+        summary = run_program(summary_program(MOMENTS.variables, 2), federation_of(read_sites(data)))
         assert prepare(summary, 4, "auto", "none").center_rule == rule
 
 
@@ -96,23 +90,21 @@ def test_a_site_reads_its_rows_once():
 
 
 def test_other_variables_are_refused_before_anything_is_computed():
-    federation = federation_of(simulated())
+    federation = federation_of(read_sites(simulated()))
     with refused(ProtocolError, code="other-variables"):
         run_program(moments_program(("a", "b", "c", "d"), 2), federation)
 
 
 def test_a_site_without_usable_rows_says_so():
-    federation = federation_of({"a": np.random.default_rng(0).normal(size=(3, 2))})
+    federation = federation_of([[np.random.default_rng(0).normal(size=(3, 2))]])
     with refused(DataError, "n_lags=4"):
         run_program(moments_program(("x0", "x1"), 4), federation)
 
 
 def test_the_server_program_sees_sums_only():
-    federation = federation_of(simulated())
+    federation = federation_of(read_sites(simulated()))
     seen = []
-    run_program(
-        moments_program(("x0", "x1", "x2", "x3"), 2), federation, lambda task, total: seen.append(total)
-    )
+    run_program(moments_program(MOMENTS.variables, 2), federation, lambda task, total: seen.append(total))
     assert all(type(total) is Sum for total in seen)
     assert seen[0].contributors == ("site-0", "site-1", "site-2", "site-3")
     with pytest.raises(ValueError, match="read-only"):
@@ -121,13 +113,16 @@ def test_the_server_program_sees_sums_only():
 
 def test_sums_do_not_depend_on_the_order_sites_are_given_in():
     sites = simulated()
-    forward, backward = federation_of(sites), federation_of(dict(reversed(sites.items())))
+    forward, backward = (
+        federation_of(read_sites(sites)),
+        federation_of(read_sites(dict(reversed(sites.items())))),
+    )
     task = Task(MOMENTS)
     np.testing.assert_array_equal(forward.sum(task).value, backward.sum(task).value)
 
 
 def test_unknown_tasks_sites_and_empty_federations_are_refused():
-    federation = federation_of(simulated())
+    federation = federation_of(read_sites(simulated()))
     with refused(ProtocolError, "dump-rows", code="unknown-task"):
         federation.sum(Task(make_question("dump-rows")()))
     with refused(ProtocolError, "nowhere"):

@@ -5,10 +5,9 @@ import numpy as np
 from feddbn.data import read_sites
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import moments_program
-from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
 from feddbn.methods.simulation import simulate
-from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.sites import federation_of
 
 
 def sums_of(n_sites, seed, d=4):
@@ -16,7 +15,7 @@ def sums_of(n_sites, seed, d=4):
     rng = np.random.default_rng(seed)
     fed = simulate(d=d, n_lags=1, n_sites=n_sites, n_samples=1000 * n_sites, random_state=seed)
     sites = {name: [frame * rng.uniform(0.8, 1.25, d)] for name, (frame,) in fed.sites.items()}
-    federation = InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
+    federation = federation_of(read_sites(sites))
     survey = run_program(survey_program(federation.variables, 1), federation)
     moments = run_program(moments_program(federation.variables, 1, "recording"), federation)
     true = np.array([np.asarray(frames[0]).std(axis=0) for frames in sites.values()])
@@ -54,13 +53,13 @@ def test_with_pooled_variances_three_sites_are_told_apart():
 def test_how_many_sites_have_cells_of_another_kind_is_told_and_not_which_or_how_many():
     def told(*odd):
         """The answers about one column of three sites, of which some have such cells among whole numbers."""
-        sites = {}
+        sites = []
         for k in range(3):
             counts = np.random.default_rng(k).poisson(3.0, (50, 1)).astype(float)
             for row, (site, cell) in enumerate(odd):
                 counts[row] = cell if site == k else counts[row]
-            sites[f"s{k}"] = Site(f"s{k}", read_sites({"x": [counts[:25], counts[25:]]})["x"])
-        federation = InProcessFederation(sites)
+            sites.append([counts[:25], counts[25:]])
+        federation = federation_of(sites)
         survey = run_program(survey_program(federation.variables, 0, profiles=False), federation)
         return survey.objections.ravel().tolist()
 

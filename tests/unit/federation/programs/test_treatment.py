@@ -12,10 +12,10 @@ from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.rows import Treatment
-from feddbn.federation.protocol.site import Site, notes_of
+from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import run_program
-from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only, refused
+from support.sites import federation_of
 
 AUTO = Prepare()
 
@@ -27,8 +27,7 @@ def made(mess=None, seed=20, n_sites=8, rows=200, d=6):
 
 
 def asked(sites, prepare=AUTO, n_lags=1):
-    data = read_sites(sites, missing="keep")
-    federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
+    federation = federation_of(read_sites(sites, missing="keep"))
     return run_program(asked_moments_program(federation.variables, n_lags, prepare), federation), federation
 
 
@@ -161,8 +160,7 @@ def test_scales_that_sites_are_brought_to_do_not_depend_on_a_site_that_stays_out
 
 def test_a_site_that_stays_out_is_in_no_sum_after_it_found_out():
     """So no two sums of one kind, one with the site and one without, tell what is its."""
-    data = read_sites(made({"gains": None, "other-units": None}).sites, missing="keep")
-    federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
+    federation = federation_of(read_sites(made({"gains": None, "other-units": None}).sites, missing="keep"))
     tasks = []
     program = asked_moments_program(federation.variables, 1, AUTO)
     run_program(program, federation, lambda task, _: tasks.append(task))
@@ -217,8 +215,7 @@ def test_the_survey_sends_no_total_and_no_product_of_the_data():
     shifted = {name: [t + 1000.0 for t in tables] for name, tables in fed.sites.items()}
     looks = []
     for sites in (fed.sites, shifted):
-        data = read_sites(sites)
-        federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
+        federation = federation_of(read_sites(sites))
         answers = []
         run_program(
             survey_program(federation.variables, 1), federation, lambda _, s, a=answers: a.append(s.value)

@@ -1,0 +1,43 @@
+"""Sites of arrays in this process, as tests ask them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from feddbn.core.designs.recordings import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.federation.protocol.site import Site
+from feddbn.runtime.simulated.in_process import InProcessFederation
+
+
+def memory_site(*tables, names=None):
+    """A site with one recording for each table: an array, or a block of rows."""
+    blocks = [table if isinstance(table, Block) else Block(table) for table in tables]
+    names = names or tuple(f"x{j}" for j in range(blocks[0].values.shape[1]))
+    return MemorySite(names, [ArrayRecording(f"r{k}", (block,)) for k, block in enumerate(blocks)])
+
+
+def federation_of(data):
+    """A federation of sites: their data by name, or lists of tables."""
+    if not isinstance(data, dict):
+        data = {f"s{k}": memory_site(*tables) for k, tables in enumerate(data)}
+    return InProcessFederation({name: Site(name, site) for name, site in data.items()})
+
+
+class RowsInMemory:
+    """The book of rows of a site that are remembered as long as a test runs."""
+
+    def __init__(self, *recordings):
+        self.recordings, self.kept = recordings, []
+
+    def hold(self):
+        return nullcontext()
+
+    def order(self):
+        return {name: number for number, name in enumerate(self.recordings)}
+
+    def used(self):
+        return list(self.kept)
+
+    def add(self, used):
+        self.kept += used
