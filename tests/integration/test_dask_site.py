@@ -18,6 +18,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import DaskSite, ParquetSite, read_sites
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
+from support.saying import refused
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
@@ -183,25 +184,22 @@ def test_a_bad_cell_is_named_with_its_own_row(tmp_path, client):
     frame = messy().drop(columns="who")
     frame.loc[333, "b"] = np.inf
     site = DaskSite(cut(frame, tmp_path), time="when", joined=True, client=client, part_rows=50)
-    with pytest.raises(DataError, match=r"infinite value in column 'b' at row 333 \(counted from 0\)"):
+    with refused(DataError, "'b'", "333"):
         moments_of(site, 2)
 
 
 def test_bad_arguments_get_a_sentence(tmp_path, monkeypatch):
     paths = cut(messy(20), tmp_path, (10,))
-    with pytest.raises(ParameterError, match="part_rows=0 must be a whole number of at least 1"):
+    with refused(ParameterError, "part_rows=0"):
         DaskSite(paths, part_rows=0)
-    with pytest.raises(ParameterError, match=r"client='here' must be a distributed\.Client or None"):
+    with refused(ParameterError, "client='here'"):
         DaskSite(paths, client="here")
     with pytest.raises(ParameterError, match="joined='yes' must be True or False"):
         DaskSite(paths, joined="yes")
     messy(20).drop(columns="c").to_parquet(paths[1], index=False)
-    with pytest.raises(
-        FileError,
-        match=r"part-0\.parquet' and .*part-1\.parquet' cannot be joined: column 'c' is in one of them",
-    ):
+    with refused(FileError, "part-0.parquet", "part-1.parquet", "'c'"):
         DaskSite(paths, joined=True)
     monkeypatch.setitem(__import__("sys").modules, "dask", None)
-    with pytest.raises(MissingExtra, match=r"needs the package 'dask'.*feddbn\[dask\]") as missing:
+    with pytest.raises(MissingExtra, match=r"feddbn\[dask\]") as missing:
         moments_of(DaskSite(paths[0], series="who", time="when"), 1)
     assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)

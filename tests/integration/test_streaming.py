@@ -15,6 +15,7 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import CsvSite, ParquetSite, read_sites, summary
 from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
+from support.saying import refused
 
 MEASURE = """
 import pathlib, resource, sys
@@ -246,31 +247,26 @@ def test_columns_of_a_streamed_site_are_aligned_by_name(tmp_path: Path) -> None:
 def test_scattered_recording_in_a_large_file_is_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame({"who": ["a", "b", "a"], "x": [1.0, 2.0, 3.0]})
     site = CsvSite(write(frame, tmp_path / "S.csv"), series="who")
-    with pytest.raises(
-        DataError,
-        match=r"the rows of recording 'a' do not stand together in .*S\.csv.*sort the file by 'who'",
-    ):
+    with refused(DataError, "'a'", "S.csv", "'who'"):
         list(site.recordings())
 
 
 def test_unsorted_time_across_batches_names_the_row(tmp_path: Path) -> None:
     frame = pd.DataFrame({"t": [0, 1, 2, 3, 3, 4], "x": np.arange(6.0)})
     site = ParquetSite(write(frame, tmp_path / "S.parquet"), time="t", batch_rows=4)
-    with pytest.raises(
-        DataError, match="recording 'S' of site 'S' has the same time in column 't' at rows 3 and 4"
-    ):
+    with refused(DataError, "'S'", "'t'", "3 and 4"):
         list(next(site.recordings()).blocks())
 
 
 def test_bad_arguments_of_streamed_sites_are_refused(tmp_path: Path) -> None:
     path = write(messy_frame(1), tmp_path / "A.csv")
-    with pytest.raises(ParameterError, match="batch_rows=0 must be a whole number of at least 1"):
+    with refused(ParameterError, "batch_rows=0"):
         CsvSite(path, batch_rows=0)
-    with pytest.raises(ParameterError, match="paths is empty; give at least one file"):
+    with refused(ParameterError, "paths"):
         CsvSite([])
-    with pytest.raises(FileError, match=r"file '.*no\.csv' does not exist; check the path"):
+    with refused(FileError, "no.csv"):
         CsvSite(tmp_path / "no.csv")
-    with pytest.raises(DataError, match="site 'A' has no column 'tick', which time= asks for"):
+    with refused(DataError, "'A'", "'tick'", "time="):
         CsvSite(path, time="tick")
     with pytest.raises(DataError, match="site 'A' lacks column 'zz', which variables= asks for"):
         CsvSite(path, ["a", "zz"])
@@ -278,14 +274,14 @@ def test_bad_arguments_of_streamed_sites_are_refused(tmp_path: Path) -> None:
 
 def test_corrupt_parquet_is_a_file_error(tmp_path: Path) -> None:
     (tmp_path / "A.parquet").write_bytes(b"PAR1 this is not parquet PAR1")
-    with pytest.raises(FileError, match=r"A\.parquet' cannot be read as Parquet"):
+    with refused(FileError, "A.parquet"):
         read_sites(tmp_path)
-    with pytest.raises(FileError, match=r"A\.parquet' cannot be read as Parquet"):
+    with refused(FileError, "A.parquet"):
         ParquetSite(tmp_path / "A.parquet")
 
 
 def test_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "A.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtra, match=r"this needs the package 'pyarrow'.*feddbn\[parquet\]"):
+    with pytest.raises(MissingExtra, match=r"feddbn\[parquet\]"):
         read_sites(tmp_path)

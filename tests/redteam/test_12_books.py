@@ -16,6 +16,7 @@ from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.check import check_settings
 from support.noisy_sites import VARIABLES, make
+from support.saying import only
 
 POLICY = "max_epsilon = 5.0\n"
 TASK = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
@@ -67,9 +68,8 @@ def test_a_log_that_was_touched_leaves_nothing_to_spend(sites, tamper):
     # The refusal is in the books, and the owner is told before a study and after it.
     refusal = json.loads(log_of(sites, "two").read_text().splitlines()[-1])
     assert [refusal[key] for key in ("event", "task", "code")] == ["refused", "moments", "budget-unknown"]
-    found = {f.what: f for f in check_settings(sites.place / "a" / "feddbn_site.toml")}
-    assert found["budget"].ok is False
-    assert "'one'" in found["budget"].text
+    found = only(check_settings(sites.place / "a" / "feddbn_site.toml"), "budget-unknown")
+    assert "'one'" in found.values["doubt"]
     # Sites whose books are whole have refused nothing.
     assert sites.guard("b").doubt is None
 
@@ -106,8 +106,8 @@ def test_the_owner_may_take_logs_without_an_index_as_complete(sites):
 
 
 def test_what_is_left_is_shown(sites):
-    found = {f.what: f.text for f in check_settings(sites.place / "a" / "feddbn_site.toml")}
-    assert "epsilon 1 of 5" in found["budget"]
+    found = only(check_settings(sites.place / "a" / "feddbn_site.toml"), "budget").values
+    assert (found["limit"], found["spent"]) == (5.0, pytest.approx(1.0))
 
 
 def test_an_answer_that_was_booked_and_never_left_costs_and_hides_nothing(tmp_path, monkeypatch):

@@ -119,8 +119,7 @@ def test_the_real_server_is_accepted(federation, port, posing):
     north = federation / "kits" / "north"
     assert connects(north, port)
     found = _check_server(north, 10.0)
-    assert found.ok, found.text
-    assert "'localhost'" in found.text
+    assert (found.code, found.values["server"]) == ("server-answers", "localhost")
 
 
 def test_a_site_that_poses_as_the_server_is_refused_by_the_transport_itself(federation, port, posing):
@@ -128,7 +127,7 @@ def test_a_site_that_poses_as_the_server_is_refused_by_the_transport_itself(fede
     posing(south / "client.crt", south / "client.key")
     north = federation / "kits" / "north"
     assert not connects(north, port)
-    assert _check_server(north, 10.0).ok is False
+    assert _check_server(north, 10.0).level == "error"
 
 
 def test_with_certificates_of_earlier_kits_the_check_tells_who_poses_as_the_server(
@@ -140,8 +139,7 @@ def test_with_certificates_of_earlier_kits_the_check_tells_who_poses_as_the_serv
     # NVFlare does not look at the name.
     assert connects(north, port)
     found = _check_server(north, 10.0)
-    assert found.ok is False
-    assert "'south'" in found.text
+    assert (found.code, found.about) == ("server-posed", ("'south'",))
 
 
 def test_every_certificate_but_the_servers_is_for_clients_and_of_the_authority(federation):
@@ -159,11 +157,10 @@ def test_the_check_refuses_a_kit_with_another_sites_certificate(federation, tmp_
     subprocess.run(["cp", "-r", federation / "kits" / "north", kit], check=True)
     for name in ("client.crt", "client.key"):
         (kit / "startup" / name).write_bytes((federation / "kits" / "south" / "startup" / name).read_bytes())
-    (found,) = [one for one in _check_certificate(kit) if one.what == "certificate"]
-    assert found.ok is False
-    assert "'south'" in found.text
-    (found,) = [one for one in _check_certificate(federation / "kits" / "north") if one.what == "certificate"]
-    assert found.ok, found.text
+    _, found = _check_certificate(kit, "north")
+    assert (found.code, found.values) == ("certificate-other", {"named": "south", "site": "north"})
+    _, found = _check_certificate(federation / "kits" / "north", "north")
+    assert (found.code, found.level) == ("certificate", "good")
 
 
 def others(path):
@@ -194,13 +191,12 @@ def test_archives_made_as_the_guide_says_are_for_their_owner_and_unpack_so(feder
 def test_the_check_names_keys_that_others_can_read(federation, tmp_path):
     kit = tmp_path / "north"
     subprocess.run(["cp", "-r", federation / "kits" / "north", kit], check=True)
-    assert _check_files(kit).ok
+    assert _check_files(kit).code == "keys-private"
     (kit / "local" / "identity.key").chmod(0o640)
     found = _check_files(kit)
-    assert found.ok is False
-    assert "local/identity.key" in found.text
+    assert (found.code, found.about) == ("keys-readable", ("local/identity.key",))
     owner_only(kit)
-    assert _check_files(kit).ok
+    assert _check_files(kit).code == "keys-private"
 
 
 def test_what_a_site_writes_is_for_its_owner_only(tmp_path):

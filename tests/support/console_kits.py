@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -60,6 +61,12 @@ def entered(gate, keys, **more):
     assert answer.status_code == 200, answer.text
     client.base_url = f"http://{HOST}{keys.base}"
     return client
+
+
+def codes(answer, status=200):
+    """The codes of the findings that a page shows, in order."""
+    assert answer.status_code == status, answer.text
+    return re.findall(r'data-code="([^"]*)"', answer.text)
 
 
 def press(client, keys, path, **fields):
@@ -130,10 +137,8 @@ class FakeSession(Session):
 
     def add(self, run, status="RUNNING", submitted="2026-11-16T10:32:00Z", **more):
         ended = status.startswith("FINISHED")
-        said = {"RUNNING": "running", "FINISHED:COMPLETED": "finished"}.get(status, status.lower())
-        job = Job(
-            run, f"job-{run}", status, submitted, "", status == "RUNNING", ended, **{"said": said, **more}
-        )
+        code = {"RUNNING": "job-runs", "FINISHED:COMPLETED": "job-finished"}.get(status, "job-other")
+        job = Job(run, f"job-{run}", status, submitted, "", status == "RUNNING", ended, code, **more)
         self.listed = [job, *(old for old in self.listed if old.run != run)]
         return job
 

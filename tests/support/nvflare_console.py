@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import study_from_json
-from feddbn.runtime.engines.nvflare.engine import Console
+from feddbn.runtime.engines.nvflare.engine import NVFlareSession
 
 
 def main():
@@ -19,7 +19,7 @@ def main():
             arguments[0] = study_from_json(arguments[0])
         try:
             if request["call"] == "open":
-                console = Console(Path(arguments[0]), timeout_s=60.0).__enter__()
+                console = NVFlareSession(Path(arguments[0]), timeout_s=60.0).__enter__()
                 answer = None
             else:
                 answer = getattr(console, request["call"])(*arguments)

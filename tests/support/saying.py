@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feddbn.errors import FeddbnError
+from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.findings import Finding
 
 
@@ -35,3 +35,14 @@ def only(findings: Iterable[Finding], code: str) -> Finding:
     found = [one for one in findings if one.code == code]
     assert len(found) == 1, [one.code for one in findings]
     return found[0]
+
+
+@contextmanager
+def kept_out(code: str, *sites: str) -> Iterator[Any]:
+    """Expect that too few sites are there, and that these, or at least one, said no with this code."""
+    with pytest.raises(NotEnoughSites) as caught:
+        yield caught
+    reasons = caught.value.values["reasons"]
+    found = {site for site, why in reasons.items() if why == code}
+    assert found, reasons
+    assert set(sites) <= found, reasons

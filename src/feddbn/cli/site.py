@@ -13,6 +13,7 @@ from feddbn.cli.console import site_console
 from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_table, remark, say
 from feddbn.errors import ParameterError
+from feddbn.words import card
 
 if TYPE_CHECKING:
     from feddbn.runtime.deployed.owner import Owner
@@ -54,7 +55,7 @@ def approve(
 ) -> None:
     """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
     from feddbn.cli.submit import read_study
-    from feddbn.runtime.deployed.check import study_in_words, why_refused
+    from feddbn.runtime.deployed.check import about_study, why_refused
     from feddbn.runtime.deployed.open_site import read_data
     from feddbn.runtime.deployed.owner import Owner
     from feddbn.runtime.deployed.settings import read_policy
@@ -68,9 +69,11 @@ def approve(
     owner = Owner(settings, remark)
     policy = read_policy(settings.policy)
     if not as_json:
-        words = [(what, printable(said)) for what, said in study_in_words(plan, settings)]
+        told = [card(one, "owner") for one in about_study(plan, settings)]
+        words = [(one.question, printable(one.detail)) for one in told]
         print_table(("what", f"the study {plan.name} says"), words, n_text=2)
-    for reason in why_refused(settings, policy, tuple(read_data(settings).variables), plan):
+    for one in why_refused(settings, policy, tuple(read_data(settings).variables), plan):
+        reason = card(one, "owner").detail
         remark(f"note: as things are, this site would refuse the study all the same: {reason}")
     if policy.approve_by_rule:
         remark("note: this site's policy has approve_by_rule = true: it answers any study within its rules.")
@@ -206,14 +209,19 @@ def check(
     from feddbn.runtime.engines.interface import engine_of
 
     findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
-    bad = [finding for finding in findings if finding.ok is False]
+    said = [(one, card(one, "owner")) for one in findings]
     if as_json:
-        say(json.dumps([vars(finding) for finding in findings]))
+        ok = {"good": True, "error": False}
+        lines = [
+            {"what": words.question, "ok": ok.get(one.level), "text": words.detail, **one.to_dict()}
+            for one, words in said
+        ]
+        say(json.dumps(lines))
     else:
-        marks = {True: "ok", False: "no", None: ""}
-        rows = [(finding.what, marks[finding.ok], finding.text) for finding in findings]
+        marks = {"good": "ok", "error": "no"}
+        rows = [(words.question, marks.get(one.level, ""), words.detail) for one, words in said]
         print_table(("check", "", "finding"), rows, n_text=3)
-    if bad:
+    if any(one.level == "error" for one in findings):
         raise typer.Exit(2)
 
 
@@ -228,14 +236,15 @@ def adopt(
 
     The privacy budget is what all logs say was spent. Do this only if no log was deleted or shortened.
     """
-    from feddbn.runtime.deployed.audit import books_of
+    from feddbn.runtime.deployed.audit import books_of, budget_finding
     from feddbn.runtime.deployed.settings import read_policy, read_site_settings
 
     values = read_site_settings(settings)
     books = books_of(values, say)
     n_logs = books.adopt()
     say(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
-    say(f"Privacy budget: {books.account().words(read_policy(values.policy))}.")
+    budget = budget_finding(books.account(), read_policy(values.policy))
+    say(f"Privacy budget: {card(budget, 'owner').detail}.")
 
 
 @site_app.command()

@@ -17,13 +17,14 @@ import typer
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from feddbn import words as in_words
 from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
 from feddbn.cli.terminal import print_table, remark, say
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, check_sites, parse_study
 from feddbn.federation.protocol.study_methods import check_goal, check_name, check_noise
-from feddbn.runtime.deployed.run_words import run_in_words
+from feddbn.runtime.engines.interface import run_state
 
 if TYPE_CHECKING:
     from feddbn.runtime.engines.interface import Session
@@ -300,13 +301,13 @@ def status(
     for job in jobs:
         progress = found.get(job.job, {})
         present = ", ".join(progress.get("present", []))
-        words = run_in_words(progress) if progress else job.words
+        words = in_words.say(run_state(progress), "lead") if progress else job.words
         lines.append((job.run, words, str(progress.get("sums", "")), present))
     title = f"connected: {', '.join(sites) or 'no site'}"
     print_table(("run", "status", "sums", "sites present"), lines, title, n_text=4)
     for one in known:
         if not one.is_here:
-            say(f"{one.words()}.")
+            say(f"{in_words.say(one.finding(), 'lead')}.")
 
 
 def results(
@@ -411,7 +412,7 @@ def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
 
         def watch(values: dict[str, Any]) -> None:
             note = " ".join(f"{key}={value:.3g}" for key, value in (values.get("note") or {}).items())
-            words = f"{run_in_words(values)} {note}".rstrip()
+            words = f"{in_words.say(run_state(values), 'lead')} {note}".rstrip()
             progress.update(bar, completed=values.get("sums", 0), note=words)
 
         yield watch

@@ -10,5 +10,3 @@ button does is what a command does: there is no second way to approve a study. N
 """
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -32,20 +32,6 @@ from feddbn.errors import ParameterError
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = [
-    "FORM",
-    "PAGE_POLICY",
-    "REPORT_POLICY",
-    "Gate",
-    "Keys",
-    "bound",
-    "host_names",
-    "loopback",
-    "serve",
-    "server_of",
-]
-
-
 Scope = MutableMapping[str, Any]
 
 
@@ -65,9 +51,7 @@ FORM = "feddbn.form"
 """Where the gate leaves the fields of a form in a request's scope."""
 
 MOST_BYTES = 1_000_000
-
 COOKIE = "feddbn_console"
-
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 from feddbn.errors import FederationError
 from feddbn.runtime.engines.interface import Job, Session
 
-__all__ = ["LeadWatch", "Point", "Sight"]
-
 T = TypeVar("T")
 LOOKED_AT_S = 30.0
 RARELY_S = 15.0
@@ -122,7 +120,8 @@ class LeadWatch:
             return future.result(timeout_s)
         except TimeoutError:
             raise FederationError(
-                f"the server has not answered within {timeout_s:.0f} s; try again."
+                f"the server has not answered within {timeout_s:.0f} s; try again.",
+                code="no-answer",
             ) from None
 
     def _run(self) -> None:
@@ -161,7 +160,9 @@ class LeadWatch:
                 work, future = self._work.get_nowait()
                 try:
                     if session is None:
-                        raise FederationError(f"the server cannot be asked: {self._sight.trouble}")
+                        raise FederationError(
+                            f"the server cannot be asked: {self._sight.trouble}", code="no-server"
+                        )
                     future.set_result(work(session))
                 except Exception as error:
                     future.set_exception(error)

@@ -15,6 +15,7 @@ import numpy as np
 
 from feddbn.errors import FeddbnError, StateError
 from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.privacy.audit import AuditEntry
 from feddbn.runtime.deployed.open_site import read_data
@@ -24,15 +25,11 @@ from feddbn.runtime.deployed.store import iso_time, run_directory
 if TYPE_CHECKING:
     from feddbn.methods.result import Result
 
-__all__ = ["Edge", "OwnNetworks", "Run", "TwoNetworks"]
-
 MOST_EDGES = 40
-_BY_THE_STUDY = "as this study learned it for this site"
-_ALONE = "learned here by OneShotDBN from this site's rows alone"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunHere:
     """A run whose result is at this site."""
 
     run: str
@@ -55,33 +52,36 @@ class Edge:
 
     @property
     def where(self) -> str:
-        """Which of the two networks have it."""
+        """Which of the two networks have it: "both", "opposite" (with other signs), "shared" or "own"."""
         if self.shared and self.own:
-            return "both" if self.shared * self.own > 0 else "both, with opposite signs"
-        return "federation only" if self.shared else "this site only"
+            return "both" if self.shared * self.own > 0 else "opposite"
+        return "shared" if self.shared else "own"
 
 
 @dataclass(frozen=True)
 class TwoNetworks:
-    """The two networks of a run, edge by edge, those that differ most first; or a sentence that says why not."""
+    """The two networks of a run, edge by edge, those that differ most first; or only why not.
 
-    sentence: str
+    `by_study`: the study learned the site's own network, and not this page from its rows alone.
+    """
+
+    finding: Finding
     edges: tuple[Edge, ...] = ()
     n_edges: int = 0
-    origin: str = ""
-    remarks: tuple[str, ...] = ()
+    by_study: bool = False
+    remarks: tuple[Finding, ...] = ()
 
 
 class OwnNetworks:
     """The results at one site; what was learned here is remembered until the console is closed."""
 
     def __init__(self) -> None:
-        self._learned: dict[str, tuple[DBN, tuple[str, ...]]] = {}
+        self._learned: dict[str, tuple[DBN, tuple[Finding, ...]]] = {}
 
-    def runs(self, settings: SiteSettings, studies: Mapping[str, str]) -> list[Run]:
+    def runs(self, settings: SiteSettings, studies: Mapping[str, str]) -> list[RunHere]:
         """Return the runs with a result at this site, the newest first; `studies` says of which study a run is."""
         found = [
-            Run(
+            RunHere(
                 path.parent.name,
                 iso_time(path.stat().st_mtime),
                 path.with_name("personal.feddbn").exists(),
@@ -117,7 +117,7 @@ class OwnNetworks:
             # They are shown on the page.
             warnings.simplefilter("ignore", UserWarning)
             fitted = OneShotDBN(n_lags=shared.n_lags).fit({settings.name: data})
-        self._learned[run] = (fitted.dbn_, tuple(str(text) for text in fitted.warnings_))
+        self._learned[run] = (fitted.dbn_, tuple(one for one in fitted.findings_ if one.level != "good"))
 
     def compare(self, settings: SiteSettings, run: str) -> TwoNetworks:
         """Return the federation's network and the site's own, edge by edge."""
@@ -126,15 +126,15 @@ class OwnNetworks:
             shared = _result(place / "result.feddbn").dbn
             own = place / "personal.feddbn"
             if own.exists():
-                return _compared(shared, _result(own).dbn, settings.name, _BY_THE_STUDY)
+                return replace(_compared(shared, _result(own).dbn, settings.name), by_study=True)
             if run not in self._learned:
-                return TwoNetworks(
-                    "This study left no network of this site's own. One can be learned here from its rows alone."
-                )
+                return TwoNetworks(Finding("networks-not-compared", "note", {"why": "none"}))
             learned, remarks = self._learned[run]
-            return replace(_compared(shared, learned, settings.name, _ALONE), remarks=remarks)
+            return replace(_compared(shared, learned, settings.name), remarks=remarks)
         except FeddbnError as error:
-            return TwoNetworks(f"The two networks cannot be compared: {error}")
+            return TwoNetworks(
+                Finding("networks-not-compared", "error", {"why": error.code, "sentence": str(error)})
+            )
 
 
 def _result(path: Path) -> Result:
@@ -146,17 +146,15 @@ def _result(path: Path) -> Result:
 def _place(settings: SiteSettings, run: str) -> Path:
     place = run_directory(settings.state, run, create=False)
     if not (place / "result.feddbn").exists():
-        raise StateError(f"no result of run {run!r} is at this site.")
+        raise StateError(f"no result of run {run!r} is at this site.", code="no-result")
     return place
 
 
-def _compared(shared: DBN, own: DBN, name: str, origin: str) -> TwoNetworks:
+def _compared(shared: DBN, own: DBN, name: str) -> TwoNetworks:
     from feddbn.report.matrix_plots import site_differences
 
     if any((shared.conditionals, own.conditionals, shared.bends, own.bends)):
-        return TwoNetworks(
-            "Networks with curves or variables of other kinds are compared in their reports, not here."
-        )
+        return TwoNetworks(Finding("networks-not-compared", "note", {"why": "kinds"}))
     table = site_differences(shared, {name: own})
     at = (
         table["lag"].to_numpy(),
@@ -184,11 +182,9 @@ def _compared(shared: DBN, own: DBN, name: str, origin: str) -> TwoNetworks:
         )
         for k in order
     ]
-    n_both = sum(bool(edge.shared and edge.own) for edge in edges)
-    n_shared = sum(bool(edge.shared) for edge in edges)
-    n_own = sum(bool(edge.own) for edge in edges)
-    sentence = (
-        f"The federation's network has {n_shared} edge{'' if n_shared == 1 else 's'}, this site's own {n_own}; "
-        f"{n_both} {'is' if n_both == 1 else 'are'} in both."
-    )
-    return TwoNetworks(sentence, tuple(edges[:MOST_EDGES]), len(edges), origin)
+    counts = {
+        "both": sum(bool(edge.shared and edge.own) for edge in edges),
+        "shared": sum(bool(edge.shared) for edge in edges),
+        "own": sum(bool(edge.own) for edge in edges),
+    }
+    return TwoNetworks(Finding("networks-compared", "note", counts), tuple(edges[:MOST_EDGES]), len(edges))

@@ -19,8 +19,8 @@ from feddbn.console.site_facts import SiteFacts, study_facts
 from feddbn.console.web import Pages, field_number, fields_of, make_app, report_answer
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.study import Study
-
-__all__ = ["site_app"]
+from feddbn.findings import Finding
+from feddbn.runtime.deployed.settings import about_policy
 
 _MENU = (
     ("/", "Overview"),
@@ -35,7 +35,7 @@ def site_app(kit: Path, check: Callable[[Study], None], keys: Keys) -> Starlette
     """Return the console of a site; `check` refuses a study that no site could take part in."""
     facts = SiteFacts(kit, check)
     name = facts.settings.name
-    pages = Pages(keys, f"{name} – feddbn", f"Site {name}", _MENU)
+    pages = Pages(keys, "owner", f"{name} – feddbn", f"Site {name}", _MENU)
     site = _SitePages(facts, pages)
     return make_app(
         pages,
@@ -88,9 +88,9 @@ class _SitePages:
             "/studies",
             waiting=facts.waiting(),
             approvals=facts.approvals(),
-            refused=facts.refused(),
+            refused=[one for one in facts.owner.offered.all() if one.refused],
             by_rule=facts.policy.approve_by_rule,
-            policy=facts.policy_words(),
+            policy=about_policy(facts.policy),
         )
 
     def add(self, request: Request) -> Response:
@@ -103,7 +103,9 @@ class _SitePages:
         facts = self._facts
         offered = facts.offered(request.path_params["digest"])
         study = offered.study
-        approval, state = facts.approval_of(study)
+        approval, state = next(
+            (one for one in facts.approvals() if one[0].digest == study.digest), (None, "")
+        )
         return self._pages.show(
             "site_study.html",
             "/studies",
@@ -132,22 +134,20 @@ class _SitePages:
             # The fields have the names of the command's options, without the dashes.
             words = re.sub(r"--(runs|days|epsilon)", lambda found: found[1].capitalize(), str(error))
             raise ParameterError(words) from None
-        self._pages.say(f"You approved the study {given.study}; the approval ends {given.expires[:10]}.")
+        self._pages.tell(Finding("approval-given", "good", {"study": given.study, "expires": given.expires}))
         return self._pages.go("/")
 
     def refuse(self, request: Request) -> Response:
         """Put a study aside."""
         study = self._facts.offered(self._digest(request)).study
         self._facts.owner.refuse(study)
-        self._pages.say(f"You refused the study {study.name}; it does not wait any more.")
+        self._pages.tell(Finding("approval-refused", "good", {"study": study.name}))
         return self._pages.go("/")
 
     def revoke(self, request: Request) -> Response:
         """Take an approval back."""
         taken = self._facts.owner.revoke(self._digest(request))
-        self._pages.say(
-            f"You took the approval of {taken.study} back; a run under way is refused from its next message on."
-        )
+        self._pages.tell(Finding("approval-revoked", "good", {"study": taken.study}))
         return self._pages.go("/studies")
 
     @staticmethod
@@ -173,7 +173,7 @@ class _SitePages:
     def data(self, request: Request) -> Response:
         """Check the site's own data, policy, certificates and way to the server."""
         found = self._facts.findings()
-        wrong = [finding for finding in found if finding.ok is False]
+        wrong = [finding for finding in found if finding.level == "error"]
         return self._pages.show("site_data.html", "/data", findings=found, wrong=wrong)
 
     def results(self, request: Request) -> Response:
@@ -185,8 +185,8 @@ class _SitePages:
     def result(self, request: Request) -> Response:
         """Show the site's own network beside the federation's."""
         run = request.path_params["run"]
-        comparison = self._networks.compare(self._facts.settings, run)
-        return self._pages.show("site_result.html", "/results", run=run, comparison=comparison)
+        beside = self._networks.compare(self._facts.settings, run)
+        return self._pages.show("site_result.html", "/results", run=run, beside=beside)
 
     def learn(self, request: Request) -> Response:
         """Learn from this site's rows alone."""

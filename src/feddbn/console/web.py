@@ -13,15 +13,15 @@ from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from feddbn._version import __version__
 from feddbn.console.gate import FORM, REPORT_POLICY, Keys
-from feddbn.console.words import when
 from feddbn.errors import FeddbnError, ParameterError
-
-__all__ = ["Pages", "field_number", "fields_of", "json_answer", "make_app", "report_answer"]
+from feddbn.findings import Finding
+from feddbn.words import Audience, card, say
+from feddbn.words.studies import when
 
 EVERY_MS = 3000
 """How often an open page looks for news."""
@@ -37,6 +37,17 @@ _STATIC = {
 """Name -> package, folder and kind of a file that pages load."""
 
 
+LEVELS = {"error": "bad", "warning": "caution", "unknown": "unknown", "note": "unknown", "good": "good"}
+"""Level of a finding -> how it looks."""
+
+
+def _begun(sentence: str) -> str:
+    """A sentence with a capital letter and a full stop, by itself on a page."""
+    return (
+        f"{sentence[:1].upper()}{sentence[1:]}{'' if sentence.endswith(('.', '!')) or not sentence else '.'}"
+    )
+
+
 def printable(value: Any) -> Any:
     """Names come from others: letters that turn text round or hide in it are shown as what they are."""
     if not isinstance(value, str) or isinstance(value, Markup):
@@ -50,14 +61,15 @@ def printable(value: Any) -> Any:
 class Pages:
     """What every page of one console knows, and what it has to say about the last button.
 
-    `menu` is (path, words) of the pages; `who` is shown above them.
+    `menu` is (path, words) of the pages; `who` is shown above them. Templates say findings to its audience.
     """
 
     keys: Keys
+    audience: Audience
     title: str
     who: str
     menu: Sequence[tuple[str, str]]
-    _said: list[tuple[str, str]] = field(default_factory=list)
+    _said: list[Finding] = field(default_factory=list)
     _templates: Environment = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +81,14 @@ class Pages:
             lstrip_blocks=True,
             finalize=printable,
         )
-        self._templates.filters["when"] = when
+        filters = {
+            "when": when,
+            "level": lambda finding: LEVELS[finding.level],
+            "say": lambda finding: _begun(say(finding, self.audience)),
+            "card": lambda finding: card(finding, self.audience),
+            "detail": lambda finding: _begun(card(finding, self.audience).detail),
+        }
+        self._templates.filters.update(filters)
 
     def show(self, template: str, here: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page; `here` is the path of its place in the menu."""
@@ -87,9 +106,9 @@ class Pages:
         }
         return HTMLResponse(self._templates.get_template(template).render(**shared, **values), status)
 
-    def say(self, sentence: str, level: str = "good") -> None:
+    def tell(self, finding: Finding) -> None:
         """Have the next page say this."""
-        self._said = [*self._said[-4:], (level, sentence)]
+        self._said = [*self._said[-4:], finding]
 
     def go(self, path: str) -> RedirectResponse:
         """Send the browser to a page, after a button."""
@@ -114,11 +133,6 @@ def field_number(fields: Mapping[str, str], name: str, words: str) -> float:
     return value
 
 
-def json_answer(values: Any) -> JSONResponse:
-    """Return numbers for our own script."""
-    return JSONResponse(values)
-
-
 def report_answer(text: str) -> HTMLResponse:
     """Return a report, which has its script inside, in a sandbox."""
     return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
@@ -135,17 +149,21 @@ def make_app(pages: Pages, routes: Sequence[BaseRoute]) -> Starlette:
         return Response((files(package) / folder / name).read_bytes(), headers={"content-type": kind})
 
     def sentence(request: Request, error: Exception) -> Response:
-        return pages.show("error.html", "", 400, heading="That cannot be done", sentence=str(error))
+        code = error.code if isinstance(error, FeddbnError) else ""
+        return pages.show(
+            "error.html", "", 400, heading="That cannot be done", sentence=str(error), code=code
+        )
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
-        return pages.show(
-            "error.html", "", status, heading="Not here", sentence="This page does not exist (any more)."
-        )
+        text = "This page does not exist (any more)."
+        return pages.show("error.html", "", status, heading="Not here", sentence=text, code="no-page")
 
     def unexpected(request: Request, error: Exception) -> Response:
         text = f"Unexpected {type(error).__name__}; the terminal in which the console runs says more."
-        return pages.show("error.html", "", 500, heading="Something went wrong", sentence=text)
+        return pages.show(
+            "error.html", "", 500, heading="Something went wrong", sentence=text, code="unexpected"
+        )
 
     return Starlette(
         routes=[*routes, Route("/static/{name}", static)],

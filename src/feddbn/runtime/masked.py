@@ -22,8 +22,6 @@ from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
 from feddbn.privacy.secagg_site import MOST_AHEAD
 
-__all__ = ["Courier", "SecureFederation"]
-
 FIRST_BATCH, BATCH_GROWTH, LARGEST_BATCH = 8, 4, 128
 SETUP_ATTEMPTS = 3
 
@@ -76,7 +74,8 @@ class SecureFederation:
         if len(courier.sites) < min_sites:
             raise NotEnoughSites(
                 f"secure aggregation needs at least min_sites={min_sites} sites, this federation has "
-                f"{len(courier.sites)}."
+                f"{len(courier.sites)}.",
+                code="few-sites",
             )
         self._courier = courier
         self._server = SecAggServer(run, min_sites, threshold)
@@ -99,7 +98,8 @@ class SecureFederation:
         unknown = [name for name in task.participants or () if name not in self.sites]
         if unknown:
             raise ProtocolError(
-                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation."
+                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation.",
+                code="unknown-site",
             )
         if self._server.slots_left == 0:
             self.agree_on_keys()
@@ -133,7 +133,8 @@ class SecureFederation:
             asked = set(shares)
         raise AggregationError(
             f"sites dropped out of the key agreement {SETUP_ATTEMPTS} times in a row; "
-            "try again when they are stable."
+            "try again when they are stable.",
+            code="dropped-out",
         )
 
     def _open(self, task: Task) -> OpenedSum:

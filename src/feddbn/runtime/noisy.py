@@ -24,8 +24,6 @@ from feddbn.federation.protocol.study_methods import check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.privacy.noise_plan import NoisePlan
 
-__all__ = ["PrivateFederation", "noise_aware"]
-
 
 class PrivateFederation:
     """A federation whose moments are noisy and say so by a smaller count.

@@ -1,8 +1,196 @@
-"""What a site tells its owner about its own data and answers; none of it leaves the site."""
+"""What the owner of a site is told about it: kit, data, policy, budget, what runs there and what left."""
 
 from __future__ import annotations
 
-from feddbn.words import Said, says
+from collections.abc import Mapping
+
+from feddbn.findings import Finding
+from feddbn.words import Card, Said, card, says
+from feddbn.words.studies import counted, listed, when
+
+_CHECKED = {
+    "settings-read": ("settings", "site {site!r}"),
+    "settings-wrong": ("settings", "{sentence}"),
+    "data-wrong": ("data", "{sentence}"),
+    "study-joinable": ("study", "this site can join {study!r}"),
+    "study-refused": ("study", "{sentence}"),
+    "approval-valid": ("study: approval", "until {expires}, {left} of {runs} runs left"),
+    "approval-missing": (
+        "study: approval",
+        "{state}; `feddbn site approve` approves it, before that it is refused",
+    ),
+    "approval-wrong": ("study: approval", "{sentence}"),
+    "state-place": ("state", "{place}, {free:.1f} GiB free"),
+    "state-wrong": ("state", "{place} cannot be used: {why}"),
+    "rights-unreadable": ("rights", "{names} is missing or unreadable"),
+    "code-refused": ("code in jobs", "refused for every role"),
+    "code-allowed": ("code in jobs", "allowed for {names}"),
+    "classes-ours": ("classes", "only those of feddbn"),
+    "classes-more": ("classes", "also allows {names}"),
+    "logs-stay": ("logs", "stay at this site"),
+    "logs-sent": ("logs", "are sent to the server"),
+    "keys-private": ("private keys", "only their owner can read them"),
+    "keys-readable": (
+        "private keys",
+        "others can read {names}; run `chmod -R go= {kit}`, and ask for a new kit if it may be too late",
+    ),
+    "clock-right": ("clock", "{now}"),
+    "clock-behind": ("clock", "{now}, before the certificate begins"),
+    "certificate": ("certificate", "valid for {days} more days"),
+    "certificate-other": (
+        "certificate",
+        "startup/client.crt is that of {named!r}, but this site is {site!r}; use the kit that was made for it",
+    ),
+    "certificate-unreadable": ("certificate", "startup/client.crt is missing or unreadable"),
+    "server-answers": (
+        "server",
+        "{target} answers with {protocol} and the certificate of {server!r} in this federation",
+    ),
+    "server-posed": (
+        "server",
+        "{target} answers with the certificate of {names}, not of {server!r}: somebody poses as the server",
+    ),
+    "server-other": ("server", "{target} answers, but not with this federation's certificate ({why})"),
+    "server-unreachable": ("server", "{target} cannot be reached ({why}); outbound TCP is needed"),
+    "server-unnamed": ("server", "startup/fed_client.json is missing or unreadable"),
+    "tasks-not-listed": (
+        "study: note",
+        "it may ask for {names}, which the policy does not list and this site would refuse then",
+    ),
+    "other-sites-before": (
+        "study: note",
+        "earlier sums over data of this site had other sites: unless many sites have new data, sums of this study would be "
+        "refused, because together with those they show single sites; ask the same sites, or use noise",
+    ),
+    "columns-unused": ("study: note", "not asked for: {some}; these columns are not read"),
+    "units-unsaid-here": (
+        "study: note",
+        "the study means {units}; say it in `units` of the settings if that is so, or convert the data",
+    ),
+    "units-unsaid-there": (
+        "study: note",
+        "the study does not say the units of {names}; ask the lead for a [units] table",
+    ),
+    "rows-usable": (
+        "study: note",
+        "{usable} of {rows} rows can be used with n_lags = {n_lags}, {complete} of them without an empty cell; "
+        "{missing_percent:.1f} % of the cells are empty",
+    ),
+    "rows-not-filled": (
+        "study: note",
+        "the {rows} rows with an empty cell are too few to be filled in and are left out (min_rows in the policy)",
+    ),
+}
+"""Code -> what was checked, and what is said; names are what the finding is about."""
+
+
+@says(*_CHECKED)
+def _checked(it: Said) -> Card:
+    question, text = _CHECKED[it.finding.code]
+    values = dict(it.finding.values)
+    if isinstance(values.get("units"), Mapping):
+        values["units"] = ", ".join(f"{name} in {unit}" for name, unit in values["units"].items())
+    return Card(question, "", text.format(**values, names=it.names, some=listed(it.finding.about, 8)))
+
+
+@says("data-read")
+def _data_read(it: Said) -> Card:
+    rows = f"{it['rows']} rows"
+    if it["left_out"]:
+        rows = f"{it['rows']} of {it['rows'] + it['left_out']} rows, the others left out for missing values"
+    if it["missing_percent"] > 0:
+        rows += f" ({it['missing_percent']:.1f} % of their cells missing, {it['complete']} rows complete)"
+    names = listed(it.finding.about, 8)
+    return Card(
+        "data", "", f"{it['recordings']} recordings, {rows}, {len(it.finding.about)} variables: {names}"
+    )
+
+
+@says("own-data")
+def _own_data(it: Said) -> Card:
+    """What a check of the site's own rows found by itself."""
+    found = Finding.from_dict(it["finding"])
+    said = card(found, it.audience)
+    return Card(f"data: {found.code}", "", f"{found.level}: {said.detail} {said.advice}".rstrip())
+
+
+@says("site-policy")
+def _site_policy(it: Said) -> Card:
+    masked = "only under secure aggregation" if it["masks"] else "also in the clear"
+    budget = "no noise demanded" if it["max_epsilon"] is None else f"epsilon up to {it['max_epsilon']:g}"
+    whom = "any study within these rules" if it["by_rule"] else "approved studies only"
+    rules = f"at least {it['min_sites']} sites; {budget}; {it['max_rounds']} rounds; {whom}"
+    return Card("policy", "", f"{', '.join(it['methods'])}; {masked}; {rules}")
+
+
+@says("budget-unset")
+def _budget_unset(it: Said) -> Card:
+    return Card("budget", "", "no budget is set (max_epsilon in the policy)")
+
+
+@says("budget-unknown")
+def _budget_unknown(it: Said) -> Card:
+    return Card("budget", "", f"not known, and counts as all spent: {it['doubt']}")
+
+
+@says("budget")
+def _budget(it: Said) -> Card:
+    limit, unit = f"{it['limit']:g}", it["unit"]
+    if it["spent"] is None:
+        return Card(
+            "budget", "", f"all of {limit} spent: answers without noise for each {unit} have left this site"
+        )
+    left = max(it["limit"] - it["spent"], 0.0)
+    spent = f"epsilon {it['spent']:.3g} of {limit} for each {unit} spent"
+    return Card("budget", "", f"{spent}, {left:.3g} left (delta = {it['delta']:g})")
+
+
+@says("run-here")
+def _run_here(it: Said) -> str:
+    who = f" from lead {it['lead']}" if it["lead"] else ""
+    said = f"Study {it['study']}{who} began at {when(it['began'])}; it asked last at {when(it['last'])}."
+    return f"{said} It has stopped, or waits for other sites." if it["is_silent"] else said
+
+
+@says("left-in-all")
+def _left_in_all(it: Said) -> str:
+    return (
+        f"{counted(it['sent'], 'answer')} left this site ({it['bytes']:,} bytes of numbers); "
+        f"{counted(it['refused'], 'refusal')}."
+    )
+
+
+@says("approval-given")
+def _approval_given(it: Said) -> str:
+    return f"You approved the study {it['study']}; the approval ends {it['expires'][:10]}."
+
+
+@says("approval-refused")
+def _approval_refused(it: Said) -> str:
+    return f"You refused the study {it['study']}; it does not wait any more."
+
+
+@says("approval-revoked")
+def _approval_revoked(it: Said) -> str:
+    return (
+        f"You took the approval of {it['study']} back; a run under way is refused from its next message on."
+    )
+
+
+@says("networks-compared")
+def _networks_compared(it: Said) -> str:
+    both = f"{it['both']} {'is' if it['both'] == 1 else 'are'} in both"
+    return (
+        f"The federation's network has {counted(it['shared'], 'edge')}, this site's own {it['own']}; {both}."
+    )
+
+
+@says("networks-not-compared")
+def _networks_not_compared(it: Said) -> str:
+    return {
+        "none": "This study left no network of this site's own. One can be learned here from its rows alone.",
+        "kinds": "Networks with curves or variables of other kinds are compared in their reports, not here.",
+    }.get(it["why"], f"The two networks cannot be compared: {it.get('sentence', '')}")
 
 
 @says("site-own-network")

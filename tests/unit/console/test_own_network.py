@@ -35,7 +35,8 @@ def test_a_network_that_the_study_left_at_the_site_is_compared_as_it_is(kits):
     found = OwnNetworks().compare(settings, "own")
     place = settings.state / "own"
     shared, own = (Result.load(place / f"{name}.feddbn").dbn for name in ("result", "personal"))
-    assert found.origin == "as this study learned it for this site"
+    assert found.by_study
+    assert found.finding.code == "networks-compared"
     assert found.edges
     for edge in found.edges:
         at = (shared.variables.index(edge.source), shared.variables.index(edge.target))
@@ -49,14 +50,13 @@ def test_a_network_that_the_study_left_at_the_site_is_compared_as_it_is(kits):
 
 def test_a_study_without_own_networks_is_compared_with_one_learned_here(kits):
     settings, networks = kits.settings(), OwnNetworks()
-    assert not networks.compare(settings, "shared").edges
+    assert networks.compare(settings, "shared").finding.values == {"why": "none"}
     networks.learn(settings, "shared")
     found = networks.compare(settings, "shared")
     strongest = max(found.edges, key=lambda edge: abs(edge.shared))
     # The true edge is there in both, with about its weight.
     assert (strongest.source, strongest.target, strongest.lag, strongest.where) == ("u", "v", 1, "both")
     assert strongest.own == pytest.approx(0.8, abs=0.3)
-    assert [run.run for run in networks.runs(settings, {"own": "own"})] != []
     assert {run.run: (run.has_own, run.study) for run in networks.runs(settings, {"own": "own"})} == {
         "own": (True, "own"),
         "shared": (False, ""),
@@ -64,5 +64,5 @@ def test_a_study_without_own_networks_is_compared_with_one_learned_here(kits):
 
 
 def test_a_run_without_a_result_is_refused(kits):
-    with pytest.raises(StateError, match="no result of run 'none'"):
+    with pytest.raises(StateError, match="none"):
         OwnNetworks().compare(kits.settings(), "none")

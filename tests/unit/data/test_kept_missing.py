@@ -13,7 +13,7 @@ from feddbn.core.designs.recordings import Block, CompleteRows, CompleteSite, co
 from feddbn.data import CsvSite, ParquetSite, missing_cells, read_sites, summary
 from feddbn.data.preflight import preflight, quick_warnings
 from feddbn.data.segments import MOST_EMPTY, Segmenter
-from feddbn.runtime.deployed.open_site import describe_data
+from feddbn.runtime.deployed.open_site import about_data
 
 Row = tuple[int, float, float]
 
@@ -140,10 +140,13 @@ def test_a_site_counts_what_is_missing() -> None:
     n_rows, missing = missing_cells(sites["A"])
     assert n_rows == 9
     assert missing.tolist() == [1, 2]
-    assert all(part in describe_data(sites["A"]) for part in ("9 of 10", "16.7 %", "7 rows"))
+    told = about_data(sites["A"]).values
+    assert (told["rows"], told["left_out"], told["complete"]) == (9, 1, 7)
+    assert told["missing_percent"] == pytest.approx(100 * 3 / 18)
     dropped = read_sites({"A": values})
     assert summary(dropped, n_lags=1).loc["A", "complete_rows"] == 4
-    assert "7 of 10" in describe_data(dropped["A"])
+    told = about_data(dropped["A"]).values
+    assert (told["rows"], told["left_out"]) == (7, 3)
 
 
 def test_files_read_in_batches_keep_the_same_rows(tmp_path: Path) -> None:

@@ -171,9 +171,8 @@ def refused_in(message: bytes) -> str:
 def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:
     """Raise the error that a site named, with the site's own sentence and code."""
     error = _TRAVELLING.get(str(fields.get("error")), ProtocolError)
-    raise error(
-        f"site {site!r} refused: {str(fields.get('sentence'))[:500]}", code=str(fields.get("code", ""))[:100]
-    )
+    sentence, code = str(fields.get("sentence"))[:500], str(fields.get("code", ""))[:100]
+    raise error(f"site {site!r} refused: {sentence}", code=code, site=site)
 
 
 def refusal(site: str, request: Request | None, error: Exception) -> Reply:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from feddbn.errors import FederationError, PrivacyError, ProtocolError, SiteRefused, StateError
+from feddbn.errors import (
+    FeddbnError,
+    FederationError,
+    NotEnoughSites,
+    PrivacyError,
+    ProtocolError,
+    SiteRefused,
+    StateError,
+)
 from feddbn.federation.protocol.messages import NEVER, Exchange, Reply, read_reply
 from feddbn.federation.protocol.task import Task
-
-__all__ = ["Line", "ServerEvent", "Tell", "Turn"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class ServerEvent:
     task: str = ""
     site: str = ""
     sentence: str = ""
+    code: str = ""
     sites: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     note: Mapping[str, float] | None = None
@@ -57,7 +64,7 @@ class Line:
     Attributes
     ----------
     refused
-        Site -> why its last word was a refusal by policy, state or privacy.
+        Site -> its last word, if that was a refusal by policy, state or privacy.
     said
         Site -> what it said no with in the attempt under way.
     """
@@ -67,12 +74,12 @@ class Line:
         self.run_id = run_id
         self.tell = tell
         self._pause_s = pause_s
-        self.refused: dict[str, str] = {}
-        self.said: dict[str, str] = {}
+        self.refused: dict[str, FeddbnError] = {}
+        self.said: dict[str, FeddbnError] = {}
         self._odd: set[str] = set()
 
     @property
-    def reasons(self) -> dict[str, str]:
+    def reasons(self) -> Mapping[str, FeddbnError]:
         """Site -> why it is missing, as far as it told."""
         return {**self.refused, **self.said}
 
@@ -87,9 +94,8 @@ class Line:
         for attempt in itertools.count():
             self.said, self._odd = {}, set()
             yield attempt
-            heard.update(
-                (site, said) for site, said in self.said.items() if "refused:" in said or site in self._odd
-            )
+            meant = {site for site, error in self.said.items() if "site" in error.values} | self._odd
+            heard.update((site, str(self.said[site])) for site in meant)
             if max(heard.values(), default=0) >= SAME_ANSWER or time.monotonic() >= end:
                 return
             time.sleep(self._pause_s)
@@ -102,23 +108,37 @@ class Line:
             try:
                 reply = read_reply(raw[site])
                 if site not in messages or (reply.site, reply.run_id, reply.seq) != (site, self.run_id, seq):
-                    raise ProtocolError(f"the reply that arrived for site {site!r} answers another question.")
+                    raise ProtocolError(
+                        f"the reply that arrived for site {site!r} answers another question.",
+                        code="other-question",
+                    )
                 answers[site] = reply
                 self.refused.pop(site, None)
             except (FederationError, PrivacyError) as error:
                 self.note_refusal(site, error, what, seq)
                 if isinstance(error, SiteRefused | StateError | PrivacyError):
-                    self.refused[site] = str(error)
+                    self.refused[site] = error
         for site in sorted(set(messages) - set(raw)):
             self.tell(ServerEvent("silent", seq, what, site, f"site {site!r} did not answer in time."))
         return answers
 
-    def note_refusal(self, site: str, error: Exception | str, what: str, seq: int) -> None:
+    def note_refusal(self, site: str, error: FeddbnError, what: str, seq: int) -> None:
         """Take down why a site's reply is not counted."""
-        self.said[site] = str(error)
-        self.tell(ServerEvent("refused", seq, what, site, str(error)))
+        self.said[site] = error
+        self.tell(ServerEvent("refused", seq, what, site, str(error), error.code))
 
-    def note_odd(self, site: str, sentence: str, what: str, seq: int) -> None:
+    def note_odd(self, site: str, sentence: str, what: str, seq: int, code: str = "odd-reply") -> None:
         """Take down that a site's reply arrived and cannot be used."""
         self._odd.add(site)
-        self.note_refusal(site, sentence, what, seq)
+        self.note_refusal(site, ProtocolError(sentence, code=code), what, seq)
+
+
+def too_few(
+    sentence: str, missing: Sequence[str], reasons: Mapping[str, FeddbnError], code: str
+) -> NotEnoughSites:
+    """Return the error that says which sites are missing, with their own reasons and, by site, the codes of these."""
+    told = {site: reasons[site] for site in missing if site in reasons}
+    text = " ".join([sentence, *map(str, told.values())])
+    return NotEnoughSites(
+        text, code=code, missing=tuple(missing), reasons={site: error.code for site, error in told.items()}
+    )

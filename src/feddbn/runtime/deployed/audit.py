@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddbn.errors import FileError
+from feddbn.findings import Finding
 from feddbn.privacy.audit import (
     GENESIS,
     AuditChain,
@@ -56,25 +57,7 @@ from feddbn.runtime.deployed.store import (
 if TYPE_CHECKING:
     from feddbn.privacy.keys import Identity
 
-__all__ = [
-    "DECISIONS",
-    "SITE_LOG",
-    "Account",
-    "Books",
-    "LogLine",
-    "LogReport",
-    "RunLog",
-    "SiteAudit",
-    "account_of",
-    "books_of",
-    "check_logs",
-    "logs_of",
-    "whole_lines",
-]
-
-
 SITE_LOG = "_site.jsonl"
-
 DECISIONS = ("approved", "revoked", "declined")
 """Events that only the site's owner can bring about."""
 
@@ -223,7 +206,9 @@ class SiteAudit:
             chain = AuditChain.resume(lines, self.identity, self.key)
             # There was no such log in the version that did not sign.
             if self.key is not None and lines and verify_chain(lines, key=self.key).seal == "unkeyed":
-                raise FileError("the audit log is not intact (it is not signed) and is not continued.")
+                raise FileError(
+                    "the audit log is not intact (it is not signed) and is not continued.", code="not-signed"
+                )
             self._known = _Standing(chain, version)
             for entry in parse_entries(lines):
                 self._known.hear(entry)
@@ -277,18 +262,16 @@ class Account:
         """Return the epsilon of everything for one unit; infinite if it cannot be known."""
         return float("inf") if self.doubt else self.ledger.for_unit(unit).epsilon(delta)
 
-    def words(self, policy: SitePolicy) -> str:
-        """Return what was spent and what is left of a policy's budget, in words."""
-        limit = policy.max_epsilon
-        if self.doubt:
-            return f"not known, and counts as all spent: {self.doubt}"
-        spent = self.spent(policy.unit, policy.delta)
-        if limit is None:
-            return "no budget is set (max_epsilon in the policy)"
-        if spent == float("inf"):
-            return f"all of {limit:g} spent: answers without noise for each {policy.unit} have left this site"
-        left = max(limit - spent, 0.0)
-        return f"epsilon {spent:.3g} of {limit:g} for each {policy.unit} spent, {left:.3g} left (delta = {policy.delta:g})"
+
+def budget_finding(account: Account, policy: SitePolicy) -> Finding:
+    """Return what was spent of a policy's budget; `spent` is None where answers without noise have left."""
+    if account.doubt:
+        return Finding("budget-unknown", "error", {"doubt": account.doubt})
+    if policy.max_epsilon is None:
+        return Finding("budget-unset", "note")
+    spent = account.spent(policy.unit, policy.delta)
+    values = {"limit": policy.max_epsilon, "unit": policy.unit, "delta": policy.delta}
+    return Finding("budget", "note", {**values, "spent": None if spent == float("inf") else spent})
 
 
 class Books:
@@ -327,7 +310,9 @@ class Books:
             lines = self._lines(run_id)
             problem = self._problem(run_id, lines, self._read_index() or BookIndex())
             if problem is not None:
-                raise FileError(f"{problem}; restore it from a backup of {self._directory}.")
+                raise FileError(
+                    f"{problem}; restore it from a backup of {self._directory}.", code="damaged-log"
+                )
             return lines
 
     def _lines(self, run_id: str) -> list[str]:
@@ -406,7 +391,9 @@ class Books:
             for run_id in self._logs():
                 report = verify_chain(self._lines(run_id))
                 if report.problem is not None:
-                    raise FileError(f"the log of run {run_id!r} is not intact: {report.problem}.")
+                    raise FileError(
+                        f"the log of run {run_id!r} is not intact: {report.problem}.", code="damaged-log"
+                    )
                 heads[run_id] = BookHead(report.n_entries, report.last_hash)
             for run_id, head in heads.items():
                 write_atomically(self._head(run_id), head.to_bytes(run_id, self._key))

@@ -32,14 +32,12 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.encoding import decode, encode
-from feddbn.errors import FeddbnError, NotEnoughSites, ProtocolError, StateError, StillCollecting
+from feddbn.errors import FeddbnError, ProtocolError, StateError, StillCollecting
 from feddbn.federation.protocol.messages import Exchange, framed, frames, read_reply, read_request
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Attendance
-from feddbn.runtime.deployed.asking import ServerEvent, Tell
+from feddbn.runtime.deployed.asking import ServerEvent, Tell, too_few
 from feddbn.runtime.deployed.store import for_owner, iso_time
-
-__all__ = ["Collecting", "Visit", "VisitBook", "visit_name"]
 
 
 def visit_name(messages: Mapping[str, bytes]) -> str:
@@ -120,7 +118,9 @@ class VisitBook:
             except (ProtocolError, KeyError) as error:
                 if offset + len(framed(record)) == len(stored):
                     break
-                raise StateError(f"{path} is damaged at byte {offset}: {error}; begin a new run.") from None
+                raise StateError(
+                    f"{path} is damaged at byte {offset}: {error}; begin a new run.", code="damaged-visits"
+                ) from None
             whole = offset + len(framed(record))
         if whole < len(stored):
             # Half a record: the machine died while it was written, before anything was made of it.
@@ -211,7 +211,8 @@ class Collecting:
         if visit is None and 0 <= request.seq < self.n_recorded:
             raise StateError(
                 f"what the sites of run {request.run_id!r} have sent for sum {request.seq} is not on record any more; begin "
-                "a new run."
+                "a new run.",
+                code="lost-visits",
             )
         if visit is None or (visit.missing == () and len(visit.replies) < len(asked)):
             # New, or stopped when its window closed and taken up again.
@@ -224,7 +225,7 @@ class Collecting:
     def _collect(self, name: str, visit: Visit, asked: Mapping[str, bytes], what: str) -> None:
         """Ask until every reply is on record or the window closes."""
         until = visit.opened + 3600.0 * self._rules.window_h
-        said: dict[str, str] = {}
+        said: dict[str, FeddbnError] = {}
         heard, pause, told = self._clock(), self._pause_s, ""
         while True:
             pending = tuple(site for site in sorted(asked) if site not in visit.replies)
@@ -251,12 +252,12 @@ class Collecting:
                 self._wait(min(pause, max(until - self._clock(), 0.0)))
                 pause = min(1.5 * pause, LONGEST_PAUSE_S)
 
-    def _ask(self, name: str, messages: Mapping[str, bytes], said: dict[str, str]) -> bool:
+    def _ask(self, name: str, messages: Mapping[str, bytes], said: dict[str, FeddbnError]) -> bool:
         """Ask sites and take down what they reply; return whether one has."""
         came = False
         for site, reply in sorted(self._exchange(messages).items()):
             why = _refused(site, messages.get(site, b""), reply)
-            if why:
+            if why is not None:
                 said[site] = why
             elif site in messages:
                 self._book.add(name, site, reply)
@@ -271,7 +272,7 @@ class Collecting:
         missing: tuple[str, ...],
         what: str,
         until: float,
-        said: Mapping[str, str],
+        said: Mapping[str, FeddbnError],
     ) -> None:
         """Close a window: without those who are missing if the others are enough, else by stopping."""
         n = len(visit.replies)
@@ -279,11 +280,11 @@ class Collecting:
             self._book.close(name, missing)
             return
         self._book.close(name, ())
-        reasons = " ".join(said[site] for site in missing if site in said)
-        raise NotEnoughSites(
+        sentence = (
             f"the collection of {what} closed at {iso_time(until)} without {', '.join(missing)}; nothing was opened. "
-            f"`feddbn resume` opens it again for {self._rules.window_h:g} hours. {reasons}".rstrip()
+            f"`feddbn resume` opens it again for {self._rules.window_h:g} hours."
         )
+        raise too_few(sentence, missing, said, "window-closed")
 
 
 def _what(messages: Mapping[str, bytes]) -> str:
@@ -297,32 +298,27 @@ def _what(messages: Mapping[str, bytes]) -> str:
 
 
 def _awaiting(
-    what: str, visit: Visit, pending: tuple[str, ...], until: float, said: Mapping[str, str]
+    what: str, visit: Visit, pending: tuple[str, ...], until: float, said: Mapping[str, FeddbnError]
 ) -> str:
     names = sorted(visit.replies)
     came = (
         f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} come" if names else "nobody has come yet"
     )
-    reasons = " ".join(said[site] for site in pending if site in said)
+    reasons = " ".join(str(said[site]) for site in pending if site in said)
     sentence = f"collecting {what}: {came}; awaited until {iso_time(until)}: {', '.join(pending)}."
     return f"{sentence} {reasons}".rstrip()
 
 
-def _refused(site: str, message: bytes, reply: bytes) -> str:
-    """Why a reply is none: a refusal, damage, or an answer to something else; empty if it is one."""
+def _refused(site: str, message: bytes, reply: bytes) -> FeddbnError | None:
+    """Why a reply is none: a refusal, damage, or an answer to something else; None if it is one."""
     try:
-        request, found = read_request(message), read_reply(reply)
-        if (found.site, found.kind, found.run_id, found.seq) != (
-            site,
-            request.kind,
-            request.run_id,
-            request.seq,
-        ):
-            return f"site {site!r} answered another question."
-        if request.kind == "secagg":
+        asked, found = read_request(message), read_reply(reply)
+        if (found.site, found.kind, found.run_id, found.seq) != (site, asked.kind, asked.run_id, asked.seq):
+            return ProtocolError(f"site {site!r} answered another question.", code="other-question")
+        if asked.kind == "secagg":
             read_secure_reply(found.arrays["message"].tobytes())
     except KeyError:
-        return f"site {site!r} sent an empty answer."
+        return ProtocolError(f"site {site!r} sent an empty answer.", code="empty-reply")
     except FeddbnError as error:
-        return str(error)
-    return ""
+        return error
+    return None

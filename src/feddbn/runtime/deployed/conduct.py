@@ -30,8 +30,7 @@ from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.results import absences_in
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
 from feddbn.runtime.noisy import noise_aware
-
-__all__ = ["Progress", "conduct", "earlier_sums", "keep_sums", "rehearse", "run_study"]
+from feddbn.words import say
 
 
 class _FirstQuestion(BaseException):
@@ -175,13 +174,13 @@ def conduct(
         log(str(error))
         raise
     except FeddbnError as error:
-        outcome.update(state="stopped", error=type(error).__name__, sentence=str(error))
+        outcome.update(state="stopped", error=type(error).__name__, code=error.code, sentence=str(error))
         log(str(error))
         raise
     finally:
         journal.close()
         outcome.setdefault("state", "failed")
-        outcome["absent"] = [one.to_dict() for one in absences_in(events.read())]
+        outcome["absent"] = [{**one.values, "words": say(one, "lead")} for one in absences_in(events.read())]
         progress.update(state=outcome["state"])
         for place in (directory, out):
             write_atomically(place / "outcome.json", json.dumps(outcome, default=str).encode())
@@ -210,19 +209,24 @@ def earlier_sums(runs: Path, study: Study) -> Mapping[str, Any] | None:
     except FileNotFoundError:
         raise StateError(
             f"update_of = {study.update_of!r}: the server has no sums of such a run; it did not finish, was deleted after "
-            "`keep_days`, or learned by more than second moments. Ask about all rows in a study of its own."
+            "`keep_days`, or learned by more than second moments. Ask about all rows in a study of its own.",
+            code="no-sums",
         ) from None
     except (OSError, ValueError, KeyError) as error:
-        raise StateError(f"update_of = {study.update_of!r}: its sums cannot be read: {error}.") from None
+        raise StateError(
+            f"update_of = {study.update_of!r}: its sums cannot be read: {error}.", code="unreadable"
+        ) from None
     differ = [name for name in _SAME if getattr(before, name) != getattr(study, name)]
     if differ:
         raise StateError(
             f"update_of = {study.update_of!r}: the study has other {differ[0]} than that run; only the same question can be "
-            "updated."
+            "updated.",
+            code="other-question",
         )
     if before.attendance.when_missing == "continue" or before.attendance.enough is not None:
         raise StateError(
-            f"update_of = {study.update_of!r}: that run was allowed to go on without a site; update runs that wait for all."
+            f"update_of = {study.update_of!r}: that run was allowed to go on without a site; update runs that wait for all.",
+            code="had-absences",
         )
     return kept
 

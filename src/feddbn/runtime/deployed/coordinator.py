@@ -28,8 +28,8 @@ import numpy as np
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import (
+    FeddbnError,
     FileError,
-    NotEnoughSites,
     ProtocolError,
     StateError,
 )
@@ -49,23 +49,8 @@ from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.federation.protocol.task import Sum, Task
 from feddbn.privacy.audit import Head, Receipt, read_head, read_receipt
 from feddbn.privacy.secagg import odd_ones
-from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell, Turn
+from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell, Turn, too_few
 from feddbn.runtime.deployed.store import JournalFile
-
-__all__ = [
-    "Coordinator",
-    "Line",
-    "PlainSums",
-    "Replay",
-    "Roll",
-    "ServerEvent",
-    "Sums",
-    "Tell",
-    "Turn",
-    "share_heads",
-    "sums_for",
-]
-
 
 MAX_BACKOFF = 16
 
@@ -104,16 +89,15 @@ class Roll:
                 self._resting[site] = seq + 1 + min(2 ** (self._misses[site] - 1), MAX_BACKOFF)
 
     def require(
-        self, present: Sequence[str], asked: Sequence[str], what: str, reasons: Mapping[str, str]
+        self, present: Sequence[str], asked: Sequence[str], what: str, reasons: Mapping[str, FeddbnError]
     ) -> None:
         """Raise `NotEnoughSites` with the missing sites' own reasons if the rule is not met."""
         needed = self._needed(asked)
         if len(present) >= max(needed, 1):
             return
         missing = [site for site in asked if site not in present]
-        said = " ".join(reasons[site] for site in missing if site in reasons)
         sentence = f"{what} has {len(present)} of the {needed} sites it needs; missing: {', '.join(missing)}."
-        raise NotEnoughSites(f"{sentence} {said}".rstrip())
+        raise too_few(sentence, missing, reasons, "too-few-sites")
 
     def _needed(self, asked: Sequence[str]) -> int:
         fewest = self._rules.min_sites if self._rules.enough is None else self._rules.enough
@@ -156,7 +140,8 @@ class Replay:
         if entry.digest != digest:
             raise StateError(
                 f"run {self._journal.header.run_id!r} cannot be resumed: sum {self.seq} in its journal answers another "
-                "task than the program asked now; use the version, machine type and study it began with."
+                "task than the program asked now; use the version, machine type and study it began with.",
+                code="other-task",
             )
         return self._count(entry.answer)
 
@@ -173,11 +158,14 @@ class Replay:
     def _check(self, now: Header) -> None:
         then = self._journal.header
         if (then.run_id, then.study_digest) != (now.run_id, now.study_digest):
-            raise StateError(f"the journal found for run {now.run_id!r} belongs to another run or study.")
+            raise StateError(
+                f"the journal found for run {now.run_id!r} belongs to another run or study.", code="other-run"
+            )
         if then.version != now.version:
             raise StateError(
                 f"run {now.run_id!r} was begun with feddbn {then.version} "
-                f"and cannot be resumed with {now.version}."
+                f"and cannot be resumed with {now.version}.",
+                code="other-version",
             )
 
 
@@ -231,24 +219,25 @@ class PlainSums:
         for site, reply in replies.items():
             vector = reply.arrays.get("vector")
             if reply.meta.get("digest") != turn.digest or vector is None or not np.all(np.isfinite(vector)):
-                self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn)
-                continue
-            if self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
+                self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn, "not-finite")
+            elif self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
                 said = f"site {site!r} sent a vector longer than the study's max_norm = {self._max_norm:g}."
-                self._refuse(site, said, turn)
-                continue
-            out[site] = np.asarray(vector, dtype=np.float64)
+                self._refuse(site, said, turn, "too-long")
+            else:
+                out[site] = np.asarray(vector, dtype=np.float64)
         return out
 
     def _same_shape(self, vectors: dict[str, FloatArray], turn: Turn) -> dict[str, FloatArray]:
         """Keep the vectors of the shape that most have; a site whose shape differs is not counted."""
         odd = odd_ones({site: vector.shape for site, vector in vectors.items()}, "shape")
         for site, shape, usual in odd:
-            self._refuse(site, f"site {site!r} answered with shape {shape}, most with {usual}.", turn)
+            self._refuse(
+                site, f"site {site!r} answered with shape {shape}, most with {usual}.", turn, "other-shape"
+            )
         return {site: vector for site, vector in vectors.items() if site not in {one for one, _, _ in odd}}
 
-    def _refuse(self, site: str, sentence: str, turn: Turn) -> None:
-        self._line.note_odd(site, sentence, turn.task.name, turn.seq)
+    def _refuse(self, site: str, sentence: str, turn: Turn, code: str) -> None:
+        self._line.note_odd(site, sentence, turn.task.name, turn.seq, code)
 
 
 def share_heads(line: Line, replies: Mapping[str, Reply]) -> None:
@@ -392,7 +381,8 @@ class Coordinator:
             again = self._sums(Turn(task, digest, seq, self.sites, counted))
             if again.contributors != recorded.contributors or not np.array_equal(again.value, recorded.value):
                 raise StateError(
-                    f"what sites sent for sum {seq} does not give the sum in the journal; begin a new run."
+                    f"what sites sent for sum {seq} does not give the sum in the journal; begin a new run.",
+                    code="other-sum",
                 )
         return recorded
 
@@ -402,7 +392,8 @@ class Coordinator:
         unknown = [name for name in asked if name not in self.sites]
         if unknown:
             raise ProtocolError(
-                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation."
+                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation.",
+                code="unknown-site",
             )
         answer = self._sums(Turn(task, digest, seq, asked, self._replay.counted))
         self._roll.require(answer.contributors, asked, f"task {seq} ({task.name!r})", self._line.reasons)

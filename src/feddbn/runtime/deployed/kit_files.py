@@ -12,18 +12,6 @@ from feddbn.errors import FileError
 from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = [
-    "default_policy_text",
-    "kits_below",
-    "open_to_others",
-    "owner_only",
-    "read_identity",
-    "read_peers",
-    "write_secret",
-    "write_site_files",
-]
-
-
 _MORE = (
     "# What else can be said about the data; remove the # where it applies.",
     '# variables = ["heart_rate", "lactate"]   # columns that studies may use; all if left out',
@@ -41,7 +29,10 @@ def kits_below(directory: Path) -> Path:
     """Return the new directory for the kits of a federation, not yet made."""
     root = Path(directory).resolve() / "kits"
     if root.exists():
-        raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
+        raise FileError(
+            f"{directory} already holds the kits of a federation; choose another directory.",
+            code="kits-there",
+        )
     return root
 
 

@@ -7,17 +7,22 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.core.encoding import encode
-from feddbn.errors import AggregationError, FederationError, NotEnoughSites, PrivacyError, ProtocolError
+from feddbn.errors import (
+    AggregationError,
+    FeddbnError,
+    FederationError,
+    NotEnoughSites,
+    PrivacyError,
+    ProtocolError,
+)
 from feddbn.federation.programs.private_moments import guaranteed_sites
 from feddbn.federation.protocol.messages import Request, encode_request
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum
 from feddbn.privacy.secagg import Message
-from feddbn.runtime.deployed.asking import Line, Turn
+from feddbn.runtime.deployed.asking import Line, Turn, too_few
 from feddbn.runtime.masked import SecureFederation
-
-__all__ = ["MaskedSums"]
 
 WHAT = "secagg"
 
@@ -55,10 +60,11 @@ class _Courier:
         if missing and self._fixed:
             raise _Incomplete(
                 f"a sum lacks {missing}, whose numbers are in earlier sums of this run; together with those it would show "
-                f"them, so nothing was opened. Resume the run when {missing} can be reached, or use a study with noise."
+                f"them, so nothing was opened. Resume the run when {missing} can be reached, or use a study with noise.",
+                code="lost-later",
             )
         if missing:
-            raise _Incomplete(f"a sum lacks {missing}; nothing was opened.")
+            raise _Incomplete(f"a sum lacks {missing}; nothing was opened.", code="lacks-sites")
 
     def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
         """Send and read; a site that refuses or is silent counts as a drop-out."""
@@ -117,7 +123,7 @@ class MaskedSums:
         # A collection has waited already: new keys and masks would be another question to sites that come later.
         is_patient = self._rules.when_missing in ("wait", "continue")
         patience_s = self._rules.max_wait_s if is_patient else 0.0
-        failed: Exception | None = None
+        failed: FeddbnError | None = None
         for attempt in self._line.attempts(patience_s):
             self._courier.begin(turn)
             try:
@@ -128,8 +134,8 @@ class MaskedSums:
             except (_Incomplete, AggregationError) as error:
                 failed = error
         said = self._line.said
-        reasons = " ".join(said[site] for site in sorted(said))
-        raise NotEnoughSites(f"task {turn.seq} ({turn.task.name!r}): {failed} {reasons}".rstrip())
+        assert failed is not None
+        raise too_few(f"task {turn.seq} ({turn.task.name!r}): {failed}", sorted(said), said, failed.code)
 
     def _bounded(self, opened: Sum, turn: Turn) -> Sum:
         """Return the sum unless it is longer than its sites can make it by the study's rule."""
@@ -139,6 +145,7 @@ class MaskedSums:
             raise ProtocolError(
                 f"task {turn.seq} ({turn.task.name!r}): the sum is longer than {len(opened.contributors)} answers of at most "
                 f"max_norm = {self._max_norm:g}. One of its sites has not kept to the rule; masks hide which one, and "
-                "nothing is learned from this sum."
+                "nothing is learned from this sum.",
+                code="too-long",
             )
         return opened

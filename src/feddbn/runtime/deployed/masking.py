@@ -39,9 +39,6 @@ from feddbn.privacy.secagg_site import SecAggSite, epoch_from, kept_epoch
 from feddbn.runtime.deployed.registers import FileShelf, data_version
 from feddbn.runtime.deployed.store import OwnFile
 
-__all__ = ["KeptMasks", "SealedFile", "site_masking"]
-
-
 SALT_BYTES = 16
 
 
@@ -138,13 +135,16 @@ class KeptMasks:
             if meta["data"] != self._register.data:
                 raise StateError(
                     f"the data of this site are not those with which it joined the collection of run {secagg.run!r}; put "
-                    "them back until it has ended, or begin a new run."
+                    "them back until it has ended, or begin a new run.",
+                    code="other-data",
                 )
             self._register.resume(meta["register"])
             secagg.hold(epoch_from((meta["epoch"], epoch), secagg.run, secagg.stream))
             self._digest, self._reply = arrays["digest"].tobytes(), arrays["reply"].tobytes()
         except (KeyError, TypeError) as error:
-            raise StateError(f"the masks kept of run {secagg.run!r} cannot be read: {error!r}.") from None
+            raise StateError(
+                f"the masks kept of run {secagg.run!r} cannot be read: {error!r}.", code="damaged-masks"
+            ) from None
         except FeddbnError:
             secagg.hold(None)
             raise
@@ -191,7 +191,10 @@ def site_masking(
         if study.attendance.when_missing != "collect":
             return secure.handle
         if kept is None:
-            raise SiteRefused("this site keeps no masks on its disk, so it cannot take part in a collection.")
+            raise SiteRefused(
+                "this site keeps no masks on its disk, so it cannot take part in a collection.",
+                code="no-kept-masks",
+            )
         file = SealedFile(OwnFile(kept, run_id, "masks.feddbn"), identity, run_id)
         return KeptMasks(secure, register, file).handle
 

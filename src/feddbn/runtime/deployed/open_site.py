@@ -22,8 +22,9 @@ from feddbn.federation.protocol.endpoint import (
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.audit import books_of
+from feddbn.runtime.deployed.audit import books_of, budget_finding
 from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import Protection
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs, read_policy
@@ -35,9 +36,7 @@ from feddbn.runtime.deployed.store import (
     prune_runs,
     run_directory,
 )
-from feddbn.words import say
-
-__all__ = ["describe_data", "open_site", "read_data", "study_checks"]
+from feddbn.words import card, say
 
 COVERING_EPSILON = 1.0
 """Sums of a study with at most this epsilon, at a site with a budget, may be over any sites."""
@@ -57,21 +56,17 @@ def read_data(
     return read_sites({settings.name: settings.data}, missing="keep", **read)[settings.name]
 
 
-def describe_data(data: SiteData) -> str:
-    """Return one line about the data; counts only."""
+def about_data(data: SiteData) -> Finding:
+    """Return what the data are; counts only."""
     counts = summary({"": data}).iloc[0]
-    left_out = int(counts["dropped_rows"])
-    kept = int(counts["rows"])
-    rows = (
-        f"{kept} of {kept + left_out} rows, the others left out for missing values"
-        if left_out
-        else f"{kept} rows"
-    )
-    if counts["missing_percent"] > 0:
-        complete = int(counts["complete_rows"])
-        rows += f" ({counts['missing_percent']:.1f} % of their cells missing, {complete} rows complete)"
-    names = ", ".join(data.variables[:8]) + (", ..." if len(data.variables) > 8 else "")
-    return f"{int(counts['recordings'])} recordings, {rows}, {len(data.variables)} variables: {names}"
+    values: dict[str, float] = {
+        "recordings": int(counts["recordings"]),
+        "rows": int(counts["rows"]),
+        "left_out": int(counts["dropped_rows"]),
+        "missing_percent": float(counts["missing_percent"]),
+        "complete": int(counts["complete_rows"]),
+    }
+    return Finding("data-read", "good", values, tuple(data.variables))
 
 
 def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:
@@ -80,7 +75,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     def lags(study: Study) -> None:
         if study.n_lags is not None and study.n_lags > settings.max_lags:
             raise SiteRefused(
-                f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}."
+                f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}.",
+                code="too-many-lags",
             )
 
     def rules(study: Study) -> None:
@@ -104,7 +100,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         if differ:
             raise SiteRefused(
                 f"the study {study.name!r} and this site name other units ({'; '.join(differ)}); convert the data, or "
-                "correct `units` in the study or in the site's settings."
+                "correct `units` in the study or in the site's settings.",
+                code="other-units",
             )
 
     def kinds(study: Study) -> None:
@@ -112,14 +109,16 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         if differ:
             raise SiteRefused(
                 f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "
-                "in the study's parameters and in the site's settings the same, with levels in the same order."
+                "in the study's parameters and in the site's settings the same, with levels in the same order.",
+                code="other-kinds",
             )
 
     def clock(study: Study) -> None:
         if study.privacy.epsilon is not None and settings.time and settings.freq is None:
             raise SiteRefused(
                 "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
-                'can change the others; say it in the site\'s settings (freq, for example "1h").'
+                'can change the others; say it in the site\'s settings (freq, for example "1h").',
+                code="step-from-rows",
             )
 
     def blocks(study: Study) -> None:
@@ -128,12 +127,14 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         if needed is not None and settings.label != needed:
             raise SiteRefused(
                 f"the study cuts time into blocks by {'dates' if wish.unit else f'the column {needed!r}'}, and rows of this "
-                f"site have other labels; put label = {needed!r} into the site's settings to take part."
+                f"site have other labels; put label = {needed!r} into the site's settings to take part.",
+                code="other-labels",
             )
         if wish.kind == "calendar" and wish.first is None:
             raise SiteRefused(
                 f"the study does not say which {wish.period} is the first; use for example blocks = '{wish.period} from "
-                "2024-01-01'."
+                "2024-01-01'.",
+                code="no-first-block",
             )
 
     return [
@@ -166,7 +167,8 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     """
     if settings.name != name:
         raise FileError(
-            f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}."
+            f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}.",
+            code="other-site",
         )
     load_programs(settings.programs)
     # Made here, since a directory that is made on the way to another one is open to everybody.
@@ -205,7 +207,8 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:
             raise SiteRefused(
-                f"the study {study.name!r} is led by {study.lead!r}, but {submitter!r} has sent it; its lead sends it."
+                f"the study {study.name!r} is led by {study.lead!r}, but {submitter!r} has sent it; its lead sends it.",
+                code="other-lead",
             )
         if not policy.approve_by_rule:
             owner.approvals.check(run_id, study, begins)
@@ -222,7 +225,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         elif event.what == "finished":
             log.info("run %s has ended; its result is in %s", event.run_id, settings.state / event.run_id)
             if policy.max_epsilon is not None:
-                log.info("privacy budget: %s", books.account().words(policy))
+                log.info("privacy budget: %s", card(budget_finding(books.account(), policy), "owner").detail)
         elif event.what == "note":
             log.warning("about the data of this site: %s", event.sentence)
         if event.kind == "hello" or event.what == "finished":

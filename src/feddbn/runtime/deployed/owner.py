@@ -35,15 +35,9 @@ if TYPE_CHECKING:
     from feddbn.privacy.approval import Approval
     from feddbn.privacy.keys import Identity
 
-__all__ = ["APPROVALS", "DEFAULT_DAYS", "STUDIES", "Approvals", "Offered", "OfferedStudies", "Owner"]
-
-
 APPROVALS = "_approvals"
-
 DEFAULT_DAYS = 30.0
-
 MOST_DAYS = 3650.0
-
 _HOW = "its owner approves it with `feddbn site approve study.toml --kit KIT`"
 
 
@@ -144,7 +138,8 @@ class Approvals:
             known = ", ".join(f"{one.study} ({one.digest[:12]})" for one in open_ones) or "none"
             what = "no approval" if not found else "more than one approval"
             raise ParameterError(
-                f"{which!r} names {what} that can be revoked; name the study or the beginning of its digest: {known}."
+                f"{which!r} names {what} that can be revoked; name the study or the beginning of its digest: {known}.",
+                code="which-approval",
             )
         with self._locked():
             approval = self._read(found[0].digest)
@@ -174,11 +169,13 @@ class Approvals:
             return self._read(self._digest[1])
         except FileNotFoundError:
             raise SiteRefused(
-                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; {_HOW}."
+                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; {_HOW}.",
+                code="not-approved",
             ) from None
         except FileError as error:
             raise SiteRefused(
-                f"the study {study.name!r} is not approved at this site: {error} {_again()}"
+                f"the study {study.name!r} is not approved at this site: {error} {_again()}",
+                code="bad-approval",
             ) from None
 
     def _allow(self, approval: Approval, run_id: str, study: Study) -> None:
@@ -188,7 +185,15 @@ class Approvals:
             approval = replace(approval, used=tuple(used))
         reason = approval.why_not(run_id, study.privacy.epsilon, __version__, now)
         if reason is not None:
-            raise SiteRefused(f"the study {study.name!r} {reason}. {_again()}")
+            whys = {
+                "approval-revoked": approval.revoked,
+                "approval-expired": now >= approval.expires,
+                "approval-other-version": approval.version != __version__,
+                "approval-used-up": len(approval.used) >= approval.runs,
+                "approval-over-epsilon": True,
+            }
+            code = next(code for code, is_so in whys.items() if is_so)
+            raise SiteRefused(f"the study {study.name!r} {reason}. {_again()}", code=code)
 
     def _read(self, digest: str) -> Approval:
         """Return a signed approval; what was read before is read again only if the file has changed."""
@@ -203,11 +208,13 @@ class Approvals:
         except FileNotFoundError:
             raise
         except (OSError, UnicodeDecodeError):
-            raise FileError(f"the approval {path.name} cannot be read.") from None
+            raise FileError(f"the approval {path.name} cannot be read.", code="unreadable") from None
         if approval.digest != digest or approval.site != self._site:
-            raise FileError(f"the approval {path.name} is one of another study or another site.")
+            raise FileError(
+                f"the approval {path.name} is one of another study or another site.", code="foreign-approval"
+            )
         if not approval.is_signed(self._identity.public):
-            raise FileError(f"the approval {path.name} was not signed by this site's key.")
+            raise FileError(f"the approval {path.name} was not signed by this site's key.", code="not-signed")
         self._seen[digest] = (version, approval)
         return approval
 
@@ -215,7 +222,7 @@ class Approvals:
         try:
             write_atomically(self._directory / f"{approval.digest}.json", approval.to_text().encode())
         except OSError as error:
-            raise StateError(f"the approval cannot be stored: {error.strerror}.") from None
+            raise StateError(f"the approval cannot be stored: {error.strerror}.", code="not-stored") from None
         return approval
 
     @contextlib.contextmanager
@@ -232,11 +239,8 @@ def _again() -> str:
 
 
 STUDIES = "_studies"
-
 MOST_STUDIES = 50
-
 MOST_BYTES = 256 * 1024
-
 _WORDS = ("sender", "came", "approved", "refused")
 
 
@@ -317,7 +321,8 @@ class OfferedStudies:
             known = ", ".join(f"{one.study.name} ({one.study.digest[:12]})" for one in self.all()) or "none"
             what = "no study" if not found else "more than one study"
             raise ParameterError(
-                f"{which!r} names {what} that was offered; name the study or the beginning of its digest: {known}."
+                f"{which!r} names {what} that was offered; name the study or the beginning of its digest: {known}.",
+                code="which-study",
             )
         return found[0]
 
@@ -371,7 +376,8 @@ class Owner:
         if self.identity is None:
             raise SiteRefused(
                 "this site has no key to sign approvals with: name a file of 32 random bytes as `identity` in its "
-                "settings, or set approve_by_rule = true in its policy."
+                "settings, or set approve_by_rule = true in its policy.",
+                code="no-key",
             )
         return Approvals(self._settings.state, self._settings.name, self.identity, begun=self._begun)
 
@@ -421,7 +427,8 @@ class Owner:
         found = self.approvals.find(study)
         if found is not None and found[1] == "valid":
             raise ParameterError(
-                f"the study {study.name!r} ({study.digest[:12]}) is approved; take the approval back instead (revoke)."
+                f"the study {study.name!r} ({study.digest[:12]}) is approved; take the approval back instead (revoke).",
+                code="is-approved",
             )
         self.offered.decide(study, approved=False)
         self.audit.note(
@@ -457,6 +464,7 @@ class Owner:
             event.what,
             event.kind,
             event.sentence,
+            code=event.code,
             run=event.run_id,
             study="" if study is None else study.name,
             study_digest="" if study is None else study.digest,

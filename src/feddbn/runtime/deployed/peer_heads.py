@@ -29,8 +29,6 @@ from feddbn.privacy.audit import (
 from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.store import file_version, write_atomically
 
-__all__ = ["Export", "Peer", "PeerHeads", "compare", "export_heads", "own_heads", "read_export"]
-
 MOST_ODD = 8
 
 
@@ -264,16 +262,18 @@ def read_export(path: Path, keys: Mapping[str, bytes]) -> Export:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, KeyError, FileError):
         raise FileError(
-            f"{path} does not hold heads of audit logs; `feddbn audit heads --out` writes them."
+            f"{path} does not hold heads of audit logs; `feddbn audit heads --out` writes them.",
+            code="no-heads",
         ) from None
     for word in (*(() if own is None else (own,)), *held, *receipts):
         signer = word.site if isinstance(word, Head) else word.holder
         if signer not in keys or not is_signed(word, keys[signer]):
             raise FileError(
-                f"{path} holds a head that {signer} did not sign, or its key is not in peers.toml."
+                f"{path} holds a head that {signer} did not sign, or its key is not in peers.toml.",
+                code="not-signed",
             )
     if own is not None and own.site != site:
-        raise FileError(f"{path} is of {site}, but its own head is of {own.site}.")
+        raise FileError(f"{path} is of {site}, but its own head is of {own.site}.", code="foreign-head")
     return Export(site, own, held, receipts)
 
 

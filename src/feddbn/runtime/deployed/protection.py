@@ -34,8 +34,6 @@ from feddbn.runtime.deployed.audit import Books, SiteAudit
 from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileStepBook, RecordingBook
 from feddbn.runtime.deployed.store import AUDIT, REGISTER, append_lines, iso_time, run_directory, whole_part
 
-__all__ = ["Protection"]
-
 
 class Protection:
     """Makes the guards of each run of one site."""
@@ -112,7 +110,7 @@ class Protection:
             return None
         account = self._books.account()
         if run_id in account.doubtful:
-            raise FileError(f"what this run has cost is not known: {account.doubt}")
+            raise FileError(f"what this run has cost is not known: {account.doubt}", code="unknown-cost")
         promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(account.by_run.get(run_id, ())))
         # The owner's budget is about the owner's delta, the study's promise about the study's.
         return DpGuard(
@@ -135,7 +133,8 @@ class Protection:
         except OSError:
             os.close(file)
             raise SiteRefused(
-                "another run is spending this site's privacy budget; try again when it has ended."
+                "another run is spending this site's privacy budget; try again when it has ended.",
+                code="budget-in-use",
             ) from None
         # Held as long as this site lives.
         weakref.finalize(self, os.close, file)

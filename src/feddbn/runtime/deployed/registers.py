@@ -31,17 +31,6 @@ from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
 from feddbn.runtime.deployed.store import append_lines, whole_part
 
-__all__ = [
-    "FileResampleBook",
-    "FileRowBook",
-    "FileShelf",
-    "FileStepBook",
-    "RecordingBook",
-    "RegisterLines",
-    "data_version",
-]
-
-
 T = TypeVar("T")
 
 
@@ -94,7 +83,9 @@ class RegisterLines(Generic[T]):
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise FileError(f"the register {self._path} cannot be read: {error.strerror}.") from None
+            raise FileError(
+                f"the register {self._path} cannot be read: {error.strerror}.", code="unreadable"
+            ) from None
         found: list[T] = []
         for number, line in enumerate(lines, 1):
             try:
@@ -102,7 +93,8 @@ class RegisterLines(Generic[T]):
             except (ValueError, KeyError, TypeError, ProtocolError, zlib.error):
                 raise FileError(
                     f"line {number} of the register {self._path} was damaged; without it this site cannot tell "
-                    f"{self._means}. Restore the file, or take part in studies with noise only."
+                    f"{self._means}. Restore the file, or take part in studies with noise only.",
+                    code="damaged-register",
                 ) from None
         return found
 
@@ -287,15 +279,19 @@ class RecordingBook:
         before = [one for one in known if one.run in wanted]
         if not any(one.run == study.update_of for one in before):
             raise SiteRefused(
-                f"the study updates run {study.update_of!r}, in which this site did not take part or which it has forgotten."
+                f"the study updates run {study.update_of!r}, in which this site did not take part or which it has forgotten.",
+                code="unknown-run",
             )
         if any(set(one.sites) != set(study.sites) for one in before):
-            raise SiteRefused(f"the study updates run {study.update_of!r} with other sites than it had.")
+            raise SiteRefused(
+                f"the study updates run {study.update_of!r} with other sites than it had.", code="other-sites"
+            )
         old = {recording for one in before for recording in one.recordings}
         if any(one.begins_with(old) for one in now):
             raise SiteRefused(
                 f"recordings of this site were in run {study.update_of!r}, or go on where they ended; offer new rows only, "
-                "with the last n_lags rows of a recording that goes on in front."
+                "with the last n_lags rows of a recording that goes on in front.",
+                code="rows-not-new",
             )
 
     def _require_same_sites(self, study: Study, known: Sequence[_Known], now: Sequence[_Prefixes]) -> None:
@@ -314,7 +310,8 @@ class RecordingBook:
             if is_whole:
                 raise SiteRefused(
                     f"rows of this site were added up in parts (runs {first.run!r} and {second.run!r}) with other sites; "
-                    "with these the sum of all would show single sites. Ask the same sites, or use a study with noise."
+                    "with these the sum of all would show single sites. Ask the same sites, or use a study with noise.",
+                    code="parts-elsewhere",
                 )
 
 

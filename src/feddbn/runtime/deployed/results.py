@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +14,20 @@ from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.programs.private_moments import study_costs
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.findings import Finding
 from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
 from feddbn.model.stored import conditionals_of, curves_of, products_of
 
-__all__ = ["Absence", "absences_in", "export_result", "read_outcome"]
+MAX_LISTED = 100_000
 
 
-@dataclass(frozen=True)
-class Absence:
-    """A site that sums were made without.
+def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """Return which sites sums were made without, by name, as a run's events tell; one that was resumed has one file.
 
-    Attributes
-    ----------
-    site
-        Its name.
-    missed, sums
-        How many of the sums that it was asked for lack it, of how many that the run made.
-    why
-        What was last heard of it; empty if nothing.
+    `missed` of `sums` lack it, and `why` is what was last heard of it.
     """
-
-    site: str
-    missed: int
-    sums: int
-    why: str = ""
-
-    @property
-    def words(self) -> str:
-        """One sentence."""
-        often = "all sums" if self.missed == self.sums else f"{self.missed} of {self.sums} sums"
-        return f"site {self.site!r} is missing from {often}{f': {self.why}' if self.why else '.'}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, with the sentence."""
-        return {**asdict(self), "words": self.words}
-
-
-def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Absence]:
-    """Return the absences that a run's events tell of, by site; a run that was resumed has one file of events."""
     missed: dict[str, set[int]] = {}
     why: dict[str, str] = {}
     sums: set[int] = set()
@@ -66,10 +39,11 @@ def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Absence]:
                 missed.setdefault(str(name), set()).add(int(event["seq"]))
         elif what in ("silent", "refused") and site:
             why[site] = str(event.get("sentence", ""))
-    return [Absence(site, len(of), len(sums), why.get(site, "")) for site, of in sorted(missed.items())]
-
-
-MAX_LISTED = 100_000
+    counts = {site: {"missed": len(of), "sums": len(sums)} for site, of in sorted(missed.items())}
+    return [
+        Finding("site-absent", "warning", {"site": site, **count, "why": why.get(site, "")}, (site,))
+        for site, count in counts.items()
+    ]
 
 
 def read_outcome(directory: Path) -> dict[str, Any]:

@@ -17,18 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from feddbn.data.layout import declared_kinds
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import wrong_entry
+from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
-
-__all__ = [
-    "ServerSettings",
-    "SiteSettings",
-    "describe_policy",
-    "load_programs",
-    "read_policy",
-    "read_server_settings",
-    "read_site_settings",
-]
-
 
 S = TypeVar("S", bound="_Settings")
 
@@ -148,7 +138,8 @@ def load_programs(modules: tuple[str, ...]) -> None:
             importlib.import_module(module)
         except ImportError as error:
             raise ParameterError(
-                f"programs names the module {module!r}, which cannot be imported: {error}."
+                f"programs names the module {module!r}, which cannot be imported: {error}.",
+                code="no-program",
             ) from None
 
 
@@ -162,10 +153,14 @@ def read_policy(path: Path | None) -> SitePolicy:
         raise FileError(f"the policy {path} cannot be read: {error}.") from None
 
 
-def describe_policy(policy: SitePolicy) -> str:
-    """Return one line about what this site allows."""
-    masked = "only under secure aggregation" if policy.require_masking else "also in the clear"
-    budget = "no noise demanded" if policy.max_epsilon is None else f"epsilon up to {policy.max_epsilon:g}"
-    methods = ", ".join(policy.methods)
-    whom = "any study within these rules" if policy.approve_by_rule else "approved studies only"
-    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds; {whom}"
+def about_policy(policy: SitePolicy) -> Finding:
+    """Return what a policy allows."""
+    values = {
+        "methods": list(policy.methods),
+        "masks": policy.require_masking,
+        "min_sites": policy.min_sites,
+        "max_epsilon": policy.max_epsilon,
+        "max_rounds": policy.max_rounds,
+        "by_rule": policy.approve_by_rule,
+    }
+    return Finding("site-policy", "note", values)

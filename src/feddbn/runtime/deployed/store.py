@@ -36,26 +36,6 @@ from feddbn.federation.protocol.messages import (
 )
 from feddbn.federation.protocol.study_methods import StudyResult
 
-__all__ = [
-    "EventLog",
-    "FileStore",
-    "JournalFile",
-    "OwnFile",
-    "append_lines",
-    "delete_directories",
-    "file_version",
-    "flush_directory",
-    "for_owner",
-    "iso_time",
-    "private_directory",
-    "prune_runs",
-    "run_directory",
-    "unchanged_directories",
-    "whole_length",
-    "whole_part",
-    "write_atomically",
-]
-
 
 def for_owner(path: str, flags: int) -> int:
     """Open a file that only its owner reads; an `opener` of `open`."""
@@ -114,7 +94,6 @@ def append_lines(path: Path, *lines: str) -> None:
 
 
 AUDIT = "_audit"
-
 REGISTER = "_register"
 
 
@@ -173,7 +152,8 @@ class OwnFile:
             return None
         except OSError as error:
             raise StateError(
-                f"the stored state of run {self._run_id!r} cannot be read: {error.strerror}."
+                f"the stored state of run {self._run_id!r} cannot be read: {error.strerror}.",
+                code="unreadable",
             ) from None
 
     def save(self, content: bytes) -> None:
@@ -183,12 +163,15 @@ class OwnFile:
             with open(path.with_name("lock"), "ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if file_version(path) != self._seen:
-                    raise StateError(f"another process of this site has gone on with run {self._run_id!r}.")
+                    raise StateError(
+                        f"another process of this site has gone on with run {self._run_id!r}.", code="gone-on"
+                    )
                 write_atomically(path, content)
                 self._seen = file_version(path)
         except OSError as error:
             raise StateError(
-                f"the state of run {self._run_id!r} cannot be stored: {error.strerror}."
+                f"the state of run {self._run_id!r} cannot be stored: {error.strerror}.",
+                code="not-stored",
             ) from None
 
 
@@ -242,7 +225,9 @@ class JournalFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise StateError(f"the journal {self.path} is in use: this run is already going on.") from None
+            raise StateError(
+                f"the journal {self.path} is in use: this run is already going on.", code="in-use"
+            ) from None
 
     def read(self) -> Journal | None:
         """Return the journal; a torn last record is cut off."""

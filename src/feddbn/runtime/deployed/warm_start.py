@@ -36,9 +36,6 @@ from typing import Any, NoReturn
 
 from feddbn.errors import StateError
 
-__all__ = ["LENGTH_BYTES", "WarmJob", "WarmStart", "main"]
-
-
 LENGTH_BYTES = 4
 
 
@@ -169,7 +166,6 @@ def _become(job: _Job) -> None:
 
 # How long a start may wait for the imports to end. Somebody is waiting for an answer meanwhile (NVFlare: 10 s).
 PATIENCE_S = 5.0
-
 _LOST = -signal.SIGKILL
 
 
@@ -253,7 +249,7 @@ class WarmStart:
 
     def _start(self) -> None:
         if not (hasattr(os, "fork") and hasattr(socket, "recv_fds")):
-            raise StateError("this system cannot fork; jobs start in fresh interpreters.")
+            raise StateError("this system cannot fork; jobs start in fresh interpreters.", code="cannot-fork")
         self._close()
         ours, theirs = socket.socketpair()
         command = [
@@ -305,9 +301,11 @@ class WarmStart:
     def _start_again(self) -> NoReturn:
         if self._process is not None and self._process.returncode > 0:
             # It said why, and would again.
-            raise StateError("forking was found impossible when the modules were imported.")
+            raise StateError(
+                "forking was found impossible when the modules were imported.", code="cannot-fork"
+            )
         self._start()
-        raise StateError("the process to fork from was not running; it is started again.")
+        raise StateError("the process to fork from was not running; it is started again.", code="restarted")
 
     def close(self) -> None:
         """End the process to fork from, and with it its jobs."""
@@ -333,7 +331,7 @@ def _await_start(answer: int, patience_s: float) -> WarmJob:
         if not piece:
             # Closing our end tells the other side not to run the job.
             os.close(answer)
-            raise StateError("the process to fork from is not ready.")
+            raise StateError("the process to fork from is not ready.", code="not-ready")
         said += piece
     first, _, rest = said.partition(b"\n")
     what, number = first.split()

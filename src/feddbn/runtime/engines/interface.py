@@ -17,42 +17,23 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from feddbn.errors import FederationError, FileError, ParameterError, StateError, missing_extra
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
+from feddbn.findings import Finding
 from feddbn.runtime.deployed.store import write_atomically
-
-if TYPE_CHECKING:
-    from feddbn.runtime.deployed.check import CheckLine
-
-__all__ = [
-    "DEFAULT_ENGINE",
-    "SILENT_S",
-    "Engine",
-    "FederationPlan",
-    "Job",
-    "Presence",
-    "Process",
-    "SeenSites",
-    "Session",
-    "Watch",
-    "engine",
-    "engine_names",
-    "engine_of",
-    "sites_needed",
-    "span_in_words",
-]
-
+from feddbn.words import say
 
 SILENT_S = 25.0
 """Sites report every 10 s. One that missed two reports is silent."""
 
 _NEAR_ENOUGH_S = 60.0
+LATE_S = 10.0
+"""A site that has not answered for so long is named."""
 
 
 @dataclass(frozen=True)
@@ -76,32 +57,16 @@ class Presence:
     @property
     def since(self) -> str:
         """When it was last heard of, as text; empty if it never was."""
-        return (
-            ""
-            if self.heard is None
-            else datetime.fromtimestamp(self.heard, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        )
+        return "" if self.heard is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.heard))
 
-    def words(self, now: float | None = None) -> str:
-        """Return "west is connected", "west is silent since 2026-01-31 09:15:00 UTC (3 min)" or "... not connected"."""
+    def finding(self, now: float | None = None) -> Finding:
+        """Return how it stands."""
         if self.is_here:
-            return f"{self.site} is connected"
+            return Finding("site-here", "good", {"site": self.site})
         if self.heard is None:
-            return f"{self.site} is not connected"
-        gone = (time.time() if now is None else now) - self.heard
-        return f"{self.site} is silent since {self.since} ({span_in_words(gone)})"
-
-
-def span_in_words(seconds: float) -> str:
-    """Return a length of time in the two units that matter: "12 s", "3 min 10 s", "5 h 20 min" or "2 days"."""
-    whole = max(round(seconds), 0)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min" + (f" {whole % 60} s" if whole < 600 and whole % 60 else "")
-    if whole < 2 * 86400:
-        return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 // 60 else "")
-    return f"{whole // 86400} days"
+            return Finding("site-away", "warning", {"site": self.site})
+        seconds = (time.time() if now is None else now) - self.heard
+        return Finding("site-silent", "error", {"site": self.site, "heard": self.heard, "seconds": seconds})
 
 
 class SeenSites:
@@ -205,7 +170,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of the engine at a run; `status` is in the engine's words, `said` in ours.
+    """One attempt of the engine at a run; `status` is in the engine's words, `code` that of its finding.
 
     `was_stopped`: on request of a person.
     """
@@ -217,13 +182,35 @@ class Job:
     duration: str
     is_running: bool
     has_ended: bool
-    said: str = ""
+    code: str = "job-other"
     was_stopped: bool = False
 
     @property
     def words(self) -> str:
-        """How it stands, for people."""
-        return self.said or self.status
+        """How it stands, for its lead."""
+        return say(Finding(self.code, "note", {"run": self.run, "status": self.status.lower()}), "lead")
+
+
+def run_state(values: Mapping[str, Any]) -> Finding:
+    """Return how a run stands: `values` are those of its progress, or of ``outcome.json``."""
+    state, sentence = str(values.get("state", "")), str(values.get("sentence") or "").rstrip(".")
+    if state == "finished":
+        absent = tuple(str(one.get("site")) for one in values.get("absent") or ())
+        return Finding("run-finished", "warning" if absent else "good", about=absent)
+    if state == "stopped":
+        return Finding("run-stopped", "error", {"sentence": sentence})
+    if state == "collecting":
+        return Finding(
+            "run-collects", "note", {"sentence": sentence or str(values.get("last") or "").rstrip(".")}
+        )
+    if state == "failed":
+        return Finding("run-failed", "error")
+    awaited = values.get("awaited")
+    waits = sorted(awaited.items()) if isinstance(awaited, Mapping) else ()
+    late = {str(site): float(seconds) for site, seconds in waits if float(seconds) >= LATE_S}
+    counts = {"sums": int(values.get("sums", 0)), "late": late}
+    counts |= {name: len(values.get(name) or ()) for name in ("present", "sites")}
+    return Finding("run-goes-on" if state == "running" else "run-starts", "note", counts, tuple(late))
 
 
 class Session(ABC):
@@ -279,7 +266,7 @@ class Session(ABC):
         for job in self.jobs():
             if job.run == run_id:
                 return job
-        raise StateError(f"the server knows no job of run {run_id!r}.")
+        raise StateError(f"the server knows no job of run {run_id!r}.", code="unknown-run")
 
     def begin(self, study: Study, run_id: str, tell: Tell = lambda sentence: None) -> str:
         """Send a study whose sites are there and remember it for `study_of`; return the engine's job id.
@@ -288,13 +275,14 @@ class Session(ABC):
         """
         known = self.known_sites(study.sites)
         here = [one.site for one in known if one.is_here]
-        missing = [one.words() for one in known if one.site in study.sites and not one.is_here]
+        missing = [say(one.finding(), "lead") for one in known if one.site in study.sites and not one.is_here]
         needed = sites_needed(study)
         if len(study.sites) - len(missing) < needed:
             # An engine may let such a study wait for ever without a word.
             raise StateError(
                 f"the study {study.name!r} needs {needed} of its {len(study.sites)} sites, but {', '.join(missing)}; "
-                f"connected: {', '.join(here) or 'none'}. Start the sites or leave them out of the study."
+                f"connected: {', '.join(here) or 'none'}. Start the sites or leave them out of the study.",
+                code="sites-away",
             )
         for words in missing:
             tell(f"{words}; the study begins without it.")
@@ -309,14 +297,15 @@ class Session(ABC):
         path = self._memory(run_id)
         if path.exists() and path.read_text(encoding="utf-8") != study.to_json():
             raise StateError(
-                f"run {run_id!r} was sent with another study; give this one another name with --run."
+                f"run {run_id!r} was sent with another study; give this one another name with --run.",
+                code="other-study",
             )
 
     def study_of(self, run_id: str) -> Study:
         """Return the study that was sent under this name."""
         path = self._memory(run_id)
         if not path.exists():
-            raise StateError(f"no run {run_id!r} was sent with the kit {self.kit}.")
+            raise StateError(f"no run {run_id!r} was sent with the kit {self.kit}.", code="unknown-run")
         return study_from_json(path.read_text(encoding="utf-8"))
 
     def _memory(self, run_id: str) -> Path:
@@ -351,7 +340,7 @@ class Engine(ABC):
         """Write one kit per participant below ``directory/kits``; return participant -> kit."""
 
     @abstractmethod
-    def check_site(self, kit: Path, study: Study | None = None) -> list[CheckLine]:
+    def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Return the findings for a site's kit, and whether it could join `study` if one is given."""
 
     @abstractmethod
@@ -374,32 +363,16 @@ class Engine(ABC):
         return FederationError(f"feddbn does not {what} on the engine {self.name!r}; {self.instead}.")
 
 
-class _Entry(NamedTuple):
-    """The module whose `ENGINE` it is, and what only its kits hold."""
-
-    module: str
-    mark: str
-
-
 DEFAULT_ENGINE = "nvflare"
-
-_ENGINES = {
-    "nvflare": _Entry("feddbn.runtime.engines.nvflare.engine", "startup"),
-}
-
-
-class _Gone(NamedTuple):
-    """An engine of earlier versions: what only its kits hold, and why it is not offered."""
-
-    mark: str
-    why: str
-
-
+_ENGINES = {"nvflare": ("feddbn.runtime.engines.nvflare.engine", "startup")}
+"""Name -> the module whose `ENGINE` it is, and what only its kits hold."""
 _GONE = {
-    "flower": _Gone(
-        "ca.pem", "whoever reaches a Flower server's port can run code at the sites and read their keys"
-    ),
+    "flower": (
+        "whoever reaches a Flower server's port can run code at the sites and read their keys",
+        "ca.pem",
+    )
 }
+"""Engines of earlier versions -> why it is not offered, and what only its kits hold."""
 
 
 def engine_names() -> tuple[str, ...]:
@@ -411,12 +384,15 @@ def engine(name: str = DEFAULT_ENGINE) -> Engine:
     """Return the engine of this name."""
     if name in _GONE:
         raise ParameterError(
-            f"engine {name!r} is no longer offered, because {_GONE[name].why}; choose {' or '.join(_ENGINES)}."
+            f"engine {name!r} is no longer offered, because {_GONE[name][0]}; choose {' or '.join(_ENGINES)}.",
+            code="engine-gone",
         )
     if name not in _ENGINES:
-        raise ParameterError(f"engine {name!r} is not known; choose {' or '.join(_ENGINES)}.")
+        raise ParameterError(
+            f"engine {name!r} is not known; choose {' or '.join(_ENGINES)}.", code="unknown-engine"
+        )
     try:
-        found: Engine = import_module(_ENGINES[name].module).ENGINE
+        found: Engine = import_module(_ENGINES[name][0]).ENGINE
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
     return found
@@ -430,12 +406,12 @@ def engine_of(kit: Path) -> Engine:
     FileError
         If the kit is one of an engine that is not offered any more.
     """
-    marks = {name: entry.mark for name, entry in _ENGINES.items()}
-    marks |= {name: gone.mark for name, gone in _GONE.items()}
+    marks = {name: mark for name, (_, mark) in (_ENGINES | _GONE).items()}
     found = next((name for name, mark in marks.items() if (Path(kit) / mark).exists()), DEFAULT_ENGINE)
     if found in _GONE:
         raise FileError(
-            f"{kit} is a kit of the engine {found!r}, which is no longer offered, because {_GONE[found].why}; destroy it "
-            f"and make new kits with `feddbn federation init`, which uses {DEFAULT_ENGINE}."
+            f"{kit} is a kit of the engine {found!r}, which is no longer offered, because {_GONE[found][0]}; destroy it "
+            f"and make new kits with `feddbn federation init`, which uses {DEFAULT_ENGINE}.",
+            code="engine-gone",
         )
     return engine(found)

@@ -17,8 +17,6 @@ from feddbn.runtime.engines.interface import Engine, FederationPlan, Process, Se
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["LOOPBACK", "LocalFederation", "end_with_all_it_started", "free_ports"]
-
 LOOPBACK = "localhost"
 _PAUSE_S = 0.2
 _PATIENCE_S = 10.0

@@ -24,8 +24,6 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import Sum, Task
 
-__all__ = ["InProcessFederation"]
-
 _NUMBERS_TOGETHER = 1 << 18
 """Sites are asked at once as long as a question's arrays, one copy for each, have so many numbers: what a few megabytes
 hold stays in cache, and memory does not grow with the number of sites."""
@@ -41,7 +39,7 @@ class InProcessFederation:
 
     def __init__(self, sites: Mapping[str, Site]) -> None:
         if not sites:
-            raise NotEnoughSites("a federation needs at least one site, got none.")
+            raise NotEnoughSites("a federation needs at least one site, got none.", code="no-sites")
         self._sites = {name: sites[name] for name in sorted(sites)}
         self._is_guarded = any(site.guards for site in self._sites.values())
         self._memo: Memo = {}
@@ -77,10 +75,11 @@ class InProcessFederation:
         unknown = [name for name in names if name not in self._sites]
         if unknown:
             raise ProtocolError(
-                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation."
+                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation.",
+                code="unknown-site",
             )
         if not names:
-            raise NotEnoughSites(f"task {task.name!r} was sent to no site.")
+            raise NotEnoughSites(f"task {task.name!r} was sent to no site.", code="no-sites")
         keys = site_task(task.name).adds_up(task.question)
         if keys and not self._is_guarded and all(key in self._sites[names[0]].state for key in keys):
             return Sum(self._answer_of_all(names, keys, task), names)

@@ -19,8 +19,6 @@ from feddbn.privacy.secagg import DEFAULT_MIN_SITES, usual_threshold
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.secure import secure_federation
 
-__all__ = ["private_federation"]
-
 
 def private_federation(
     sites: Mapping[str, Site],

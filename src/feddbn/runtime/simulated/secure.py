@@ -17,8 +17,6 @@ from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message, order_of
 from feddbn.privacy.secagg_site import SecAggSite, mask_together
 from feddbn.runtime.masked import SecureFederation
 
-__all__ = ["Fault", "InProcessCourier", "secure_federation"]
-
 Fault = Literal["request lost", "reply lost"]
 MOST_STREAMS_KEPT = 4096
 

@@ -1,7 +1,7 @@
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
+from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.study import study_from_json
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed import owner as module
@@ -9,6 +9,7 @@ from feddbn.runtime.deployed.owner import Approvals
 from feddbn.runtime.deployed.store import prune_runs
 from support.faults import MemoryJournal
 from support.owned_sites import OwnedSites, killed, make_study
+from support.saying import kept_out, refused
 
 OWNER, STRANGER = Identity.from_seed(bytes([1]) * 32), Identity.from_seed(bytes([2]) * 32)
 DAY = 86400.0
@@ -40,9 +41,7 @@ def the_file(tmp_path):
 
 
 def test_a_study_that_was_not_approved_is_refused_with_the_command_to_type(approvals):
-    with pytest.raises(
-        SiteRefused, match=r"is not approved at this site; .* `feddbn site approve study.toml"
-    ):
+    with refused(SiteRefused, "`feddbn site approve", code="not-approved"):
         approvals.check("run-1", make_study())
 
 
@@ -53,7 +52,7 @@ def test_one_run_is_allowed_and_going_on_with_it_too(approvals, tmp_path, clock)
     approvals.check("run-1", study)
     again = Approvals(tmp_path, "north", OWNER, clock)
     again.check("run-1", study)
-    with pytest.raises(SiteRefused, match=r"approved for 1 run; used by run-1\. Its owner approves it with"):
+    with refused(SiteRefused, "run-1", code="approval-used-up"):
         again.check("run-2", study)
 
 
@@ -81,7 +80,7 @@ def test_any_change_makes_another_study(approvals, change):
     other = make_study(**{"parameters": {"n_lags": 1}, **change})
     # The text that the digest is of says all of it.
     assert study_from_json(other.to_json()) == other
-    with pytest.raises(SiteRefused, match="is not approved"):
+    with refused(SiteRefused, code="not-approved"):
         approvals.check("run-1", other)
 
 
@@ -91,7 +90,7 @@ def test_an_approval_ends(approvals, clock):
     approvals.check("run-1", study)
     clock.now += 2 * DAY
     for run in ("run-1", "run-2"):
-        with pytest.raises(SiteRefused, match="was approved until"):
+        with refused(SiteRefused, code="approval-expired"):
             approvals.check(run, study)
     assert approvals.find(study)[1] == "expired"
 
@@ -101,9 +100,9 @@ def test_an_approval_can_be_taken_back_and_given_again(approvals):
     given = approvals.give(study)
     approvals.check("run-1", study)
     approvals.revoke(given.digest[:8])
-    with pytest.raises(SiteRefused, match="was revoked on"):
+    with refused(SiteRefused, code="approval-revoked"):
         approvals.check("run-1", study)
-    with pytest.raises(ParameterError, match=r"'s' names no approval that can be revoked; .*: none"):
+    with refused(ParameterError, "'s'", code="which-approval"):
         approvals.revoke("s")
     approvals.give(study)
     approvals.check("run-1", study)
@@ -112,9 +111,9 @@ def test_an_approval_can_be_taken_back_and_given_again(approvals):
 def test_a_name_that_two_studies_have_is_not_enough_to_revoke(approvals):
     for lag in (1, 2):
         approvals.give(make_study(parameters={"n_lags": lag}))
-    with pytest.raises(ParameterError, match="names more than one approval"):
+    with refused(ParameterError, "'s'", code="which-approval"):
         approvals.revoke("s")
-    with pytest.raises(ParameterError, match="names no approval"):
+    with refused(ParameterError, code="which-approval"):
         approvals.revoke("")
 
 
@@ -122,7 +121,7 @@ def test_after_an_update_the_owner_is_asked_again(approvals, monkeypatch):
     study = make_study()
     approvals.give(study)
     monkeypatch.setattr(module, "__version__", "99.0")
-    with pytest.raises(SiteRefused, match=r"was approved for feddbn .*, and this is 99.0"):
+    with refused(SiteRefused, "99.0", code="approval-other-version"):
         approvals.check("run-1", study)
 
 
@@ -132,39 +131,40 @@ def test_all_runs_together_may_cost_what_was_approved(approvals):
     approvals.give(study, runs=3, epsilon=5.0)
     approvals.check("run-1", study)
     approvals.check("run-2", study)
-    with pytest.raises(SiteRefused, match="epsilon 5 in all, and this run would take it to 6"):
+    with refused(SiteRefused, "epsilon 5", "6", code="approval-over-epsilon"):
         approvals.check("run-3", study)
 
 
 @pytest.mark.parametrize(
-    ("values", "privacy", "sentence"),
+    ("values", "privacy"),
     [
-        ({"days": 0}, {}, "--days must lie above 0"),
-        ({"days": float("nan")}, {}, "--days must lie above 0"),
-        ({"runs": 0}, {}, "--runs must be at least 1, got 0"),
-        ({"epsilon": 1.0}, {}, "the study promises no noise"),
-        ({"epsilon": 1.0}, {"epsilon": 2.0}, "does not allow one run: the study promises 2"),
-        ({"epsilon": float("inf")}, {"epsilon": 2.0}, "does not allow one run"),
+        ({"days": 0}, {}),
+        ({"days": float("nan")}, {}),
+        ({"runs": 0}, {}),
+        ({"epsilon": 1.0}, {}),
+        ({"epsilon": 1.0}, {"epsilon": 2.0}),
+        ({"epsilon": float("inf")}, {"epsilon": 2.0}),
     ],
 )
-def test_impossible_approvals_are_refused(approvals, values, privacy, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+def test_impossible_approvals_are_refused(approvals, values, privacy):
+    (name,) = values
+    with refused(ParameterError, f"--{name}"):
         approvals.give(make_study(privacy=privacy), **values)
 
 
 def test_an_approval_of_another_key_site_or_study_approves_nothing(approvals, tmp_path, clock):
     study = make_study()
     Approvals(tmp_path, "north", STRANGER, clock).give(study)
-    with pytest.raises(SiteRefused, match="was not signed by this site's key"):
+    with refused(SiteRefused, code="bad-approval"):
         approvals.check("run-1", study)
     Approvals(tmp_path, "south", OWNER, clock).give(study)
-    with pytest.raises(SiteRefused, match="another study or another site"):
+    with refused(SiteRefused, code="bad-approval"):
         approvals.check("run-1", study)
     approvals.give(study)
     other = make_study(name="t")
     path = the_file(tmp_path)
     path.rename(path.with_name(f"{other.digest}.json"))
-    with pytest.raises(SiteRefused, match="another study or another site"):
+    with refused(SiteRefused, code="bad-approval"):
         approvals.check("run-1", other)
     assert len(approvals.damaged()) == 1
     assert approvals.all() == []
@@ -178,7 +178,7 @@ def test_a_file_that_ends_anywhere_approves_nothing_and_can_be_replaced(approval
     whole = path.read_bytes()
     for length in range(len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(SiteRefused, match="is not approved at this site"):
+        with refused(SiteRefused, code="bad-approval"):
             Approvals(tmp_path, "north", OWNER, clock).check("run-1", study)
     approvals.give(study)
     approvals.check("run-1", study)
@@ -215,15 +215,15 @@ def test_approvals_are_not_pruned(approvals, tmp_path):
 
 def test_deployed_sites_answer_approved_studies_only(tmp_path):
     sites, study = OwnedSites(tmp_path), make_study()
-    with pytest.raises(NotEnoughSites, match=r"the study 's' .* is not approved at this site"):
+    with kept_out("not-approved", "north", "south", "west"):
         sites.run(study, "run-0")
     sites.approve(study, ("north", "south"))
-    with pytest.raises(NotEnoughSites, match=r"site 'west' refused: the study 's' .* is not approved"):
+    with kept_out("not-approved", "west"):
         sites.run(study, "run-1")
     sites.approve(study)
     _, received = sites.run(study, "run-1")
     assert received == ("north", "south", "west")
-    with pytest.raises(NotEnoughSites, match="approved for 1 run; used by run-1"):
+    with kept_out("approval-used-up"):
         sites.run(study, "run-2")
 
 
@@ -233,7 +233,7 @@ def test_a_restarted_site_asks_its_approvals_again_and_a_resumed_run_is_the_same
     sites.run(study, "run-1", journal=journal)
     sites.run(study, "run-1", journal=journal)
     sites.owner("north").revoke("s")
-    with pytest.raises(NotEnoughSites, match="site 'north' refused: the study 's' was revoked"):
+    with kept_out("approval-revoked", "north"):
         sites.run(study, "run-1", journal=journal)
 
 
@@ -249,7 +249,7 @@ def test_a_run_under_way_ends_when_its_approval_is_taken_back(tmp_path):
             sites.owner("south").revoke("s")
         return exchange(messages)
 
-    with pytest.raises(NotEnoughSites, match="site 'south' refused: the study 's' was revoked"):
+    with kept_out("approval-revoked", "south"):
         sites.run(study, exchange=until_revoked)
 
 
@@ -266,17 +266,13 @@ def test_a_site_without_a_key_says_what_it_needs(tmp_path):
     for name in ("north", "south", "west"):
         (tmp_path / name / "policy.toml").write_text("require_masking = false\n")
     sites.approve(study, ("south", "west"))
-    with pytest.raises(
-        NotEnoughSites, match=r"no key to sign approvals with: .* or set approve_by_rule = true"
-    ):
+    with kept_out("no-key", "north"):
         sites.run(study)
 
 
 def test_somebody_else_than_the_lead_is_refused(tmp_path):
     sites, study = OwnedSites(tmp_path), make_study()
     sites.approve(study)
-    with pytest.raises(
-        NotEnoughSites, match=r"is led by 'lead@example.org', but 'other@example.org' has sent it"
-    ):
+    with kept_out("other-lead"):
         sites.run(study, exchange=sites.exchange(submitter="other@example.org"))
     assert sites.run(study, exchange=sites.exchange(submitter="lead@example.org"))[1]

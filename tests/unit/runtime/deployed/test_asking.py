@@ -20,14 +20,14 @@ def test_only_answers_to_this_question_are_counted_and_the_others_are_told():
         "b": ok("a"),
         "c": ok("c", seq=3),
         "d": b"garbage",
-        "e": encode_reply(refusal("e", ASKED, SiteRefused("no."))),
+        "e": encode_reply(refusal("e", ASKED, SiteRefused("no.", code="tired"))),
         "stranger": ok("stranger"),
     }
     line = line_of(replies, events)
     assert set(line.ask(dict.fromkeys("abcdef", b""), "walk", 4)) == {"a"}
     assert {e.site for e in events if e.what == "refused"} == {"b", "c", "d", "e", "stranger"}
     assert [e.site for e in events if e.what == "silent"] == ["f"]
-    assert line.refused == {"e": "site 'e' refused: no."}
+    assert {site: error.code for site, error in line.refused.items()} == {"e": "tired"}
     assert set(line.reasons) == {"b", "c", "d", "e", "stranger"}
 
 
@@ -50,11 +50,11 @@ def test_asking_is_in_vain_after_the_same_refusal_again_and_again_but_not_after_
     attempts = 0
     for _ in line.attempts(60.0):
         attempts += 1
-        line.note_refusal("a", "site 'a' refused: no.", "walk", 4)
+        line.note_refusal("a", SiteRefused("no.", site="a"), "walk", 4)
     assert attempts == SAME_ANSWER
     attempts = 0
     for attempt in line.attempts(60.0):
-        line.note_refusal("a", f"site 'a' refused: {attempt}.", "walk", 4)
+        line.note_refusal("a", SiteRefused(f"no: {attempt}.", site="a"), "walk", 4)
         attempts += 1
         if attempts == 3 * SAME_ANSWER:
             break
@@ -66,6 +66,6 @@ def test_asking_is_in_vain_after_the_same_nonsense_again_and_again():
     attempts = 0
     for _ in line.attempts(60.0):
         attempts += 1
-        line.note_odd("a", "site 'a' answered with length 3, most with 4.", "walk", 4)
+        line.note_odd("a", "odd.", "walk", 4, "other-shape")
     assert attempts == SAME_ANSWER
-    assert line.reasons == {"a": "site 'a' answered with length 3, most with 4."}
+    assert line.reasons["a"].code == "other-shape"

@@ -2,9 +2,10 @@ import itertools
 
 import pytest
 
-from feddbn.errors import NotEnoughSites
+from feddbn.errors import NotEnoughSites, SiteRefused
 from feddbn.federation.protocol.study import Attendance
 from feddbn.runtime.deployed.coordinator import MAX_BACKOFF, Roll
+from support.saying import refused
 
 SITES = ("a", "b", "c")
 
@@ -38,11 +39,12 @@ def test_everybody_is_asked_when_those_awake_are_too_few_or_all_must_be_there():
 def test_too_few_sites_are_named_with_their_own_reasons():
     roll = patient(min_sites=2)
     roll.require(("a", "b"), SITES, "task 3", {})
-    with pytest.raises(
-        NotEnoughSites, match=r"^task 3 has 1 of the 2 sites it needs; missing: b, c\. site 'c' said no\.$"
-    ):
-        roll.require(("a",), SITES, "task 3", {"a": "present.", "c": "site 'c' said no."})
-    with pytest.raises(NotEnoughSites, match="task 4 has 0 of the 0 sites it needs"):
+    with refused(NotEnoughSites, "task 3", "1 of the 2", "no.", code="too-few-sites") as error:
+        roll.require(
+            ("a",), SITES, "task 3", {"a": SiteRefused("present."), "c": SiteRefused("no.", code="tired")}
+        )
+    assert error.value.values == {"missing": ("b", "c"), "reasons": {"c": "tired"}}
+    with refused(NotEnoughSites, "task 4", code="too-few-sites"):
         roll.require((), (), "task 4", {})
 
 

@@ -43,33 +43,33 @@ def test_untouched_logs_are_intact_and_signed(ran, logs):
 
 def test_a_run_whose_log_was_taken_away_or_emptied_is_named(ran, logs):
     (logs / "run-1.jsonl").unlink()
-    assert "it has 0 entries, but the site's own log says 1" in problems(ran, logs)["run-1.jsonl"]
+    assert list(problems(ran, logs)) == ["run-1.jsonl"]
     (logs / "run-1.jsonl").write_text("")
-    assert "entries were taken away" in problems(ran, logs)["run-1.jsonl"]
+    assert list(problems(ran, logs)) == ["run-1.jsonl"]
 
 
 def test_the_log_of_another_run_in_its_place_is_named(ran, logs):
     (logs / "run-1.jsonl").write_text((logs / "run-2.jsonl").read_text())
-    assert "is not the one that the site's own log names" in problems(ran, logs)["run-1.jsonl"]
+    assert list(problems(ran, logs)) == ["run-1.jsonl"]
 
 
 def test_the_sites_own_log_must_reach_the_heads_that_others_hold(ran, logs):
     lines = (logs / "_site.jsonl").read_text().splitlines(keepends=True)
     (logs / "_site.jsonl").write_text("".join(lines[:-1]))
     assert problems(ran, logs) == {}
-    assert "entries were taken away" in problems(ran, logs, held(ran))["_site.jsonl"]
+    assert list(problems(ran, logs, held(ran))) == ["_site.jsonl"]
     (logs / "_site.jsonl").unlink()
-    assert "it has 0 entries" in problems(ran, logs, held(ran))["_site.jsonl"]
+    assert list(problems(ran, logs, held(ran))) == ["_site.jsonl"]
 
 
 def test_edited_and_unreadable_logs_are_named(ran, logs):
     path = logs / "run-1.jsonl"
     path.write_text(path.read_text().replace("moments", "moment", 1))
-    assert problems(ran, logs)["run-1.jsonl"] == "line 1 was edited"
+    assert "line 1" in problems(ran, logs)["run-1.jsonl"]
     path.write_bytes(b"\xff\n")
-    assert "is not text" in problems(ran, logs)["run-1.jsonl"]
+    assert list(problems(ran, logs)) == ["run-1.jsonl"]
     (logs / "_site.jsonl").write_text("nothing\n")
-    assert "not an entry" in problems(ran, logs)["_site.jsonl"]
+    assert "_site.jsonl" in problems(ran, logs)
 
 
 def test_there_may_be_no_logs(tmp_path):

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from feddbn.errors import NotEnoughSites
 from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.runtime.deployed.check import study_in_words, why_refused
+from feddbn.runtime.deployed.check import about_study, why_refused
 from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.settings import read_policy
 from support.owned_sites import NAMES, OwnedSites, make_study
+from support.saying import only
 
 CHECK = make_study(goal="check", parameters={"n_lags": 1})
 
@@ -20,10 +22,10 @@ def sites(tmp_path):
 
 
 def test_the_owner_reads_that_nothing_is_learned_and_how_much_leaves(sites):
-    words = dict(study_in_words(CHECK, sites.settings()))
-    assert words["goal"].startswith("what is wrong with the data of all sites together; nothing is learned")
-    assert [what for what in words if what.startswith("asks for")] == ["asks for survey"]
-    assert words["size"].startswith("its largest answer has ")
+    told = about_study(CHECK, sites.settings())
+    assert only(told, "study-goal").values == {"goal": "check", "how": {}}
+    assert only(told, "study-asks").values["task"] == "survey"
+    assert only(told, "study-size")
     settings = sites.settings()
     assert why_refused(settings, read_policy(settings.policy), ("u", "v"), CHECK) == []
 
@@ -48,5 +50,6 @@ def test_a_check_runs_under_masks_and_leaves_findings(sites, tmp_path):
 
 def test_an_approval_of_the_network_is_none_of_its_check(sites):
     sites.approve(make_study())
-    with pytest.raises(Exception, match="approve"):
+    with pytest.raises(NotEnoughSites) as error:
         sites.run(CHECK)
+    assert set(error.value.values["reasons"].values()) == {"not-approved"}

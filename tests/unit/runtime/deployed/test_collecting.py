@@ -19,6 +19,7 @@ from support.faults import MemoryJournal
 from support.outside import outside
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.rig import Rig
+from support.saying import kept_out, refused
 
 VisitingSites = outside("examples/collection_week.py").VisitingSites
 POLICY = "approve_by_rule = true\n"
@@ -103,9 +104,9 @@ def test_a_week_of_visits_gives_the_bits_of_all_together(tmp_path, sites, togeth
     # Greeting, keys, shares, receipts, answers, opening.
     assert min(sum(site == name for _, site in server.visits) for name in NAMES) >= 6
     assert len({hour for hour, _ in server.visits}) > 12
-    assert (
-        "collecting keys (sum 0): west has come; awaited until 1970-01-02T20:00:00Z: north, south."
-        in " ".join(server.said)
+    assert any(
+        all(word in said for word in ("(sum 0)", "1970-01-02T20:00:00Z", "north, south"))
+        for said in server.said
     )
     for name in NAMES:
         events = EventLog(sites.place / name / "state" / "run-1" / "events.jsonl").read()
@@ -190,9 +191,7 @@ def test_several_sums_are_resumed_with_the_keys_of_the_first(tmp_path, sites):
 def test_a_window_that_closes_names_who_is_missing_and_opens_again_on_request(tmp_path, sites, together):
     late = {**WEEK, "west": [(200.0, 900.0)]}
     server = Server(tmp_path / "runs", collecting(), sites, late)
-    with pytest.raises(
-        NotEnoughSites, match=r"the greeting closed at 1970-01-02T06:00:00Z without west; nothing was opened"
-    ):
+    with refused(NotEnoughSites, "1970-01-02T06:00:00Z", "west", code="window-closed"):
         server.run()
     server.exchange.hour = 199.0
     server.exchange._hours = {name: [(200.0, 900.0)] for name in NAMES}
@@ -234,7 +233,7 @@ def test_data_that_change_inside_a_window_end_the_site_s_part(tmp_path, sites):
         server.exchange.wait(3600.0)
     path = sites.place / "south" / "data" / "one.csv"
     path.write_text(path.read_text() + "0.5,0.25\n")
-    with pytest.raises(NotEnoughSites, match=r"without south.*not those with which it joined the collection"):
+    with kept_out("other-data", "south"):
         server.run()
 
 
@@ -259,7 +258,7 @@ def test_without_its_book_a_run_cannot_go_on(tmp_path, sites):
     server.run()
     (tmp_path / "runs" / "run-1" / "visits.feddbn").unlink()
     server.exchange.hour = 0.0
-    with pytest.raises(StateError, match="not on record any more; begin a new run"):
+    with refused(StateError, code="lost-visits"):
         server.run()
 
 
@@ -276,14 +275,14 @@ def test_a_run_says_who_is_awaited_and_until_when(tmp_path, sites):
     assert stopped.value.awaited == ("west",)
     assert progress.read()["present"] == ["north", "south"]
     assert progress.read()["state"] == "collecting"
-    assert "north, south have come; awaited until" in logged[-1]
+    assert "north, south" in logged[-1]
 
 
 @pytest.mark.parametrize(
     ("attendance", "said"),
     [
-        ({"window_h": 2.0}, 'window_h is read only with when_missing = "collect"'),
-        ({"enough": 2, "when_missing": "wait"}, "enough is read only with"),
+        ({"window_h": 2.0}, "window_h"),
+        ({"enough": 2, "when_missing": "wait"}, "enough"),
     ],
 )
 def test_words_of_collections_belong_to_collections(attendance, said):
@@ -292,9 +291,7 @@ def test_words_of_collections_belong_to_collections(attendance, said):
 
 
 def test_enough_must_be_enough_for_masks():
-    with pytest.raises(
-        ParameterError, match=r"attendance.enough = 2, but sums of this study need 3 to 3 sites"
-    ):
+    with refused(ParameterError, "attendance.enough = 2"):
         check_sites(collecting(enough=2))
 
 
@@ -319,7 +316,7 @@ def test_sums_in_the_clear_are_collected_too(tmp_path):
     study = make_study(attendance={"when_missing": "collect", "window_h": 30.0}, **plain)
     server = Server(tmp_path / "runs", study, sites)
     assert_same_bits(server.run(), with_sums(together, log.read()))
-    assert "collecting answers (sum 0): west has come" in " ".join(server.said)
+    assert any("(sum 0)" in said for said in server.said)
 
 
 def test_a_refusal_is_no_answer_and_the_site_is_asked_again_until_its_owner_has_approved(tmp_path):

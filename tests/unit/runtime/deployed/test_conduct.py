@@ -14,7 +14,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.results import export_result, read_outcome
-from feddbn.runtime.deployed.run_words import run_in_words
+from feddbn.runtime.engines.interface import run_state
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryStore
 
 NAMES = ("a", "b")
@@ -71,9 +71,10 @@ def test_a_stopped_run_says_why_and_goes_on_where_it_stopped(tmp_path):
         conduct(faulty, STUDY, "run-1", tmp_path / "runs", tmp_path, progress, told.append)
     outcome = read_outcome(tmp_path)
     assert outcome["state"] == "stopped"
-    assert outcome["sentence"] == "task 2 ('walk') has 1 of the 2 sites it needs; missing: b."
-    assert "site 'b' did not answer in time." in told
-    assert run_in_words(outcome).startswith("stopped: task 2 ('walk') has 1 of the 2 sites it needs")
+    assert outcome["code"] == "too-few-sites"
+    assert "missing: b" in outcome["sentence"]
+    assert any("'b'" in sentence for sentence in told)
+    assert run_state(outcome).code == "run-stopped"
     assert not (tmp_path / "result.feddbn").exists()
     faulty.away = set()
     again = Progress("run-1", NAMES)
@@ -100,9 +101,9 @@ def test_sites_that_sums_were_made_without_are_named_in_outcome_result_and_log(t
     conduct(faulty, study, "run-1", tmp_path / "runs", tmp_path, progress, told.append)
     outcome = read_outcome(tmp_path)
     (absent,) = outcome["absent"]
-    assert absent["words"] == "site 'b' is missing from 1 of 4 sums: site 'b' did not answer in time."
-    assert "sum 3 ('walk') was made without site 'b'." in told
-    assert run_in_words(outcome) == "finished, without b in some sums"
+    assert (absent["site"], absent["missed"], absent["sums"]) == ("b", 1, 4)
+    assert any("sum 3" in sentence and "'b'" in sentence for sentence in told)
+    assert run_state(outcome).about == ("b",)
     # Of a method that commands read, the result says it, too.
     stored = {"format": "feddbn-result", "privacy": None, "warnings": ["before."]}
     (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
@@ -122,4 +123,5 @@ def test_a_site_that_cannot_be_reached_is_not_waited_for(tmp_path):
     conduct(faulty, study, "run-1", tmp_path / "runs", tmp_path, progress, lambda sentence: None, {"a"})
     assert time.monotonic() - start < 15
     (absent,) = read_outcome(tmp_path)["absent"]
-    assert absent["words"].startswith("site 'b' is missing from all sums")
+    assert absent["site"] == "b"
+    assert absent["missed"] == absent["sums"]

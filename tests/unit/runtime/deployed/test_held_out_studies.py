@@ -34,6 +34,7 @@ from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.settings import read_site_settings
 from support.faults import LocalExchange, MemoryJournal
+from support.saying import kept_out, refused
 
 pytest.importorskip("cryptography")
 MESS = {"offsets": 1, "trend": 1, "missing": 0.1, "spikes": 0.005}
@@ -162,13 +163,12 @@ def test_a_study_compares_as_one_process_does_and_is_reported(tmp_path, capsys):
     outcome = CliRunner().invoke(app, ["report", str(place / "result.json"), "-o", str(place / "page.html")])
     assert outcome.exit_code == 0, outcome.output
     page = (place / "page.html").read_text()
-    assert "How well methods predict" in page
     assert f"{local['pfdbnl']:.5g}" in page
     capsys.readouterr()
     print_held_out(result.summary)
     told = capsys.readouterr().out
-    assert "tested on the last 25% of each recording" in told
-    assert "The network is that of OneShotDBN, learned from all rows." in told
+    assert "25%" in told
+    assert "OneShotDBN" in told
     assert max(map(len, told.splitlines())) <= 80
 
 
@@ -191,33 +191,33 @@ def test_three_sites_choose_without_squares_that_would_tell_them_apart(tmp_path,
     assert [row["standard_error"] for row in found["candidates"]] == [None, None]
     best = min(found["candidates"], key=lambda row: row["loss"])
     assert found["chosen"] == {"lambda_w": best["lambda_w"]}
-    assert "fewer than 4 sites" in found["remarks"][0]
+    assert "4 sites" in found["remarks"][0]
     print_held_out(result.summary)
-    assert "Fewer than 4 sites take part" in capsys.readouterr().out
+    assert "4 sites" in capsys.readouterr().out
     # A server that asks for the squares anyway gets none.
     question = HeldOutSumsQuestion(n_candidates=2, best=0)
     with pytest.raises(NotEnoughSites, match=WITHHELD):
         coordinator.sum(Task(question))
-    assert any("only among 4 sites or more" in event.sentence for event in sites.events)
+    assert "few-sites" in {event.code for event in sites.events}
 
 
 @pytest.mark.parametrize(
-    ("question", "participants", "sentence"),
+    ("question", "participants", "code"),
     [
         (
             lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 2, 0.301)),
             None,
-            "it holds out other rows",
+            "not-in-study",
         ),
         (
             lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 3, 0.3)),
             None,
-            "it holds out other rows",
+            "not-in-study",
         ),
-        (lambda v: HeldOutSumsQuestion(n_candidates=2), 3, "from some of its sites only"),
+        (lambda v: HeldOutSumsQuestion(n_candidates=2), 3, "some-sites-only"),
     ],
 )
-def test_a_hostile_server_cannot_choose_the_folds(tmp_path, question, participants, sentence):
+def test_a_hostile_server_cannot_choose_the_folds(tmp_path, question, participants, code):
     sites = Sites(tmp_path, mess=None)
     study = sites.study(SELECT.format(method="fdbnl", grid="{ lambda_w = [0.2, 0.05] }"))
     sites.coordinator(study).hello()
@@ -225,7 +225,7 @@ def test_a_hostile_server_cannot_choose_the_folds(tmp_path, question, participan
     message = encode_request(task_request(Task(question(sites.variables), asked), "run-1", 0, -1))
     with pytest.raises(SiteRefused, match=WITHHELD):
         read_reply(sites.exchange({sites.names[0]: message})[sites.names[0]])
-    assert any(sentence in event.sentence for event in sites.events)
+    assert code in {event.code for event in sites.events}
 
 
 def test_a_study_of_a_network_holds_out_nothing(tmp_path):
@@ -237,15 +237,13 @@ def test_a_study_of_a_network_holds_out_nothing(tmp_path):
     message = encode_request(task_request(Task(question), "run-1", 0, -1))
     with pytest.raises(SiteRefused, match=WITHHELD):
         read_reply(sites.exchange({name: message})[name])
-    assert any("it holds out other rows" in event.sentence for event in sites.events)
+    assert "not-in-study" in {event.code for event in sites.events}
 
 
 def test_owners_allow_held_out_rows_by_name(tmp_path):
     sites = Sites(tmp_path, extra=(), mess=None)
     study = sites.study(COMPARE)
-    with pytest.raises(
-        NotEnoughSites, match="will ask for the task held-out-loss, which this site's policy does not list"
-    ):
+    with kept_out("tasks-not-allowed"):
         run_study(sites.coordinator(study), study)
 
 
@@ -257,7 +255,7 @@ def test_owners_allow_every_method_of_a_comparison(tmp_path):
     again = LocalExchange(sites.names, lambda name: sites.open(tmp_path / name, name))
     sites.exchange = again
     study = sites.study(COMPARE)
-    with pytest.raises(NotEnoughSites, match="does not allow the method 'FDBNL'"):
+    with kept_out("methods-not-allowed"):
         run_study(sites.coordinator(study), study)
 
 
@@ -269,33 +267,33 @@ HEAD = 'name = "s"\nvariables = ["u", "v"]\nsites = ["a", "b", "c", "d"]\n'
     [
         (
             'method = "oneshot"\ngoal = "select"',
-            "'oneshot' cannot choose its parameters on held-out rows; use fdbnl",
+            "'oneshot'",
         ),
         (
             'method = "fdbnl"\ngoal = "select"\n[select]\ngrid = { rho = [1] }',
-            "grid names rho; it may name n_lags",
+            "rho",
         ),
         (
             'method = "fdbnl"\ngoal = "select"\n[parameters]\nn_lags = "auto"',
-            "n_lags='auto' is to be chosen, too",
+            "n_lags='auto'",
         ),
-        ('method = "fdbnl"\ngoal = "compare"', "goal = 'compare' needs other methods"),
+        ('method = "fdbnl"\ngoal = "compare"', "goal = 'compare'"),
         (
             'method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["vote"]',
-            "'vote' is no method of studies",
+            "'vote'",
         ),
-        ('method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["FDBNL"]', "compared already"),
+        ('method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["FDBNL"]', "FDBNL"),
         (
             'method = "fdbnl"\ngoal = "compare"\n[parameters]\nfeatures = "spline"\n[compare]\nagainst = ["oneshot"]',
-            "features = 'spline' cannot be judged on held-out rows",
+            "features = 'spline'",
         ),
         (
             'method = "fdbnl"\ngoal = "compare"\n[parameters]\nlambda_w = "auto"\n[compare]\nagainst = ["oneshot"]',
-            "lambda_w = 'auto' is chosen on held-out rows itself",
+            "lambda_w = 'auto'",
         ),
         (
             'method = "fdbnl"\ngoal = "compare"\n[parameters]\nmu = 1\n[compare]\nagainst = ["oneshot"]',
-            "none of the compared methods has the parameter 'mu'",
+            "'mu'",
         ),
     ],
 )
@@ -309,19 +307,19 @@ def test_what_a_study_cannot_do_is_refused_before_it_is_sent(text, sentence):
     [
         (
             'method = "fdbnl"\n[select]\nrule = "best"',
-            r"the table \[select\] is read only with goal = 'select'",
+            r"\[select\]",
         ),
         (
             'method = "fdbnl"\ngoal = "select"\n[select]\nshare = 0.33',
-            "select.share: input should be a multiple of 0.05",
+            "select.share",
         ),
         (
             'method = "fdbnl"\ngoal = "select"\n[select]\nn_blocks = 11',
-            "select.n_blocks: input should be less than",
+            "select.n_blocks",
         ),
         (
             'method = "fdbnl"\ngoal = "chose"',
-            "goal: input should be 'network', 'confidence', 'select', 'compare' or 'check'",
+            "goal",
         ),
     ],
 )
@@ -333,7 +331,7 @@ def test_a_study_file_with_a_wrong_table_is_refused(text, sentence):
 def test_held_out_rows_carry_no_noise():
     study = parse_study(HEAD + 'method = "oneshot"\ngoal = "compare"\n[compare]\nagainst = ["fdbnl"]')
     check_goal(study)
-    with pytest.raises(ParameterError, match="held-out sums carry no noise"):
+    with refused(ParameterError, "epsilon"):
         check_goal(study.model_copy(update={"privacy": Privacy(epsilon=1.0)}))
     assert "held-out-loss" in tasks_of(study)
     assert "held-out-sums" not in tasks_of(study)

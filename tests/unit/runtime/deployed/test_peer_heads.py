@@ -9,6 +9,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.peer_heads import PeerHeads, compare, export_heads, read_export
 from support.owned_sites import NAMES, OwnedSites, make_study
+from support.saying import refused
 
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
 KEYS = {name: identity.public for name, identity in IDENTITIES.items()}
@@ -73,8 +74,8 @@ def test_a_log_that_was_rolled_back_is_told_to_its_owner_and_to_the_others(peopl
     north.shorten(3)
     (north.audit.directory / "peers" / "south.json").unlink()
     give(north, south)
-    assert "the log of north was shortened: it shows 3 entries, but had 5" in south.told[0]
-    assert "this site's own audit log was rolled back: south holds its signed head" in north.told[0]
+    assert all(word in south.told[0] for word in ("north", "3", "5"))
+    assert "south" in north.told[0]
     assert [entry.event for entry in north.audit.entries()][-1] == "warning"
     assert known(south, "north").held.n_entries == 5
     assert [head.n_entries for head in known(south, "north").odd] == [3]
@@ -86,7 +87,7 @@ def test_a_log_that_was_rewritten_to_the_same_length_is_told(people):
     north.shorten(4)
     north.write(1)
     give(north, south)
-    assert "the log of north was rewritten" in south.told[0]
+    assert "north" in south.told[0]
 
 
 def test_a_server_that_repeats_itself_raises_no_false_alarm_and_fills_no_log(people):
@@ -145,7 +146,7 @@ def test_a_file_that_ends_anywhere_is_begun_anew_and_said(people):
         path.write_bytes(whole[:length])
         south.told.clear()
         assert known(south, "north").held is None
-        assert "what this site held of north's audit log was damaged" in south.told[0]
+        assert "north" in south.told[0]
         give(north, south)
         assert known(south, "north").held.n_entries == 5
 
@@ -168,15 +169,13 @@ def test_two_people_compare_by_a_file(people, tmp_path):
     assert compare(north.heads, north.audit, handed) == []
     lines = north.audit.path.read_text()
     north.shorten(3)
-    assert (
-        "south holds a head of this site's log, and it has 3 entries, but had 5"
-        in compare(north.heads, north.audit, handed)[0]
-    )
+    (wrong,) = compare(north.heads, north.audit, handed)
+    assert all(word in wrong for word in ("south", "3", "5"))
     north.audit.path.write_text(lines)
     south.shorten(1)
     path.write_text(export_heads(south.heads, south.audit))
     handed = read_export(path, KEYS)
-    assert "the log of south was shortened" in compare(north.heads, north.audit, handed)[0]
+    assert "south" in compare(north.heads, north.audit, handed)[0]
 
 
 def test_a_third_log_that_two_people_were_shown_differently_is_found(people, tmp_path):
@@ -190,7 +189,7 @@ def test_a_third_log_that_two_people_were_shown_differently_is_found(people, tmp
     give(forks[1], south)
     path = tmp_path / "south.json"
     path.write_text(export_heads(south.heads, south.audit))
-    assert "the log of west was rewritten" in compare(north.heads, north.audit, read_export(path, KEYS))[0]
+    assert "west" in compare(north.heads, north.audit, read_export(path, KEYS))[0]
 
 
 def test_files_that_are_not_heads_or_not_signed_are_refused(people, tmp_path):
@@ -201,16 +200,16 @@ def test_files_that_are_not_heads_or_not_signed_are_refused(people, tmp_path):
     path.write_text(json.dumps(values))
     assert read_export(path, KEYS).site == "south"
     path.write_text(json.dumps({**values, "site": "west"}))
-    with pytest.raises(FileError, match="is of west, but its own head is of south"):
+    with refused(FileError, "west", "south", code="foreign-head"):
         read_export(path, KEYS)
     values["held"][0]["n_entries"] = 1
     path.write_text(json.dumps(values))
-    with pytest.raises(FileError, match="a head that north did not sign"):
+    with refused(FileError, "north", code="not-signed"):
         read_export(path, KEYS)
     path.write_text("{}")
-    with pytest.raises(FileError, match="does not hold heads of audit logs"):
+    with refused(FileError, code="no-heads"):
         read_export(path, KEYS)
-    with pytest.raises(FileError, match="cannot be read"):
+    with refused(FileError):
         read_export(tmp_path / "none.json", KEYS)
 
 
@@ -239,5 +238,5 @@ def test_a_site_that_comes_back_with_an_older_disk_is_noticed_at_the_greeting(tm
     notes = {
         name: [e.note for e in sites.owner(name).audit.entries() if e.event == "warning"] for name in NAMES
     }
-    assert "the log of west was shortened" in notes["north"][0]
-    assert "this site's own audit log was rolled back: north holds" in notes["west"][0]
+    assert "west" in notes["north"][0]
+    assert "north" in notes["west"][0]

@@ -38,38 +38,26 @@ def test_a_study_that_can_be_passes(plan):
 
 
 WRONG = [
-    (
-        study(parameters={"prepare.center": "sideways"}),
-        "center='sideways'",
-    ),
-    (study("pfdbnl", {"mu": "large"}), "mu='large' must be positive"),
-    (study(parameters={"prepare.exogenous": ["w"]}), "exogenous contains 'w', which is not a variable"),
-    (
-        study(goal="check", parameters={"prepare.exogenous": ["w"]}),
-        "exogenous contains 'w', which is not a variable",
-    ),
-    (study(parameters={"forbidden_edges": [["u", "w", 1]]}), "'w' is not a variable"),
-    (study(parameters={"forbidden_edges": [["u", "v", 7]]}), "whose lag 7 is not between 0 and n_lags=1"),
-    (study("fdbnl", {"required_edges": [["u", "v", 0], ["v", "u", 0]]}), "form a cycle"),
-    (study(parameters={"features": "wavy"}), "no feature map is named 'wavy'"),
-    (study("pfdbnl", {"n_clusters": 9}), "n_clusters=9 is more than the 3 sites"),
-    (study("pfdbnl", goal="select", select={"grid": {"mu": [0, 1]}}), "mu=0 must be positive"),
-    (
-        study("changing", goal="check"),
-        "method 'changing' cannot begin with a first look at the data; use fdbnl,",
-    ),
-    (study(goal="check", privacy={**MASKED, "epsilon": 1.0}), "sums of the first look carry no noise"),
+    (study(parameters={"prepare.center": "sideways"}), "center='sideways'"),
+    (study(parameters={"prepare.exogenous": ["w"]}), "'w'"),
+    (study(goal="check", parameters={"prepare.exogenous": ["w"]}), "'w'"),
+    (study(parameters={"forbidden_edges": [["u", "v", 7]]}), "lag 7"),
+    (study("fdbnl", {"required_edges": [["u", "v", 0], ["v", "u", 0]]}), "cycle"),
+    (study("pfdbnl", {"n_clusters": 9}), "n_clusters=9"),
+    (study("pfdbnl", goal="select", select={"grid": {"mu": [0, 1]}}), "mu=0"),
+    (study("changing", goal="check"), "'changing'"),
+    (study(goal="check", privacy={**MASKED, "epsilon": 1.0}), "noise"),
 ]
 
 
-@pytest.mark.parametrize(("plan", "sentence"), WRONG)
-def test_a_study_that_cannot_be_is_refused_before_any_site_is_asked(plan, sentence):
-    with pytest.raises(ParameterError, match=sentence):
+@pytest.mark.parametrize(("plan", "said"), WRONG)
+def test_a_study_that_cannot_be_is_refused_before_any_site_is_asked(plan, said):
+    with pytest.raises(ParameterError, match=said):
         rehearse(plan)
 
     def exchange(messages):
         raise AssertionError("a site was asked")
 
     coordinator = Coordinator(exchange, plan, "run", MemoryJournal(), pause_s=0.0, opening_s=0.0)
-    with pytest.raises(ParameterError, match=sentence):
+    with pytest.raises(ParameterError, match=said):
         run_study(coordinator, plan)

@@ -23,6 +23,7 @@ from feddbn.runtime.deployed.store import (
 )
 from support.mixed_networks import mixed_network
 from support.report_results import curved_dbn
+from support.saying import refused
 
 
 def test_a_record_is_replaced_all_or_nothing(tmp_path, monkeypatch):
@@ -35,9 +36,7 @@ def test_a_record_is_replaced_all_or_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", die)
-    with pytest.raises(
-        StateError, match="the state of run 'run-1' cannot be stored: No space left on device"
-    ):
+    with refused(StateError, "'run-1'", "No space left", code="not-stored"):
         store.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(1, {"x": np.zeros(3)})))
     monkeypatch.undo()
     again = FileStore(tmp_path, "a").load("run-1")
@@ -51,7 +50,7 @@ def test_only_one_of_two_processes_goes_on_with_a_run(tmp_path):
     given_up.save(SiteRecord("run-1", "a", "{}", "1"))
     now = resumed.load("run-1")
     resumed.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0)))
-    with pytest.raises(StateError, match="another process of this site has gone on with run 'run-1'"):
+    with refused(StateError, "'run-1'", code="gone-on"):
         given_up.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0)))
     assert now.current.seq == -1
     resumed.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(1)))
@@ -63,15 +62,15 @@ def test_a_damaged_record_is_an_error_not_a_fresh_start(tmp_path):
     store.save(SiteRecord("run-1", "a", "{}", "1"))
     path = tmp_path / "run-1" / "record.feddbn"
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(StateError, match="cannot be read"):
+    with refused(StateError):
         store.load("run-1")
 
 
 def test_a_run_cannot_leave_its_directory(tmp_path):
-    with pytest.raises(ProtocolError, match="a run id has"):
+    with refused(ProtocolError, code="bad-run-id"):
         run_directory(tmp_path, "../elsewhere")
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot be created"):
+    with refused(FileError, "directory"):
         run_directory(tmp_path / "file", "run-1")
 
 
@@ -131,17 +130,17 @@ def test_settings_are_read_relative_to_their_file_and_unknown_keys_are_errors(tm
     assert settings.data == tmp_path / "d.csv"
     assert settings.programs == ("feddbn.federation.programs",)
     path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\nmax_lag = 3\n')
-    with pytest.raises(FileError, match="max_lag: is not a known key; remove it or correct its name"):
+    with refused(FileError, "max_lag"):
         read_site_settings(path)
     path.write_text('name = "a"\ndata = "d.csv"\n')
-    with pytest.raises(FileError, match="state: field required"):
+    with refused(FileError, "state"):
         read_site_settings(path)
     path.write_text("name = ")
-    with pytest.raises(FileError, match="is not valid TOML"):
+    with refused(FileError, "TOML"):
         read_site_settings(path)
-    with pytest.raises(FileError, match=r"nothing\.toml cannot be read: No such file"):
+    with refused(FileError, "nothing.toml"):
         read_server_settings(tmp_path / "nothing.toml")
-    with pytest.raises(ParameterError, match="programs names the module 'no_such_module'"):
+    with refused(ParameterError, "'no_such_module'", code="no-program"):
         load_programs(("no_such_module",))
 
 
@@ -198,7 +197,7 @@ def test_a_result_is_exported_for_other_programs(tmp_path):
         np.testing.assert_array_equal(stored["W"], np.eye(2))
     assert json.loads((tmp_path / "result.json").read_text())["summary"] == {"rounds": 2}
     (tmp_path / "result.feddbn").write_bytes(b"x")
-    with pytest.raises(FileError, match="cannot be read"):
+    with refused(FileError):
         export_result(tmp_path)
-    with pytest.raises(FileError, match="is missing or is not the outcome of a run"):
+    with refused(FileError, "outcome.json"):
         read_outcome(tmp_path)

@@ -13,6 +13,7 @@ from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.masked import SecureFederation
 from feddbn.runtime.simulated.secure import _SharedStreams, secure_federation
 from support.questions import Values, give_values, make_question
+from support.saying import refused
 
 Unit = make_question("secure-unit", give_values, i=whole(default=0))
 Other = make_question("secure-other", give_values, rho=number(), names=names(), C=array("r", "c"))
@@ -60,7 +61,7 @@ def test_dead_site_is_left_out_of_the_first_epoch_and_of_all_later_ones():
     assert "s3" not in answer.contributors
     assert federation.last_dropped == ()
     dead.clear()
-    with pytest.raises(AggregationError, match="together they would show fewer than 3 sites"):
+    with refused(AggregationError, code="shows-few-sites"):
         federation.sum(Task(Unit(i=1)))
 
 
@@ -82,7 +83,7 @@ def test_key_agreement_that_never_settles_gives_up():
         return "request lost" if phase == "share" and site == state["now"] else None
 
     federation = secure_federation(_sites(), fault=one_more_each_time)
-    with pytest.raises(AggregationError, match="dropped out of the key agreement 3 times in a row"):
+    with refused(AggregationError, "3", code="dropped-out"):
         federation.sum(Task(Unit()))
 
 
@@ -99,7 +100,7 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
     federation = SecureFederation(Bytes(handlers))
     federation.sum(Task(Unit(i=0)))
     handlers["s1"] = endpoint("s1")
-    with pytest.raises(AggregationError, match="together they would show fewer than 3 sites"):
+    with refused(AggregationError, code="shows-few-sites"):
         federation.sum(Task(Unit(i=1)))
     federation.agree_on_keys()
     assert "s1" in federation.sum(Task(Unit(i=2))).contributors
@@ -107,7 +108,7 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
 
 def test_too_small_a_federation_is_refused_at_once():
     sites = {name: site for name, site in _sites().items() if name in ("s0", "s1")}
-    with pytest.raises(NotEnoughSites, match="needs at least min_sites=3 sites, this federation has 2"):
+    with refused(NotEnoughSites, "min_sites=3", "2", code="few-sites"):
         secure_federation(sites)
 
 
@@ -115,7 +116,7 @@ def test_nobody_answering_fails_closed():
     federation = secure_federation(
         _sites(), fault=lambda site, phase: "request lost" if phase == "masked" else None
     )
-    with pytest.raises(AggregationError, match="too few sites sent their input: 0 sites"):
+    with refused(AggregationError, "0 sites", code="too-few-sites"):
         federation.sum(Task(Unit()))
 
 
@@ -139,7 +140,7 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
             )
 
     federation._courier = Tamper()
-    with pytest.raises(ProtocolError, match="the digest of this task does not fit its content"):
+    with refused(ProtocolError, code="wrong-digest"):
         federation.sum(Task(Unit()))
 
 
@@ -147,7 +148,7 @@ def test_restarted_site_in_this_process_counts_as_a_drop_out():
     federation = secure_federation(_sites())
     federation.sum(Task(Unit(i=0)))
     federation._courier._sites["s1"].secagg._epoch = None
-    with pytest.raises(AggregationError, match="together they would show fewer than 3 sites"):
+    with refused(AggregationError, code="shows-few-sites"):
         federation.sum(Task(Unit(i=1)))
 
 
@@ -170,7 +171,7 @@ def test_task_survives_the_way_and_a_malformed_one_is_refused():
     back = task_from_fields(task.fields(), task.arrays, ["s0", "s1"])
     assert (back.name, back.params, back.participants) == (task.name, task.params, task.participants)
     assert task_digest(task.fields(), task.arrays) != task_digest(task.fields(), {"C": np.ones((2, 2))})
-    with pytest.raises(ProtocolError, match="this task is malformed"):
+    with refused(ProtocolError, code="bad-task"):
         task_from_fields({"name": "x"}, {}, None)
 
 
@@ -185,5 +186,5 @@ def test_refusals_name_only_errors_of_this_package():
 def test_garbage_is_answered_with_a_refusal_not_an_exception():
     identity = Identity.from_seed(bytes(32))
     site = SecureSite(Site("a", None), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
-    with pytest.raises(ProtocolError, match="site 'a' refused: these bytes are not a feddbn message"):
+    with refused(ProtocolError, "'a'", code="bad-message"):
         read_secure_reply(site.handle(b"garbage"))

@@ -37,21 +37,6 @@ from nvflare.utils.job_launcher_utils import add_custom_dir_to_path, get_credent
 from feddbn.errors import StateError
 from feddbn.runtime.deployed.warm_start import WarmStart
 
-__all__ = [
-    "LARGE_BYTES",
-    "SERVER_MODULES",
-    "SITE_MODULES",
-    "MemoryTidy",
-    "StudiesOnly",
-    "WarmServerLauncher",
-    "WarmSiteLauncher",
-    "forget_ended",
-    "keep_large_blocks_apart",
-    "process_name",
-    "release_memory",
-]
-
-
 _log = logging.getLogger("feddbn.site")
 
 
@@ -253,15 +238,12 @@ class MemoryTidy(FLComponent):  # type: ignore[misc]
 
 
 SITE = "feddbn.site"
-
 _TRANSPORT = "nvflare.fuel.f3"
-
 _LOST = re.compile(
     r"cannot send to 'server'|no connection to server|Connector \[\S+ ACTIVE .*failed with exception (?P<why>.*)"
 )
 
 _MOST_WORDS = 200
-
 _FOUND = re.compile(r"Connection \[.* => .*\] is created")
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 from feddbn.errors import FederationError, FileError, MissingExtra, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
 from feddbn.runtime.engines.interface import (
     SILENT_S,
     Engine,
@@ -32,34 +33,22 @@ from feddbn.runtime.engines.interface import (
 from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, drivers_left_out, forget_jobs
 from feddbn.runtime.engines.nvflare.kit import make_kits, place_stores, start_command, start_environment
 
-if TYPE_CHECKING:
-    from feddbn.runtime.deployed.check import CheckLine
-
-__all__ = ["ENGINE", "Console", "NVFlareEngine", "write_job"]
-
-
 _RUNNING, _DONE = "RUNNING", "FINISHED"
-
-_WHY = "`feddbn results {run}` says why, `feddbn resume {run}` goes on"
-
-_WORDS = {
-    "SUBMITTED": "waits to be started",
-    "APPROVED": "waits to be started",
-    "DISPATCHED": "is being started",
-    "RUNNING": "running",
-    "FINISHED:COMPLETED": "finished",
-    "FINISHED:ABORTED": "stopped on request; `feddbn resume {run}` goes on",
-    "FINISHED:EXECUTION_EXCEPTION": f"stopped; {_WHY}",
-    "FINISHED:ABNORMAL": f"stopped; {_WHY}",
-    "FINISHED:CAN_NOT_SCHEDULE": "could not be started: sites were missing; `feddbn resume {run}` tries again",
-    "FINISHED:FAILED_TO_RUN": "could not be started; `feddbn resume {run}` tries again",
-    "FINISHED:ABANDONED": "was given up; `feddbn resume {run}` goes on",
+_CODES = {
+    "SUBMITTED": "job-waits",
+    "APPROVED": "job-waits",
+    "DISPATCHED": "job-starts",
+    "RUNNING": "job-runs",
+    "FINISHED:COMPLETED": "job-finished",
+    "FINISHED:ABORTED": "job-aborted",
+    "FINISHED:EXECUTION_EXCEPTION": "job-stopped",
+    "FINISHED:ABNORMAL": "job-stopped",
+    "FINISHED:CAN_NOT_SCHEDULE": "job-lacks-sites",
+    "FINISHED:FAILED_TO_RUN": "job-not-started",
+    "FINISHED:ABANDONED": "job-given-up",
 }
-
 _COLLAB = "nvflare.collab.runtime"
-
 _NO_REPLY = "no_reply"
-
 _CALL_S, _AT_ONCE_S = 5.0, 2.0
 
 
@@ -103,7 +92,7 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
     return job
 
 
-class Console(Session):
+class NVFlareSession(Session):
     """An admin session."""
 
     def __init__(self, kit: Path, timeout_s: float = 20.0) -> None:
@@ -114,7 +103,7 @@ class Console(Session):
         # Imported now, before what a study is tried out with: each of NVFlare's loggers looks through all modules.
         _flare_api()
 
-    def __enter__(self) -> Console:
+    def __enter__(self) -> NVFlareSession:
         # NVFlare's connection logs every attempt; without a handler Python would print that to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         user, kit = str(self._admin["username"]), str(self.kit.resolve())
@@ -124,7 +113,8 @@ class Console(Session):
         except Exception as error:
             place = f"{self._admin.get('host')}:{self._admin.get('port')}"
             raise FederationError(
-                f"the server {place} cannot be reached with the kit {self.kit}: {error}."
+                f"the server {place} cannot be reached with the kit {self.kit}: {error}.",
+                code="no-server",
             ) from None
         return self
 
@@ -219,7 +209,9 @@ class Console(Session):
             place = Path(str(self._ask(self._session.download_job_result, job_id, directory)))
             found = {path.name: path for path in sorted(place.rglob("*")) if path.is_file()}
             if "outcome.json" not in found:
-                raise StateError(f"job {job_id} left no outcome; the server's log says why.")
+                raise StateError(
+                    f"job {job_id} left no outcome; the server's log says why.", code="no-outcome"
+                )
             for name in ("outcome.json", "result.feddbn", "events.jsonl"):
                 if name in found:
                     shutil.copy(found[name], out / name)
@@ -248,7 +240,9 @@ def _lead_of(kit: Path) -> dict[str, Any]:
     """Return who a lead's kit belongs to and where its server is; refuse a directory that is no such kit."""
     path = Path(kit) / "startup" / "fed_admin.json"
     if not path.exists():
-        raise FileError(f"{kit} is not an administrator's kit: startup/fed_admin.json is missing.")
+        raise FileError(
+            f"{kit} is not an administrator's kit: startup/fed_admin.json is missing.", code="no-kit"
+        )
     try:
         admin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["admin"]
     except (OSError, ValueError, KeyError) as error:
@@ -267,7 +261,7 @@ def _job(row: Any) -> Job:
         duration=str(row.get("duration") or ""),
         is_running=status == _RUNNING,
         has_ended=status.startswith(_DONE),
-        said=_WORDS.get(status, status.lower()).format(run=run),
+        code=_CODES.get(status, "job-other"),
         was_stopped=status == "FINISHED:ABORTED",
     )
 
@@ -302,7 +296,7 @@ class NVFlareEngine(Engine):
         """Provision and harden one kit per participant."""
         return make_kits(plan, directory)
 
-    def check_site(self, kit: Path, study: Study | None = None) -> list[CheckLine]:
+    def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Check data, policy, rights, certificate, clock and the way to the server."""
         # Imported here: it reads data, which a lead's session never does.
         from feddbn.runtime.engines.nvflare.kit import check_site
@@ -329,9 +323,9 @@ class NVFlareEngine(Engine):
         """Return what runs the site and starts it again after a failure."""
         return Process(start_command(kit), start_environment())
 
-    def session(self, kit: Path) -> Console:
+    def session(self, kit: Path) -> NVFlareSession:
         """Return the lead's admin session."""
-        return Console(kit)
+        return NVFlareSession(kit)
 
 
 ENGINE = NVFlareEngine()

@@ -23,19 +23,7 @@ from pathlib import Path
 
 from feddbn.runtime.deployed.store import delete_directories, unchanged_directories
 
-__all__ = [
-    "JOBS",
-    "PROGRESS_TOPIC",
-    "drivers_left_out",
-    "forget_jobs",
-    "leave_out_tensors",
-    "prune_job_results",
-    "prune_site_jobs",
-]
-
-
 PROGRESS_TOPIC = "feddbn.progress"
-
 _TENSORS = tuple(f"nvflare.app_opt.pt.{name}" for name in ("decomposers", "tensor_downloader"))
 
 _DRIVERS = tuple(
@@ -72,7 +60,6 @@ def _leave_out(modules: tuple[str, ...]) -> list[str]:
 JOBS = Path("store") / "jobs"
 
 TRANSFER = "transfer"
-
 _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _KEPT = ("meta", "scheduled")

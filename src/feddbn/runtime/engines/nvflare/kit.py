@@ -28,24 +28,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from feddbn.errors import FeddbnError, FileError, MissingExtra
+from feddbn.errors import FileError, MissingExtra
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.check import CheckLine, check_settings
+from feddbn.findings import Finding
 from feddbn.runtime.deployed.kit_files import kits_below, open_to_others, owner_only, write_site_files
-from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.engines.interface import FederationPlan
-
-__all__ = [
-    "ALLOWED_CLASSES",
-    "check_site",
-    "engine_command",
-    "for_clients_only",
-    "make_kits",
-    "name_in",
-    "place_stores",
-    "start_command",
-    "start_environment",
-]
 
 
 def for_clients_only(state: Path, certificates: Mapping[str, Path]) -> None:
@@ -79,12 +66,6 @@ def _signed_for_clients(old: x509.Certificate, key: rsa.RSAPrivateKey) -> bytes:
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def name_in(certificate: x509.Certificate) -> str:
-    """Return whose certificate it is."""
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else ""
-
-
 ALLOWED_CLASSES = (
     "feddbn.runtime.nvflare_server.FeddbnServer",
     "feddbn.runtime.nvflare_site.FeddbnSite",
@@ -93,7 +74,6 @@ ALLOWED_CLASSES = (
 )
 
 _BUILDERS = "nvflare.lighter.impl"
-
 _TERMINAL = "ext://sys.stderr"
 
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
@@ -280,7 +260,7 @@ def place_stores(kit: Path) -> None:
                 component["args"]["uri_root"] = str(store / "jobs")
         is_as_it_was = values == _load(path)
     except (OSError, ValueError, KeyError, TypeError):
-        raise FileError(f"{path} is missing or damaged; unpack the kit again.") from None
+        raise FileError(f"{path} is missing or damaged; unpack the kit again.", code="damaged-kit") from None
     if not is_as_it_was:
         _write(path, values)
 
@@ -346,7 +326,9 @@ def start_command(kit: Path) -> Sequence[str]:
     """Return the command that runs a server or site kit in the foreground and starts it again after a failure."""
     script = Path(kit) / "startup" / "sub_start.sh"
     if not script.exists():
-        raise FileError(f"{kit} is not the kit of a server or a site: startup/sub_start.sh is missing.")
+        raise FileError(
+            f"{kit} is not the kit of a server or a site: startup/sub_start.sh is missing.", code="no-kit"
+        )
     settings = script.parents[1] / "local" / "log_config.json"
     # What the kit's scripts print on the way is the engine's business, if the log has a stream of its own.
     is_quiet = settings.exists() and _TERMINAL in settings.read_text(encoding="utf-8")
@@ -356,77 +338,71 @@ def start_command(kit: Path) -> Sequence[str]:
 EXPIRY_WARNING_DAYS = 30
 
 
-def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -> list[CheckLine]:
+def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -> list[Finding]:
     """Return the findings for a site kit, and whether it could join `study` if one is given."""
+    # Imported here: it reads data, which a lead's session never does.
+    from feddbn.runtime.deployed.check import check_settings
+
     kit = Path(kit)
-    findings = check_settings(kit / "local" / "feddbn_site.toml", study)
+    found = check_settings(kit / "local" / "feddbn_site.toml", study)
+    site = next((one.values["site"] for one in found if one.code == "settings-read"), None)
     return [
-        *findings,
+        *found,
         *_check_rights(kit),
         _check_files(kit),
-        *_check_certificate(kit),
+        *_check_certificate(kit, site),
         _check_server(kit, timeout_s),
     ]
 
 
-def _check_rights(kit: Path) -> list[CheckLine]:
+def _check_rights(kit: Path) -> list[Finding]:
     """A kit whose local files were loosened by hand must not go unnoticed."""
     try:
         rights = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
         resources = json.loads((kit / "local" / "resources.json").read_text())
     except (OSError, ValueError, KeyError):
-        said = "local/authorization.json or local/resources.json is missing or unreadable"
-        return [CheckLine("rights", False, said)]
-    loose = [role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"]
-    jobs = f"allowed for {', '.join(loose)}" if loose else "refused for every role"
-    more = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
-    classes = f"also allows {', '.join(more)}" if more else "only those of feddbn"
-    streaming = bool(resources.get("allow_log_streaming", True))
-    logs = "are sent to the server" if streaming else "stay at this site"
+        return [
+            Finding("rights-unreadable", "error", about=("local/authorization.json or local/resources.json",))
+        ]
+    loose = tuple(
+        role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"
+    )
+    more = tuple(sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES)))
+    streams = bool(resources.get("allow_log_streaming", True))
     return [
-        CheckLine("code in jobs", not loose, jobs),
-        CheckLine("classes", not more, classes),
-        CheckLine("logs", not streaming, logs),
+        Finding("code-allowed", "error", about=loose) if loose else Finding("code-refused", "good"),
+        Finding("classes-more", "error", about=more) if more else Finding("classes-ours", "good"),
+        Finding("logs-sent", "error") if streams else Finding("logs-stay", "good"),
     ]
 
 
-def _check_files(kit: Path) -> CheckLine:
+def _check_files(kit: Path) -> Finding:
     """Private keys that other users of the machine can read are theirs, too."""
-    readable = open_to_others(kit)
+    readable = tuple(open_to_others(kit))
     if readable:
-        said = f"others can read {', '.join(readable)}; run `chmod -R go= {kit}`, and ask for a new kit if it may be too late"
-        return CheckLine("private keys", False, said)
-    return CheckLine("private keys", True, "only their owner can read them")
+        return Finding("keys-readable", "error", {"kit": str(kit)}, readable)
+    return Finding("keys-private", "good")
 
 
-def _check_certificate(kit: Path) -> list[CheckLine]:
-    from cryptography import x509
-
+def _check_certificate(kit: Path, site: str | None) -> list[Finding]:
     try:
         certificate = x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
     except (OSError, ValueError):
-        return [CheckLine("certificate", False, "startup/client.crt is missing or unreadable")]
+        return [Finding("certificate-unreadable", "error")]
     now = datetime.now(UTC)
+    values = {"now": now.strftime("%Y-%m-%d %H:%M:%S UTC")}
+    clock = Finding("clock-right", "good", values)
+    if certificate.not_valid_before_utc > now:
+        clock = Finding("clock-behind", "error", values)
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    named = str(names[0].value) if names else ""
+    if site is not None and named != site:
+        return [clock, Finding("certificate-other", "error", {"named": named, "site": site})]
     days = (certificate.not_valid_after_utc - now).days
-    clock = certificate.not_valid_before_utc <= now
-    late = "" if clock else ", before the certificate begins"
-    said = CheckLine("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days")
-    own, named = _site_name(kit), name_in(certificate)
-    if own is not None and named != own:
-        text = f"startup/client.crt is that of {named!r}, but this site is {own!r}; use the kit that was made for it"
-        said = CheckLine("certificate", False, text)
-    return [CheckLine("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + late), said]
+    return [clock, Finding("certificate", "good" if days > EXPIRY_WARNING_DAYS else "error", {"days": days})]
 
 
-def _site_name(kit: Path) -> str | None:
-    try:
-        return read_site_settings(kit / "local" / "feddbn_site.toml").name
-    except FeddbnError:
-        # What is wrong with the settings is a finding of its own.
-        return None
-
-
-def _check_server(kit: Path, timeout_s: float) -> CheckLine:
+def _check_server(kit: Path, timeout_s: float) -> Finding:
     """Open a mutually authenticated connection to the server, as the site itself will."""
     startup = kit / "startup"
     try:
@@ -435,7 +411,8 @@ def _check_server(kit: Path, timeout_s: float) -> CheckLine:
         host, port = target.rsplit(":", 1)
         wanted = str(server.get("identity") or host)
     except (OSError, ValueError, KeyError, IndexError, AttributeError):
-        return CheckLine("server", False, "startup/fed_client.json is missing or unreadable")
+        return Finding("server-unnamed", "error")
+    values = {"target": target, "server": wanted}
     try:
         context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
         context.check_hostname = False
@@ -446,16 +423,14 @@ def _check_server(kit: Path, timeout_s: float) -> CheckLine:
         ):
             names = _peer_names(secure)
             if wanted not in names:
-                shown = ", ".join(map(repr, sorted(names))) or "nobody"
-                said = f"{target} answers with the certificate of {shown}, not of {wanted!r}: somebody poses as the server"
-                return CheckLine("server", False, said)
-            said = f"{target} answers with {secure.version()} and the certificate of {wanted!r} in this federation"
-            return CheckLine("server", True, said)
+                return Finding(
+                    "server-posed", "error", values, tuple(map(repr, sorted(names))) or ("nobody",)
+                )
+            return Finding("server-answers", "good", {**values, "protocol": secure.version()})
     except ssl.SSLError as error:
-        said = f"{target} answers, but not with this federation's certificate ({error.reason})"
+        return Finding("server-other", "error", {**values, "why": error.reason})
     except OSError as error:
-        said = f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed"
-    return CheckLine("server", False, said)
+        return Finding("server-unreachable", "error", {**values, "why": error.strerror or "timeout"})
 
 
 def _peer_names(secure: ssl.SSLSocket) -> set[str]:

@@ -19,8 +19,6 @@ from feddbn.runtime.deployed.settings import load_programs, read_server_settings
 from feddbn.runtime.deployed.store import prune_runs
 from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, leave_out_tensors, prune_job_results
 
-__all__ = ["FeddbnServer", "NVFlareExchange"]
-
 leave_out_tensors()
 _log = logging.getLogger("feddbn.server")
 

@@ -16,8 +16,6 @@ from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.engines.nvflare.housekeeping import leave_out_tensors, prune_site_jobs
 
-__all__ = ["FeddbnSite"]
-
 leave_out_tensors()
 _log = logging.getLogger("feddbn.site")
 

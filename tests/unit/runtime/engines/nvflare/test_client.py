@@ -15,7 +15,7 @@ def test_only_the_session_is_silent(capsys):
             sys.stdout.write("of the engine\n")
             is_silent.set()
             assert may_end.wait(10)
-        sys.stdout.write("of the session\n")
+        sys.stdout.write("session\n")
 
     thread = Thread(target=session)
     thread.start()
@@ -24,4 +24,4 @@ def test_only_the_session_is_silent(capsys):
     may_end.set()
     thread.join()
     sys.stdout.write("after\n")
-    assert capsys.readouterr().out == "Open http://127.0.0.1\nof the session\nafter\n"
+    assert capsys.readouterr().out == "Open http://127.0.0.1\nsession\nafter\n"

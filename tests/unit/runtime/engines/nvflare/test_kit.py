@@ -14,20 +14,21 @@ from feddbn.runtime.engines.interface import FederationPlan
 from feddbn.runtime.engines.nvflare.engine import write_job
 from feddbn.runtime.engines.nvflare.housekeeping import JOBS
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, place_stores, start_command
+from support.saying import refused
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"name": "a b"}, "name has 'a b'; use letters, digits"),
+        ({"name": "a b"}, "'a b'"),
         ({"sites": ("a", "../b")}, r"sites has '\.\./b'; use letters"),
-        ({"sites": ("a", "a")}, "no name twice"),
-        ({"sites": ()}, "at least one name"),
-        ({"sites": ("a", "host")}, "a site cannot have the server's name"),
-        ({"server": "ho st"}, "server has 'ho st'; give the host name"),
-        ({"admin": "somebody"}, "lead must look like an e-mail address, got 'somebody'"),
-        ({"port": 0}, "port must be between 1 and 65535, got 0"),
-        ({"admin_port": 70000}, "admin_port must be between 1 and 65535, got 70000"),
+        ({"sites": ("a", "a")}, "'a'"),
+        ({"sites": ()}, "sites"),
+        ({"sites": ("a", "host")}, "server"),
+        ({"server": "ho st"}, "'ho st'"),
+        ({"admin": "somebody"}, "'somebody'"),
+        ({"port": 0}, "port"),
+        ({"admin_port": 70000}, "admin_port"),
     ],
 )
 def test_an_impossible_plan_gives_one_sentence(changes, sentence):
@@ -61,9 +62,7 @@ def test_a_job_carries_configuration_and_no_code(tmp_path):
 
 
 def test_a_directory_that_is_no_kit_is_refused(tmp_path):
-    with pytest.raises(
-        FileError, match=r"is not the kit of a server or a site: startup/sub_start\.sh is missing"
-    ):
+    with refused(FileError, "sub_start.sh", code="no-kit"):
         start_command(tmp_path)
 
 
@@ -82,7 +81,7 @@ def test_a_participant_that_ends_with_an_error_is_started_again(tmp_path):
     )
     assert done.returncode == 0
     assert log.read_text().split() == ["--once"] * 3
-    assert done.stderr.decode().count("ended with an error; it is started again") == 2
+    assert len(done.stderr.decode().splitlines()) == 2
 
 
 def test_what_a_kits_script_prints_is_shown_unless_the_log_has_a_stream_of_its_own(tmp_path):
@@ -134,5 +133,5 @@ def test_a_server_keeps_its_jobs_below_its_kit_wherever_that_was_unpacked(tmp_pa
     assert json.loads(placed) == json.loads(made.replace("/founders/machine/kits/host", str(here)))
     assert str(here / JOBS) in placed
     (here / "local" / "resources.json").write_text("{}")
-    with pytest.raises(FileError, match=r"resources.json is missing or damaged; unpack the kit again\."):
+    with refused(FileError, "resources.json", code="damaged-kit"):
         place_stores(here)

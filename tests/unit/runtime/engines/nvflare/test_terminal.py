@@ -33,12 +33,12 @@ def terminal():
 
 def test_studies_and_warnings_are_shown_and_the_engines_steps_are_not(terminal):
     log, lines, _ = terminal
-    log("feddbn.site", logging.INFO, "study 's' from lead@example.org began")
+    log("feddbn.site", logging.INFO, "began")
     log(CONNECTIONS, logging.INFO, "Connection [CN00002 a => b] is created: PID: 1")
     log("nvflare.private", logging.INFO, "registered aux handler")
-    log("nvflare.private", logging.ERROR, "the disk is full")
+    log("nvflare.private", logging.ERROR, "disk full")
     log("other", logging.WARNING, "something")
-    assert lines == ["study 's' from lead@example.org began", "the disk is full", "something"]
+    assert lines == ["began", "disk full", "something"]
 
 
 def test_a_server_that_is_gone_is_told_once_in_a_while_and_so_is_its_return(terminal):
@@ -48,11 +48,10 @@ def test_a_server_that_is_gone_is_told_once_in_a_while_and_so_is_its_return(term
         log(CELL, logging.WARNING, "[ME=north] no connection to server")
         log(CELL, logging.ERROR, "[ME=north] cannot send to 'server': target_unreachable")
         log(CONNECTIONS, logging.ERROR, "Connector [CH00001 ACTIVE tcp://x:1] failed with exception X")
-    said = "the server cannot be reached; this site keeps trying"
-    assert lines == [said, f"{said} (X)", f"{said} (X)"]
+    assert [line.endswith("(X)") for line in lines] == [False, True, True]
     log(CONNECTIONS, logging.INFO, "Connection [CN00003 127.0.0.1:1 => 127.0.0.1:2 SSL x] is created: PID: 9")
     log(CONNECTIONS, logging.INFO, "Connection [CN00004 127.0.0.1:1 => 127.0.0.1:2 SSL x] is created: PID: 9")
-    assert lines[3:] == ["the server can be reached again"]
+    assert len(lines) == 4
 
 
 def test_why_a_server_is_refused_is_told_at_once(terminal):
@@ -62,4 +61,4 @@ def test_why_a_server_is_refused_is_told_at_once(terminal):
     log(CONNECTIONS, logging.ERROR, text)
     log(CONNECTIONS, logging.ERROR, text)
     assert len(lines) == 2
-    assert lines[1].endswith("this site keeps trying (SSLError: CERTIFICATE_VERIFY_FAILED)")
+    assert lines[1].endswith("(SSLError: CERTIFICATE_VERIFY_FAILED)")

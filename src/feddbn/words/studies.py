@@ -1,0 +1,308 @@
+"""What owners and leads are told about studies and runs: what is asked, what protects it, how a run and its sites stand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from feddbn.words import Card, Said, says
+
+_GOALS = {
+    "network": "a network",
+    "confidence": "how far each edge can be trusted",
+    "select": "a network whose parameters are chosen on held-out rows",
+    "compare": "a network, and how well this and other methods predict held-out rows",
+    "check": "what is wrong with the data of all sites together; nothing is learned from them",
+}
+
+
+def counted(n: int, what: str) -> str:
+    """Return "1 sum" or "2 sums"."""
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names with commas, and three dots where there are more."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in the two units that matter: "12 s", "3 min 10 s", "5 h 20 min" or "2 days"."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole < 600 and whole % 60 else "")
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 // 60 else "")
+    return f"{whole // 86400} days"
+
+
+def when(text: str) -> str:
+    """Return an ISO time in UTC as people write it; of today only the hour."""
+    day, _, hour = text.rstrip("Z").partition("T")
+    if len(hour) < 5:
+        return text
+    return f"{hour[:5]} UTC" if day == time.strftime("%Y-%m-%d", time.gmtime()) else f"{day} {hour[:5]} UTC"
+
+
+def _values(it: Said, name: str) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in it[name].items())
+
+
+_ABOUT = {
+    "study-name": ("study", "{name}"),
+    "study-update": ("new rows of", "run {run}, whose rows this site must not offer again"),
+    "study-size": ("size", "{sentence}"),
+    "study-noise": ("noise costs", "{sentence}"),
+    "study-uncounted": ("rows", "cannot be counted: {sentence}"),
+    "study-digest": ("digest", "{digest}"),
+}
+
+
+@says(*_ABOUT)
+def _about(it: Said) -> Card:
+    question, text = _ABOUT[it.finding.code]
+    return Card(question, "", text.format(**it.finding.values))
+
+
+@says("study-lead")
+def _study_lead(it: Said) -> Card:
+    return Card("lead", "", it["lead"] or "not named")
+
+
+@says("study-method")
+def _study_method(it: Said) -> Card:
+    return Card("method", "", f"{it['method']}: {it['summary']}" if it["summary"] else it["method"])
+
+
+@says("study-goal")
+def _study_goal(it: Said) -> Card:
+    how = _values(it, "how")
+    return Card("goal", "", f"{_GOALS[it['goal']]} ({how})" if how else _GOALS[it["goal"]])
+
+
+@says("study-parameters")
+def _study_parameters(it: Said) -> Card:
+    return Card("parameters", "", _values(it, "parameters") or "the method's defaults")
+
+
+@says("study-variables", "study-sites")
+def _study_names(it: Said) -> Card:
+    return Card(it.finding.code.removeprefix("study-"), "", f"{len(it.finding.about)}: {it.names}")
+
+
+@says("study-units")
+def _study_units(it: Said) -> Card:
+    return Card("units", "", ", ".join(f"{name} in {unit}" for name, unit in it["units"].items()))
+
+
+@says("study-rows")
+def _study_rows(it: Said) -> Card:
+    rows = f"{it['usable']} of {it['rows']} rows of {counted(it['recordings'], 'recording')}"
+    return Card("rows", "", f"{rows} can be used with {counted(it['n_lags'], 'lag')}")
+
+
+@says("study-asks")
+def _study_asks(it: Said) -> Card:
+    return Card(f"asks for {it['task']}", "", it["purpose"] or "not known at this site")
+
+
+@says("study-privacy")
+def _study_privacy(it: Said) -> Card:
+    masks = "NO secure aggregation: the server sees this site's own sums"
+    if it["masks"]:
+        masks = f"secure aggregation, sums of at least {it['min_sites']} sites are opened"
+    noise = "no noise is added"
+    if it["epsilon"] is not None:
+        noise = f"noise: epsilon {it['epsilon']:g}, delta {it['delta']:g} for each {it['unit']}, in each run"
+    return Card("privacy", "", f"{masks}; {noise}")
+
+
+@says("study-absences")
+def _study_absences(it: Said) -> Card:
+    if it["when_missing"] == "collect":
+        enough = "all sites" if it["enough"] is None else f"all sites, or {it['enough']} of them in the end,"
+        said = f"each message waits up to {it['window_h']:g} hours until {enough} have come and answered it"
+        return Card("missing sites", "", said)
+    then = {
+        "wait": f"the run waits for it up to {it['max_wait_s']:g} s",
+        "continue": f"the run goes on with at least {it['min_sites']} sites",
+        "abort": "the run stops",
+    }[it["when_missing"]]
+    return Card("missing sites", "", f"a site is missing after {it['timeout_s']:g} s; then {then}")
+
+
+@says("study-headline")
+def _study_headline(it: Said) -> str:
+    goals = _GOALS | {
+        "confidence": "how far the edges of a network can be trusted",
+        "compare": "a network and a comparison of methods",
+    }
+    n_variables, n_sites = counted(it["n_variables"], "variable"), counted(it["n_sites"], "site")
+    lead = it["lead"] or "Somebody who is not named"
+    return f"{lead} asks for {goals[it['goal']]} of {n_variables} from the rows of {n_sites}."
+
+
+@says("study-masked")
+def _masks(it: Said) -> str:
+    return f"Only sums of at least {it['min_sites']} sites can be opened."
+
+
+@says("study-unmasked")
+def _no_masks(it: Said) -> str:
+    return "The server sees this site's own sums: there is no secure aggregation."
+
+
+@says("study-noisy")
+def _noise(it: Said) -> str:
+    return f"Noise is added; a run costs epsilon {it['epsilon']:g} for each {it['unit']}."
+
+
+@says("study-exact")
+def _no_noise(it: Said) -> str:
+    return "The sums are exact: no noise is added, and no budget is spent."
+
+
+@says("study-untold")
+def _study_untold(it: Said) -> str:
+    return "it cannot be told in plain words, so it cannot be approved here; ask its lead for another."
+
+
+@says("study-unnamed")
+def _study_unnamed(it: Said) -> str:
+    return f"the study does not name this site ({it['site']}), so it cannot be approved here."
+
+
+@says("study-unjudged")
+def _study_unjudged(it: Said) -> str:
+    return f"it cannot be judged: unexpected {it['error']}."
+
+
+_JOBS = {
+    "job-waits": "waits to be started",
+    "job-starts": "is being started",
+    "job-runs": "running",
+    "job-finished": "finished",
+    "job-aborted": "stopped on request; `feddbn resume {run}` goes on",
+    "job-stopped": "stopped; `feddbn results {run}` says why, `feddbn resume {run}` goes on",
+    "job-lacks-sites": "could not be started: sites were missing; `feddbn resume {run}` tries again",
+    "job-not-started": "could not be started; `feddbn resume {run}` tries again",
+    "job-given-up": "was given up; `feddbn resume {run}` goes on",
+    "job-other": "{status}",
+}
+
+
+@says(*_JOBS)
+def _job(it: Said) -> str:
+    return _JOBS[it.finding.code].format(**it.finding.values)
+
+
+@says("run-finished")
+def _run_finished(it: Said) -> str:
+    return f"finished, without {it.names} in some sums" if it.names else "finished"
+
+
+@says("run-stopped")
+def _run_stopped(it: Said) -> str:
+    return f"stopped: {it['sentence']}" if it["sentence"] else "stopped"
+
+
+@says("run-collects")
+def _run_collects(it: Said) -> str:
+    return f"waits for its sites: {it['sentence']}" if it["sentence"] else "waits for its sites"
+
+
+@says("run-failed")
+def _run_failed(it: Said) -> str:
+    return "ended by an error; the server's log says why"
+
+
+@says("run-goes-on", "run-starts")
+def _run_goes_on(it: Said) -> str:
+    late = ", ".join(f"{site} for {span(seconds)}" for site, seconds in it["late"].items())
+    end = f"; no answer from {late}" if late else ""
+    if it.finding.code == "run-starts":
+        return f"is being started{end}"
+    return f"running: {counted(it['sums'], 'sum')}, {it['present']} of {it['sites']} sites in the last{end}"
+
+
+@says("run-asks")
+def _run_asks(it: Said) -> str:
+    return f"running; asks for {it['task']}"
+
+
+@says("run-awaits")
+def _run_awaits(it: Said) -> str:
+    return "running; it waits for sites that have not come yet"
+
+
+@says("run-left")
+def _run_left(it: Said) -> str:
+    """How long a run still takes at most, as far as that is known."""
+    each = "" if it["pace"] is None else f"{it['pace']:.2g} s for each sum"
+    if it["reached"] is None:
+        return f"{each}; how many it needs is not known before" if each else ""
+    rounds = f"round {it['reached']:.0f} of at most {it['most']:.0f}"
+    if not each:
+        return rounds
+    rest = span((it["most"] - it["reached"]) * it["pace"])
+    return f"{rounds}, {each}: at most {rest} left, less if it converges before"
+
+
+@says("not-in-last-sum")
+def _not_in_last_sum(it: Said) -> str:
+    gone = [f"{name} (not connected)" if name in it["away"] else name for name in it.finding.about]
+    return f"not in the last sum: {', '.join(gone)}."
+
+
+@says("not-connected")
+def _not_connected(it: Said) -> str:
+    return f"not connected at the moment: {it.names}."
+
+
+@says("run-fetched")
+def _run_fetched(it: Said) -> str:
+    return f"The result of {it['run']} was fetched."
+
+
+@says("run-unfinished")
+def _run_unfinished(it: Said) -> str:
+    return f"Run {it['run']} has not finished; what it said is below."
+
+
+@says("run-aborted")
+def _run_aborted(it: Said) -> str:
+    return f"Run {it['run']} was stopped; `feddbn resume {it['run']}` goes on with it."
+
+
+@says("site-here")
+def _site_here(it: Said) -> Card:
+    return Card(it["site"], "is connected")
+
+
+@says("site-away")
+def _site_away(it: Said) -> Card:
+    return Card(it["site"], "is not connected")
+
+
+@says("site-silent")
+def _site_silent(it: Said) -> Card:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(it["heard"]))
+    return Card(it["site"], f"is silent since {since} ({span(it['seconds'])})")
+
+
+@says("site-unknown")
+def _site_unknown(it: Said) -> Card:
+    seconds = it["seconds"]
+    if seconds is None:
+        return Card(it["site"], "not known")
+    last = "just now" if seconds < 5 else f"{span(seconds)} ago"
+    return Card(it["site"], f"not known; connected {last}")
+
+
+@says("site-absent")
+def _site_absent(it: Said) -> str:
+    often = "all sums" if it["missed"] == it["sums"] else f"{it['missed']} of {counted(it['sums'], 'sum')}"
+    why = f": {it['why']}" if it["why"] else "."
+    return f"site {it['site']!r} is missing from {often}{why}"
