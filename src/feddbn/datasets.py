@@ -172,7 +172,7 @@ def dream4(
             f"n_sites={n_sites!r} must lie between 1 and the number of series, {len(series)}."
         )
     variables = tuple(str(name) for name in series[0].columns)
-    truth = _read_edges(locate(f"{stem}_goldstandard.tsv", path), variables)
+    truth = _read_edges(locate(f"{stem}_goldstandard.tsv", path), variables, "from, to, 0 or 1")
     if stimulus:
         series = [
             frame.assign(**{STIMULUS: (np.arange(len(frame)) <= _STIMULATED_TRANSITIONS).astype(int)})
@@ -209,28 +209,6 @@ def _read_series(file: Path) -> list[pd.DataFrame]:
     if not frames:
         raise FileError(f"{str(file)!r} is not a DREAM4 time series: it has no rows.")
     return frames
-
-
-def _read_edges(file: Path, variables: tuple[str, ...]) -> np.ndarray:
-    """(d, d) of 0 and 1 from lines ``from, to, 0 or 1``."""
-    position = {name: i for i, name in enumerate(variables)}
-    truth = np.zeros((len(variables), len(variables)), dtype=int)
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        cells = line.split()
-        if (
-            len(cells) != 3
-            or cells[0] not in position
-            or cells[1] not in position
-            or cells[2] not in ("0", "1")
-        ):
-            raise FileError(
-                f"{str(file)!r} is not a DREAM4 gold standard: line {number} is not 'from, to, 0 or 1'."
-            )
-        truth[position[cells[0]], position[cells[1]]] = int(cells[2])
-    np.fill_diagonal(truth, 0)
-    return truth
 
 
 PAPER_SUBJECTS: dict[int, tuple[int, ...]] = {1: (3, 6, 9, 12, 15), 2: (2, 4, 6, 8, 10), 3: (1, 3, 5, 7, 9)}
@@ -352,15 +330,14 @@ def load_it_monitoring(
     variables = tuple(str(name) for name in frames[0].columns)
     if any(list(frame.columns) != list(variables) for frame in frames):
         raise FileError(f"the files of {system} in 'it-monitoring/{system}' do not have the same columns.")
-    truth = _read_graph(file(_GRAPHS.get(system, "structure.txt")), variables)
+    truth = _read_edges(file(_GRAPHS.get(system, "structure.txt")), variables, "cause, effect")
     return Dataset(f"IT monitoring: {system}", sites, truth, dict.fromkeys(sites, truth), variables)
 
 
 def _read_rows(file: Path) -> pd.DataFrame:
     """The measurements; the first column is the time or the number of the row and becomes the index."""
     try:
-        frame = pd.read_csv(file, index_col=0)
-        frame = frame.astype(np.float64)
+        frame = pd.read_csv(file, index_col=0).astype(np.float64)
     except (ValueError, TypeError, pd.errors.ParserError) as error:
         raise FileError(f"{str(file)!r} is no table of numbers with a time in its first column.") from error
     if not len(frame) or not len(frame.columns):
@@ -368,27 +345,29 @@ def _read_rows(file: Path) -> pd.DataFrame:
     return frame
 
 
-def _every_second(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same with an empty row for every second that was skipped, so that a lag is a second everywhere."""
-    seconds = pd.RangeIndex(int(frame.index[0]), int(frame.index[-1]) + 1, name=frame.index.name)
-    return frame.reindex(seconds)
-
-
-def _read_graph(file: Path, variables: tuple[str, ...]) -> NDArray[np.int_]:
-    """(d, d) of 0 and 1 from lines ``cause effect``."""
+def _read_edges(file: Path, variables: tuple[str, ...], line_is: str) -> NDArray[np.int_]:
+    """(d, d) of 0 and 1 from lines with a cause and an effect and, if a line has more, whether there is an edge."""
     position = {name: k for k, name in enumerate(variables)}
     truth = np.zeros((len(variables), len(variables)), dtype=int)
+    n_cells = line_is.count(",") + 1
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         cells = line.split()
         if not cells:
             continue
-        if len(cells) != 2 or any(name not in position for name in cells):
+        is_edge = [*cells, "1"][2] if len(cells) == n_cells else ""
+        if any(name not in position for name in cells[:2]) or is_edge not in ("0", "1"):
             raise FileError(
-                f"{str(file)!r} is not a graph of these variables: line {number} is not 'cause effect'."
+                f"{str(file)!r} does not have the edges of these variables: line {number} is not '{line_is}'."
             )
-        truth[position[cells[0]], position[cells[1]]] = 1
+        truth[position[cells[0]], position[cells[1]]] = int(is_edge)
     np.fill_diagonal(truth, 0)
     return truth
+
+
+def _every_second(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same with an empty row for every second that was skipped, so that a lag is a second everywhere."""
+    seconds = pd.RangeIndex(int(frame.index[0]), int(frame.index[-1]) + 1, name=frame.index.name)
+    return frame.reindex(seconds)
 
 
 _PLANT = "the repository giovanniMen/CPCaD-Bench"
@@ -414,7 +393,11 @@ def load_tennessee_eastman(path: str | os.PathLike[str] | None = None) -> Datase
     >>> data.truth.shape[0] == len(data.variables)
     True
     """
-    frame = _read_plant(locate_local("tep/datasetTE.csv", path, _PLANT))
+    file = locate_local("tep/datasetTE.csv", path, _PLANT)
+    frame = _read_rows(file)
+    unknown = set(map(str, frame.columns)) - {f"X{k}" for k in range(1, _N + 1)}
+    if unknown:
+        raise FileError(f"{str(file)!r} must have columns X1 to X{_N}, got {min(unknown)!r}.")
     graph = _read_plant_graph(locate_local("tep/TEGroundTruth.txt", path, _PLANT))
     variables = tuple(str(name) for name in frame.columns)
     measured = [int(name[1:]) - 1 for name in variables]
@@ -422,21 +405,6 @@ def load_tennessee_eastman(path: str | os.PathLike[str] | None = None) -> Datase
     np.fill_diagonal(truth, 0)
     sites = {"plant": [frame]}
     return Dataset("Tennessee Eastman", sites, truth, {"plant": truth}, variables)
-
-
-def _read_plant(file: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(file, index_col=0).astype(np.float64)
-    except (ValueError, TypeError, pd.errors.ParserError) as error:
-        raise FileError(
-            f"{str(file)!r} is no table of numbers with a row number in its first column."
-        ) from error
-    known = {f"X{k}" for k in range(1, _N + 1)}
-    unknown = [str(name) for name in frame.columns if str(name) not in known]
-    if unknown or not len(frame.columns):
-        what = f"{unknown[0]!r}" if unknown else "no column"
-        raise FileError(f"{str(file)!r} must have columns X1 to X{_N}, got {what}.")
-    return frame
 
 
 def _read_plant_graph(file: Path) -> NDArray[np.int_]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def baselines_of_local_fits(
     raw = np.mean(list(local.raw.values()), axis=0)
     required = np.zeros(raw.shape, dtype=bool)
     averaged = threshold(raw, required, w_threshold, a_threshold)
-    shares = np.mean([_stack(dbn) != 0 for dbn in local.networks.values()], axis=0)
+    shares = np.mean([np.vstack([dbn.W, *dbn.A]) != 0 for dbn in local.networks.values()], axis=0)
     votes = np.where(shares > 0.5, shares, 0.0)
     votes[:d], _ = break_cycles(votes[:d], required[:d])
     return {
@@ -133,12 +134,8 @@ def _local_results(
 ) -> Iterator[dict[str, Any]]:
     local = LocalNetworks(fed.sites, estimator, settings)
     shared = baselines_of_local_fits(local, settings["w_threshold"], settings["a_threshold"])
-    common = {
-        "lambda_w": settings["lambda_w"],
-        "lambda_a": settings["lambda_a"],
-        "rounds": 1,
-        "converged": True,
-    }
+    penalties = {name: settings[name] for name in ("lambda_w", "lambda_a")}
+    common = {**penalties, "rounds": 1, "converged": True}
     for name, (dbn, _) in shared.items():
         yield {"variant": name, **common, **_scores(fed, dbn)}
     best = min(local.networks.values(), key=lambda dbn: _distance(fed, dbn))
@@ -158,10 +155,10 @@ def _distance(fed: SimulatedFederation, dbn: DBN) -> float:
 def _scores(fed: SimulatedFederation, estimates: DBN | Mapping[str, DBN]) -> dict[str, Any]:
     if isinstance(estimates, DBN) and fed.is_homogeneous:
         one: Scores = score(fed.truth, estimates)
-        return {part: {m: _rounded(one[part][m]) for m in MEASURES} for part in ("W", "A")}
+        return {part: {m: round(float(one[part][m]), 6) for m in MEASURES} for part in ("W", "A")}
     means = score_sites(fed.truths, estimates)
     return {
-        part: {m: _rounded(np.mean([s[part][m] for s in means.sites.values()])) for m in MEASURES}
+        part: {m: round(float(np.mean([s[part][m] for s in means.sites.values()])), 6) for m in MEASURES}
         for part in ("W", "A")
     }
 
@@ -178,17 +175,9 @@ def _weights(dbn: DBN) -> dict[str, Any]:
     return {"W": np.round(dbn.W, 4).tolist(), "A": np.round(dbn.A, 4).tolist()}
 
 
-def _stack(dbn: DBN) -> FloatArray:
-    return np.vstack([dbn.W, *dbn.A])
-
-
 def _network(C: FloatArray, variables: tuple[str, ...]) -> DBN:
     d = len(variables)
     return DBN(C[:d], C[d:].reshape(-1, d, d), variables)
-
-
-def _rounded(value: Any) -> float:
-    return round(float(value), 6)
 
 
 PERSONAL_SUBJECTS: dict[int, tuple[int, ...]] = {1: (2, 4, 6, 8, 10), 2: (1, 3, 5, 7, 9), 3: (1, 3, 5, 7, 9)}
@@ -320,21 +309,14 @@ def _shared_scores(
         shared = baselines_of_local_fits(local, settings["w_threshold"], settings["a_threshold"])
         d = len(local.variables)
         for name, (dbn, raw) in shared.items():
-            yield name, np.abs(_total(raw[:d], raw[d:].reshape(-1, d, d))), _Cut(dbn.W, dbn.A)
+            yield name, _combined((raw[:d], raw[d:].reshape(-1, d, d))), SimpleNamespace(W_=dbn.W, A_=dbn.A)
         for raw in local.raw.values():
-            total = _total(raw[:d], raw[d:].reshape(-1, d, d))
-            cut = [np.where(np.abs(part) > 0.2, part, 0.0) for part in (raw[:d], raw[d:].reshape(-1, d, d))]
-            yield "LocalOnly", np.abs(total), _Cut(*cut)
+            parts = raw[:d], raw[d:].reshape(-1, d, d)
+            W, A = (np.where(np.abs(part) > 0.2, part, 0.0) for part in parts)
+            yield "LocalOnly", _combined(parts), SimpleNamespace(W_=W, A_=A)
     else:
         model = estimator(**settings).fit(sites)
         yield None, _combined((model.W_raw_, model.A_raw_)), model
-
-
-class _Cut:
-    """Thresholded weights, where no estimator holds them."""
-
-    def __init__(self, W: FloatArray, A: FloatArray) -> None:
-        self.W_, self.A_ = W, A
 
 
 def _total(W: FloatArray, A: FloatArray) -> FloatArray:

@@ -88,33 +88,13 @@ def draw_weights(
 _Draw = Callable[[np.random.Generator, tuple[int, ...]], FloatArray]
 
 
-def _gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    return rng.standard_normal(shape)
-
-
-def _exponential(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    return rng.standard_exponential(shape) - 1.0
-
-
-def _gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    # A standard Gumbel variable has mean gamma (Euler's constant) and variance pi^2 / 6.
-    return (rng.gumbel(size=shape) - np.euler_gamma) * (math.sqrt(6.0) / math.pi)
-
-
-def _laplace(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    return rng.laplace(scale=math.sqrt(0.5), size=shape)
-
-
-def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    return rng.uniform(-math.sqrt(3.0), math.sqrt(3.0), size=shape)
-
-
 _DRAWS: dict[str, _Draw] = {
-    "gaussian": _gaussian,
-    "exponential": _exponential,
-    "gumbel": _gumbel,
-    "laplace": _laplace,
-    "uniform": _uniform,
+    "gaussian": lambda rng, shape: rng.standard_normal(shape),
+    "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
+    # A standard Gumbel variable has mean gamma (Euler's constant) and variance pi^2 / 6.
+    "gumbel": lambda rng, shape: (rng.gumbel(size=shape) - np.euler_gamma) * (math.sqrt(6.0) / math.pi),
+    "laplace": lambda rng, shape: rng.laplace(scale=math.sqrt(0.5), size=shape),
+    "uniform": lambda rng, shape: rng.uniform(-math.sqrt(3.0), math.sqrt(3.0), size=shape),
 }
 NOISE_FAMILIES = tuple(_DRAWS)
 

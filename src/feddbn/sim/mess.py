@@ -246,6 +246,11 @@ MESSES: Mapping[str, Mess] = MappingProxyType({mess.name: mess for mess in _ROWS
 """Every mess by name, in the order in which they act."""
 
 
+def is_number(value: object) -> bool:
+    """Whether a value is a number; True and False are none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def resolve_mess(asked: MessNames, d: int, n_lags: int) -> dict[str, float]:
     """Return name -> strength in the order in which they act; `everything` is replaced by its parts.
 
@@ -295,8 +300,7 @@ def _pairs(asked: MessNames) -> dict[str, float | None]:
 def _strength(mess: Mess, value: float | None) -> float:
     if value is None:
         return mess.default
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    is_possible = is_number and mess.least <= value <= mess.most
+    is_possible = is_number(value) and mess.least <= value <= mess.most
     if not is_possible or (mess.is_whole and value != round(value)):
         kind = "whole number" if mess.is_whole else "number"
         raise ParameterError(

@@ -12,7 +12,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import ParameterError
 from feddbn.sim.graphs import GRAPHS, NOISE_FAMILIES
-from feddbn.sim.mess import MessNames, resolve_mess
+from feddbn.sim.mess import MessNames, is_number, resolve_mess
 from feddbn.sim.shapes import EFFECTS
 
 AskedKinds = Mapping[str, object] | Sequence[object] | None
@@ -153,8 +153,7 @@ class SimulationSettings:
 
     def _check_interactions(self) -> None:
         value = self.interactions
-        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not is_number or not (
+        if not is_number(value) or not (
             0 <= value < 1 or (math.isfinite(value) and value >= 1 and value == round(value))
         ):
             raise ParameterError(
@@ -180,8 +179,7 @@ class SimulationSettings:
 
     def _check_heterogeneity(self) -> None:
         value = self.heterogeneity
-        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not (value == "independent" or (is_number and 0 <= float(value) <= 1)):
+        if not (value == "independent" or (is_number(value) and 0 <= float(value) <= 1)):
             raise ParameterError(
                 f"heterogeneity must be a share between 0 and 1 or 'independent', got {value!r}; "
                 "0 gives every site the same graph."
@@ -282,8 +280,7 @@ def check_whole(name: str, value: object, least: int) -> None:
 
 def check_number(name: str, value: object, least: float) -> None:
     """Refuse what is no finite number of at least `least`."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
+    if not is_number(value) or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
         raise ParameterError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
 
 

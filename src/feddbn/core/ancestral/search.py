@@ -234,7 +234,7 @@ def _is_denied(graph: WindowGraph, known: Separations, dependent: Dependent, b: 
 
 def _r2(graph: WindowGraph) -> bool:
     """``a --> b *-> c`` or ``a *-> b --> c``, and ``a *-o c``: c is no cause of a."""
-    heads, causes = _heads(graph), _causes(graph)
+    heads, causes = (graph.ends == ARROW).astype(np.float32), _causes(graph)
     follows = (graph.ends == CIRCLE) & ((causes @ heads + heads @ causes) > 0)
     return sum(graph.mark(a, c, ARROW) for a, c in np.argwhere(follows).tolist()) > 0
 
@@ -257,10 +257,6 @@ def _r3(graph: WindowGraph, known: Separations) -> bool:
             if known.holds(int(into[k]), int(into[m]), e):
                 changed |= graph.mark(e, b, ARROW)
     return changed
-
-
-def _heads(graph: WindowGraph) -> np.ndarray:
-    return np.asarray(graph.ends == ARROW, dtype=np.float32)
 
 
 def _causes(graph: WindowGraph) -> np.ndarray:
@@ -309,7 +305,8 @@ def _discriminated_by(graph: WindowGraph, known: Separations, q: int, b: int, c:
                 continue
             if ends[e, c] == NONE and known.between(e, c) is not None:
                 return e
-            if len(path) < _LONGEST_PATH and ends[last, e] == ARROW and _is_parent(graph, e, c):
+            is_parent = ends[e, c] == ARROW and ends[c, e] == TAIL
+            if len(path) < _LONGEST_PATH and ends[last, e] == ARROW and is_parent:
                 paths.append((*path, e))
     return None
 
@@ -377,10 +374,6 @@ def _uncovered(graph: WindowGraph, known: Separations, path: tuple[int, ...], go
 
 def _may_point(graph: WindowGraph, a: int, b: int) -> bool:
     return bool(graph.ends[b, a] != ARROW and graph.ends[a, b] != TAIL)
-
-
-def _is_parent(graph: WindowGraph, a: int, b: int) -> bool:
-    return bool(graph.ends[a, b] == ARROW and graph.ends[b, a] == TAIL)
 
 
 def _cause(graph: WindowGraph, a: int, b: int) -> bool:
@@ -609,10 +602,6 @@ class _Run:
 
     def _new_causes(self) -> bool:
         """Put the marks that follow; say whether causes are known that were not."""
-        before = self._n_causes()
+        before = _causes(self.graph).sum()
         orient(self.graph, self.known, self.dependent, to_the_end=False)
-        return self._n_causes() > before
-
-    def _n_causes(self) -> int:
-        ends = self.graph.ends
-        return int(((ends == ARROW) & (ends.T == TAIL)).sum())
+        return bool(_causes(self.graph).sum() > before)

@@ -272,8 +272,11 @@ def learn_regimes(
     own = {name: dict(_proposals(blocks, d, constraints, options)) for name, blocks in sites.items()}
     best: Regimes | None = None
     for n_cuts in range(options.max_changes + 1):
-        starts = [{name: _even(len(blocks), n_cuts) for name, blocks in sites.items()}]
-        starts.append({name: own[name].get(n_cuts, starts[0][name]) for name in sites})
+        even: dict[str, Cuts] = {
+            name: tuple(round(len(blocks) * (k + 1) / (n_cuts + 1)) for k in range(n_cuts))
+            for name, blocks in sites.items()
+        }
+        starts = [even, {name: own[name].get(n_cuts, even[name]) for name in sites}]
         found = [
             one
             for cuts in starts
@@ -296,10 +299,6 @@ def _proposals(
     shortest = max(2.0 * blocks[0].q, 2.0 * n / filled)
     cost = range_costs(blocks, d, constraints, options.criterion.for_orders, shortest)
     return [(len(cuts), cuts) for cuts, _ in best_partitions(cost, options.max_changes)]
-
-
-def _even(n_blocks: int, n_cuts: int) -> Cuts:
-    return tuple(round(n_blocks * (k + 1) / (n_cuts + 1)) for k in range(n_cuts))
 
 
 def _settled_regimes(

@@ -208,7 +208,7 @@ class Gram:
 def recording_gram(design: Design, recording: Recording, device: Device = HOST) -> Gram:
     """Return the sums of one recording: the unit of privacy; `device` multiplies for linear designs."""
     if design.nuisance.has_time:
-        return nuisance_grams(design, recording, [design.nuisance], device)[0]
+        return tried_grams(design, recording, [design.nuisance], device)[1][0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
         parts = over_parts(recording, design.n_lags, partial(_linear_moments, design, device))
@@ -254,13 +254,6 @@ def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:
     return np.concatenate([constant, nuisance.columns(times, (float(times[0]), float(times[-1])))], axis=1)
 
 
-def nuisance_grams(
-    design: Design, recording: Recording, tried: Sequence[Nuisance], device: Device = HOST
-) -> list[Gram]:
-    """The sums of one recording off each of these nuisances of its own; it is read twice at most, however many there are."""
-    return tried_grams(design, recording, tried, device)[1]
-
-
 def tried_grams(
     design: Design, recording: Recording, tried: Sequence[Nuisance], device: Device = HOST
 ) -> tuple[Moments, list[Gram]]:
@@ -269,7 +262,7 @@ def tried_grams(
     A recording that does not know its times is read for these first, if they matter.
     """
     q, nothing = design.q, (Moments.empty(design.q), [Gram.empty(design.q) for _ in tried])
-    runs: list[tuple[int, int]] = []
+    runs: tuple[tuple[int, int], ...] = ()
     if any(nuisance.has_time for nuisance in tried):
         runs = usable_runs(recording, design.n_lags)
         if not runs:

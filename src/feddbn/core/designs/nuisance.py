@@ -176,13 +176,10 @@ class TimeBasis:
     mean: FloatArray
     mix: FloatArray
 
-    @classmethod
-    def over(cls, nuisance: Nuisance, runs: Sequence[tuple[int, int]]) -> TimeBasis:
-        """The basis over rows at these times: (first, number) of consecutive ones."""
-        return _basis_over(nuisance, tuple(runs))
-
-    @classmethod
-    def _over(cls, nuisance: Nuisance, runs: tuple[tuple[int, int], ...]) -> TimeBasis:
+    @staticmethod
+    @lru_cache(maxsize=8)
+    def over(nuisance: Nuisance, runs: tuple[tuple[int, int], ...]) -> TimeBasis:
+        """The basis over rows at these times: (first, number) of consecutive ones. Recordings are often as long as others."""
         span = (float(runs[0][0]), float(runs[-1][0] + runs[-1][1] - 1))
         R: FloatArray | None = None
         for first, m in runs:
@@ -198,17 +195,11 @@ class TimeBasis:
         real = s > _COLLINEAR
         mix = np.zeros((len(mean), int(real.sum())))
         mix[varying] = (Vt[real] / s[real, None]).T / size[varying, None]
-        return cls(nuisance, span, mean, mix)
+        return TimeBasis(nuisance, span, mean, mix)
 
     def at(self, times: FloatArray) -> FloatArray:
         """(n, rank) columns at these times."""
         return (self.nuisance.columns(times, self.span) - self.mean) @ self.mix
-
-
-@lru_cache(maxsize=8)
-def _basis_over(nuisance: Nuisance, runs: tuple[tuple[int, int], ...]) -> TimeBasis:
-    """Recordings are often as long as others, and asked about more than once."""
-    return TimeBasis._over(nuisance, runs)
 
 
 def project_off(joint: Moments, q: int) -> tuple[FloatArray, int]:

@@ -157,19 +157,20 @@ def known_segments(recording: Recording) -> Sequence[tuple[int, int]] | None:
     return None if known is None else known()
 
 
-def usable_runs(recording: Recording, n_lags: int) -> list[tuple[int, int]]:
+def usable_runs(recording: Recording, n_lags: int) -> tuple[tuple[int, int], ...]:
     """(time of the first, number) of consecutive rows that have `n_lags` rows before them, at most `CHUNK_ROWS` each.
 
     A recording that does not know its segments is read.
     """
     segments = known_segments(recording)
     if segments is None:
-        return [(part.time, part.values.shape[-2] - n_lags) for part in stretches(recording.blocks(), n_lags)]
-    return [
+        parts = stretches(recording.blocks(), n_lags)
+        return tuple((part.time, part.values.shape[-2] - n_lags) for part in parts)
+    return tuple(
         (time + start, min(CHUNK_ROWS, n - start))
         for time, n in segments
         for start in range(n_lags, n, CHUNK_ROWS)
-    ]
+    )
 
 
 def over_parts(recording: Recording, n_lags: int, work: Callable[[Recording], T]) -> list[T]:

@@ -360,10 +360,11 @@ class Review:
     def decide(self, bic: Callable[[int, Parents], float]) -> Reviewed:
         """The directions with the lowest total; `bic` knows that of every model."""
         scores: list[tuple[float, tuple[bool, ...]]] = []
+        touched = sorted({end for edge in self.edges for end in edge})
         for turned in product((False, True), repeat=len(self.edges)):
             W = self._directed(turned)
             if not has_cycle(W[: self.d]):
-                total = sum(bic(j, self._parents_in(W, j)) for j in self._touched)
+                total = sum(bic(j, self._parents_in(W, j)) for j in touched)
                 scores.append((total, turned))
         # Ties stay as they are: nothing turned sorts first.
         best, chosen = min(scores)
@@ -382,10 +383,6 @@ class Review:
             ends = (e.target, e.source) if chosen[place] else (e.source, e.target)
             table.append(EdgeOrientation(*ends, float(difference), bool(difference >= STRONG_EVIDENCE)))
         return Reviewed(tuple(self._parents_in(W, j) for j in range(self.d)), tuple(table))
-
-    @property
-    def _touched(self) -> list[int]:
-        return sorted({end for edge in self.edges for end in edge})
 
     def _parents_in(self, W: BoolArray, node: int) -> Parents:
         return tuple(np.flatnonzero(W[:, node]).tolist())

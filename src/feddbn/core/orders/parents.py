@@ -482,11 +482,14 @@ class ParentSelection:
                 best_first = deltas.argsort(kind="stable")
                 additions = array("i", columns[best_first].astype(np.int32).tobytes())
                 gained = array("d", deltas[best_first].tobytes())
-                useful = _set_of(columns)
+                members = np.zeros(int(columns[-1]) + 1, dtype=bool)
+                members[columns] = True
+                useful = columns_of(members)
         if parents:
             changes = self.objective.drop_deltas(node, fit, parents)
             if min(changes) < -_IMPROVEMENT:
-                drops = _best_first(parents, changes)
+                in_order = sorted(zip(changes, parents, strict=True))
+                drops = [(m, delta) for delta, m in in_order if delta < -_IMPROVEMENT]
         return Moves(self.objective.cost(node, fit, parents), additions, gained, drops, useful)
 
     def select(
@@ -535,7 +538,7 @@ class ParentSelection:
                     best, move = delta, m
                     break
             if move >= 0:
-                changed = _toggled(parents, move)
+                changed = tuple(sorted({*parents} ^ {move}))
                 there = self.moves(node, changed)
                 if there.cost < moves.cost:
                     parents, moves = changed, there
@@ -572,20 +575,3 @@ class ParentSelection:
 
 
 _NO_COLUMNS, _NO_CHANGES = array("i"), array("d")
-
-
-def _set_of(columns: IntArray) -> Columns:
-    members = np.zeros(int(columns[-1]) + 1, dtype=bool)
-    members[columns] = True
-    return columns_of(members)
-
-
-def _best_first(columns: Sequence[int], deltas: Sequence[float]) -> list[tuple[int, float]]:
-    pairs = sorted(zip(deltas, columns, strict=True))
-    return [(m, delta) for delta, m in pairs if delta < -_IMPROVEMENT]
-
-
-def _toggled(parents: Parents, column: int) -> Parents:
-    if column in parents:
-        return tuple(m for m in parents if m != column)
-    return tuple(sorted((*parents, column)))
