@@ -71,7 +71,7 @@ class Method:
         Whether its weights are effects of straight lines, so that rows can be predicted with them alone.
     reads_scales
         Whether it fits one common noise variance in effect: least squares then prefers the order in which variance
-        grows, so directions within a moment depend on the units.
+        grows, so contemporaneous directions depend on the units.
     plain_messages
         What a server can read from messages that nothing protects, in short and in a sentence; None if it depends on
         how often the method asks.
@@ -194,7 +194,7 @@ _MOMENTS_AND_NETWORK = (
     "Its second moments and its own network.",
     "A site sends its second moments, and then the network it learned alone.",
 )
-_UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
+_UNITS = "comparable units, or variables are scaled and some contemporaneous directions stay open"
 _JUDGED = ("held-out-loss",)
 _SELECTION = (*_JUDGED, "held-out-sums")
 # What finds out what has to be done to the rows before anything is learned from them.
@@ -216,7 +216,7 @@ _ROWS = (
         label="OneShotDBN",
         summary="one network from one exact sum, by a search over orders",
         assumes="additive effects, straight or curved (curves where residuals show them and the evidence is for it); one "
-        'network for all sites; with `noise_variance="free"` units may be arbitrary, but directions within a moment that '
+        'network for all sites; with `noise_variance="free"` units may be arbitrary, but contemporaneous directions that '
         "straight lines and Gaussian noise leave open stay open",
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
@@ -247,8 +247,8 @@ _ROWS = (
         cls="ChangingDBN",
         module="feddbn.methods.changing",
         label="ChangingDBN",
-        summary="one network that changes at some moments",
-        assumes="linear effects; one network for all sites at every moment; few changes or slow drift, at all sites at the "
+        summary="one network that changes at some time steps",
+        assumes="linear effects; one network for all sites at every time step; few changes or slow drift, at all sites at the "
         "same time; one order of causes throughout",
         reveals="its part of a first look and of sums of second moments, one over all rows and one for each of about 24 "
         "blocks" + _RESIDUALS,

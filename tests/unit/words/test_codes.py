@@ -43,7 +43,7 @@ def test_every_code_has_words():
             ("kinds={'a': {'ordinal': ['x', 'y z']}}", "--kinds 'a=ordinal:x,y z'",
              'kinds = { "a" = { "ordinal" = ["x", "y z"] } }'),
         ),
-        ("prepare.period", None, ("Prepare(period=None)", "-p prepare.period=None", "prepare.period = none")),
+        ("prepare.period", None, ("Prepare(period=None)", "-p prepare.period=None", "prepare.period = []")),
     ],
 )  # fmt: skip
 def test_settings_are_written_as_their_reader_writes_them(name, value, expected):
