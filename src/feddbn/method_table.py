@@ -248,8 +248,8 @@ _ROWS = (
         module="feddbn.methods.changing",
         label="ChangingDBN",
         summary="one network that changes at some time steps",
-        assumes="linear effects; one network for all sites at every time step; few changes or slow drift, at all sites at the "
-        "same time; one order of causes throughout",
+        assumes="linear effects; one network for all sites at every time step; few changes or slow drift, at all sites at "
+        "the same time; one order of causes throughout",
         reveals="its part of a first look and of sums of second moments, one over all rows and one for each of about 24 "
         "blocks" + _RESIDUALS,
         rounds="5",
