@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.designs.design import Basis, Design, Term
-from feddbn.core.designs.gram import Gram, gram_of, recording_gram
+from feddbn.core.designs.gram import Gram, recording_gram
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
+from support.simulated_moments import gram_of
 
 finite = st.floats(-1e6, 1e6)
 
