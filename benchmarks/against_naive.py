@@ -67,7 +67,11 @@ def pfdbnl_table(
         fed = federation(d, K, n, seed, heterogeneity=0.1)
         rows = rows_of(fed.sites)
         method = feddbn.PFDBNL(
-            mu=mu, lambda_w=LAMBDA, lambda_a=LAMBDA, center="none", scale="none", refit=False
+            mu=mu,
+            lambda_w=LAMBDA,
+            lambda_a=LAMBDA,
+            rounds=feddbn.PersonalRounds(refit=False),
+            prepare=feddbn.Prepare(center="none", scale="none"),
         )
         seconds, model = cpu_seconds(lambda sites=fed.sites, method=method: method.fit(sites), 2)
         fit = naive_pfdbnl(rows, LAMBDA, LAMBDA, mu, max_seconds=max_seconds)

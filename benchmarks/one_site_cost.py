@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from timing import Table
 
 import feddbn
-from feddbn import FDBNL, PFDBNL
+from feddbn import FDBNL, PFDBNL, PersonalRounds, Rounds
 from feddbn.data import read_sites
 
 SIZES = (5, 10, 20, 50)
@@ -35,10 +35,10 @@ PAPER = {"schedule": "paper", "weighting": "sites", "refit": False, "scale": "no
 # Which estimator is driven for each kind of round; the paper's schedules never end by themselves in so few rounds.
 STEPS: dict[str, Callable[..., Any]] = {
     "FDBNL": lambda **more: FDBNL(**more),
-    "FDBNL, paper": lambda **more: FDBNL(max_rounds=100, **PAPER, **more),
+    "FDBNL, paper": lambda **more: FDBNL(rounds=Rounds(max_rounds=100), **PAPER, **more),
     "PFDBNL": lambda **more: PFDBNL(**more),
     "PFDBNL, paper": lambda **more: PFDBNL(
-        mu=0.1, alpha="shared", average="participants", max_rounds=30, **PAPER, **more
+        mu=0.1, rounds=PersonalRounds(alpha="shared", average="participants", max_rounds=30), **PAPER, **more
     ),
 }
 FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {

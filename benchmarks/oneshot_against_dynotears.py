@@ -15,10 +15,11 @@ import time
 import warnings
 
 import numpy as np
+from feddbn.methods.dynotears import Dynotears
 from threadpoolctl import threadpool_limits
 
+from feddbn import Prepare, Rounds
 from feddbn.errors import UnitsWarning
-from feddbn.methods.dynotears import Dynotears
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 
@@ -42,9 +43,8 @@ def dynotears(sites, truth):
             lambda_a=penalty,
             w_threshold=0.0,
             a_threshold=0.0,
-            tol=1e-4,
-            max_rounds=300,
-            scale="none",
+            rounds=Rounds(tol=1e-4, max_rounds=300),
+            prepare=Prepare(scale="none"),
         )
         model.fit(sites)
         weights = [(model.W_, model.A_), (model.W_raw_, model.A_raw_)]

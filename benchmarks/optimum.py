@@ -19,7 +19,7 @@ from feddbn.core.optimum.scores import LassoScores, members
 from feddbn.core.solvers.lasso import loss_value, penalty_value
 from feddbn.core.statistics.moments import Moments
 
-AS_IS = {"scale": "none", "center": "none", "check_residuals": False}
+AS_IS = {"prepare": feddbn.Prepare(scale="none", center="none"), "check_residuals": False}
 STRONG, MILD = (0.5, 2.0), (0.3, 0.5)
 
 
@@ -148,7 +148,9 @@ def accuracy(seed, count, sizes=None):
                         random_state=seed + k,
                     )
                     for name, values in shd.items():
-                        model = feddbn.FDBNL(optimum=name, scale="none", check_residuals=False)
+                        model = feddbn.FDBNL(
+                            optimum=name, check_residuals=False, prepare=feddbn.Prepare(scale="none")
+                        )
                         model.fit(simulated.sites)
                         values.append(feddbn.score(simulated.truth, model.dbn_)["W"]["shd"])
                 before, after = (np.array(values) for values in shd.values())

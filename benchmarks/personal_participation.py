@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 import feddbn
-from feddbn import PFDBNL
+from feddbn import PFDBNL, PersonalRounds
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Sum, Task
@@ -69,7 +69,8 @@ def curve(picture: str | None, d: int = 10) -> None:
         "nobody away": undisturbed,
         "two sites away, running mean": PFDBNL(federation=DroppingFederation(data, away)).fit(None),
         "two sites away, the paper's mean": PFDBNL(
-            federation=DroppingFederation(data, away), average="participants", max_rounds=300
+            federation=DroppingFederation(data, away),
+            rounds=PersonalRounds(average="participants", max_rounds=300),
         ).fit(None),
     }
     print(f"site-0 and site-1 are away in rounds {away.start}-{away.stop - 1}")

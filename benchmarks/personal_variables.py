@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 import feddbn
-from feddbn import PFDBNL
+from feddbn import PFDBNL, Partial
 
 MISSING = ((0, 1), (4, 5), (8, 9))
 
@@ -22,7 +22,7 @@ def main(seeds: range, n_samples: int = 1500) -> None:
             name: [x.drop(columns=[f"x{i}" for i in MISSING[k]]) for x in frames]
             for k, (name, frames) in enumerate(fed.sites.items())
         }
-        part = PFDBNL(mu=1.0, different_variables=True).fit(data)
+        part = PFDBNL(mu=1.0, partial=Partial(different_variables=True)).fit(data)
         order = [list(part.feature_names_in_).index(f"x{i}") for i in range(10)]
         W = part.W_[np.ix_(order, order)]
         full = PFDBNL(mu=1.0).fit(fed.sites)

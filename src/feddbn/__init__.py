@@ -15,11 +15,15 @@ from feddbn.shown import drawn_by
 
 if TYPE_CHECKING:
     from feddbn.data.layout import Layout as Layout
+    from feddbn.federation.programs.fdbnl import Rounds as Rounds
+    from feddbn.federation.programs.pfdbnl.rounds import Partial as Partial
+    from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds as PersonalRounds
     from feddbn.federation.programs.prepare import AS_THEY_ARE as AS_THEY_ARE
     from feddbn.federation.programs.prepare import Prepare as Prepare
     from feddbn.methods.base import simulated as simulated
     from feddbn.methods.baselines import Average as Average
     from feddbn.methods.baselines import BestSite as BestSite
+    from feddbn.methods.baselines import Dynotears as Dynotears
     from feddbn.methods.baselines import LocalOnly as LocalOnly
     from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
     from feddbn.methods.confidence import confidence as confidence
     from feddbn.methods.confidence import edge_confidence as edge_confidence
     from feddbn.methods.confidence import mark_confidence as mark_confidence
-    from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
     from feddbn.methods.latent import LatentDBN as LatentDBN
     from feddbn.methods.mixed import MixedDBN as MixedDBN
@@ -56,7 +59,10 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "AncestralGraph": "feddbn.model.ancestral",
     "DBN": "feddbn.model.dbn",
     "Layout": "feddbn.data.layout",
+    "Partial": "feddbn.federation.programs.pfdbnl.rounds",
+    "PersonalRounds": "feddbn.federation.programs.pfdbnl.rounds",
     "Prepare": "feddbn.federation.programs.prepare",
+    "Rounds": "feddbn.federation.programs.fdbnl",
     "Progress": "feddbn.report.progress",
     "Scores": "feddbn.methods.scoring",
     "Selection": "feddbn.methods.selection",

@@ -375,7 +375,7 @@ _ROWS = (
     Method(
         name="dynotears",
         cls="Dynotears",
-        module="feddbn.methods.dynotears",
+        module=_BASELINES,
         label="Alldata",
         summary="DYNOTEARS on the pooled rows, which no federation allows",
         assumes="linear effects; **rows may be pooled**; " + _UNITS,

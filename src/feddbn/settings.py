@@ -253,6 +253,8 @@ class Settings:
     """Base of all settings: whatever is made is checked. `gone` has names of earlier versions, with what replaces them."""
 
     gone: ClassVar[Mapping[str, str]] = {}
+    renamed: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Name of a field -> words that it had for a choice in earlier versions, with those of now."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -336,6 +338,15 @@ class Settings:
                         stacklevel=stacklevel + 1,
                     )
                 found[f"{room}.{name}"] = value
+        for name, words in cls.renamed.items():
+            before = found.get(name)
+            if isinstance(before, str) and before in words:
+                found[name] = words[before]
+                warnings.warn(
+                    f"{owner}({name}={before!r}) is {name}={words[before]!r} now; the old word goes in the next version.",
+                    DeprecationWarning,
+                    stacklevel=stacklevel + 1,
+                )
         return found
 
     @classmethod
@@ -432,7 +443,9 @@ def takes(
     return decorate
 
 
-def flat_names(given: Mapping[str, Any], groups: Sequence[str] = ("prepare",)) -> dict[str, Any]:
+def flat_names(
+    given: Mapping[str, Any], groups: Sequence[str] = ("prepare", "rounds", "partial")
+) -> dict[str, Any]:
     """Return values by their own names alone, without those of groups; two values for one name raise ParameterError.
 
     Who does not know the settings of a method (a site that reads a study) looks names up in this.

@@ -112,7 +112,7 @@ def test_fit_and_score_round_trip(run, federation, tmp_path):
     fitted = run("fit", federation, "-o", out, "--method", "fdbnl", "--lambda-w", 0.03, "-p", "tol=1e-5")
     assert fitted.exit_code == 0, fitted.output
     assert str(out) in fitted.stdout
-    direct = feddbn.FDBNL(lambda_w=0.03, tol=1e-5).fit(str(federation))
+    direct = feddbn.FDBNL(lambda_w=0.03, rounds=feddbn.Rounds(tol=1e-5)).fit(str(federation))
     stored = Result.load(out)
     np.testing.assert_array_equal(stored.dbn.W, direct.W_)
     np.testing.assert_array_equal(stored.dbn.A, direct.A_)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, ChangingDBN, MixedDBN, OneShotDBN
+from feddbn import FDBNL, PFDBNL, ChangingDBN, MixedDBN, OneShotDBN, PersonalRounds, Rounds
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.programs.bootstrap import bootstrap_program
@@ -21,8 +21,8 @@ from support.saying import refused
 MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {
     "FDBNL": FDBNL(),
-    "FDBNL by rounds": FDBNL(schedule="rounds", max_rounds=60),
-    "PFDBNL": PFDBNL(mu=0.5, max_rounds=40),
+    "FDBNL by rounds": FDBNL(schedule="rounds", rounds=Rounds(max_rounds=60)),
+    "PFDBNL": PFDBNL(mu=0.5, rounds=PersonalRounds(max_rounds=40)),
     "OneShotDBN": OneShotDBN(),
     "ChangingDBN": ChangingDBN(),
     "MixedDBN": MixedDBN(),
@@ -50,7 +50,7 @@ def fitted(method, make):
 
 def test_rounds_over_some_of_the_sites_are_refused_under_masks():
     with refused(ProtocolError, code="some-sites-only"):
-        fitted(PFDBNL(mu=0.5, participation=3, max_rounds=40), secure_federation)
+        fitted(PFDBNL(mu=0.5, participation=3, rounds=PersonalRounds(max_rounds=40)), secure_federation)
 
 
 @pytest.mark.parametrize("name", METHODS)

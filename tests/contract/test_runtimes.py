@@ -5,7 +5,7 @@ tests/integration.
 import numpy as np
 import pytest
 
-from feddbn import FDBNL, simulate
+from feddbn import FDBNL, Rounds, simulate
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ProtocolError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
@@ -122,7 +122,7 @@ def test_an_unknown_task_is_refused_with_a_sentence(federation):
 
 
 def test_fdbnl_learns_the_same_network(federation):
-    found = FDBNL(schedule="rounds", max_rounds=25, federation=federation).fit(None)
-    expected = FDBNL(schedule="rounds", max_rounds=25).fit(MADE.sites)
+    found = FDBNL(schedule="rounds", federation=federation, rounds=Rounds(max_rounds=25)).fit(None)
+    expected = FDBNL(schedule="rounds", rounds=Rounds(max_rounds=25)).fit(MADE.sites)
     np.testing.assert_allclose(found.W_raw_, expected.W_raw_, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(found.W_ != 0, expected.W_ != 0)

@@ -155,8 +155,8 @@ def test_a_fit_asks_the_cluster_and_gives_the_network_of_one_process(tmp_path, c
     monkeypatch.setattr(
         DaskSite, "compute", lambda self, work, parts: asked.append(len(parts)) or compute(self, work, parts)
     )
-    there = FDBNL(**AS_THEY_ARE).fit({"S": site})
-    here = FDBNL(**AS_THEY_ARE).fit({"S": frame}, series="who", time="when")
+    there = FDBNL(prepare=AS_THEY_ARE).fit({"S": site})
+    here = FDBNL(prepare=AS_THEY_ARE).fit({"S": frame}, series="who", time="when")
     assert asked
     np.testing.assert_allclose(there.W_raw_, here.W_raw_, atol=1e-8)
     np.testing.assert_allclose(there.A_raw_, here.A_raw_, atol=1e-8)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from feddbn import Rounds
 from feddbn.data import read_sites
 from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.protocol.site import Site
@@ -55,8 +56,8 @@ def test_fdbnl_learns_the_same_network_under_masks(n_sites, d, n_lost, max_round
         return "request lost" if phase == "masked" and site in lost else None
 
     secure = secure_federation(_sites(data), fault=fault)
-    one = FDBNL(federation=plain, schedule="rounds", max_rounds=max_rounds).fit(None)
-    two = FDBNL(federation=secure, schedule="rounds", max_rounds=max_rounds).fit(None)
+    one = FDBNL(federation=plain, schedule="rounds", rounds=Rounds(max_rounds=max_rounds)).fit(None)
+    two = FDBNL(federation=secure, schedule="rounds", rounds=Rounds(max_rounds=max_rounds)).fit(None)
     assert one.n_rounds_ == two.n_rounds_
     np.testing.assert_allclose(two.W_raw_, one.W_raw_, atol=1e-8)
     np.testing.assert_array_equal(two.W_ != 0, one.W_ != 0)

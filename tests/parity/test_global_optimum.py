@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import Lasso
 
 import feddbn
-from feddbn import FDBNL, Dynotears
+from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun
@@ -26,7 +26,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 
-AS_IS = {"scale": "none", "center": "none", "check_residuals": False}
+AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
 
 
 def rows(d, n_lags, n, seed, w_range=(0.3, 0.5)):
@@ -176,7 +176,7 @@ def test_the_path_by_name_is_where_it_was_and_has_no_certificate():
     assert best.certificate_.is_exact
     assert best.objective_ < 0.9999 * path.objective_
     assert abs(best.n_rounds_ - path.n_rounds_) <= 5
-    paper = FDBNL(schedule="paper", max_rounds=3, **AS_IS).fit(sites)
+    paper = FDBNL(schedule="paper", rounds=Rounds(max_rounds=3), **AS_IS).fit(sites)
     assert paper.certificate_ is None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import PFDBNL
+from feddbn import PFDBNL, PersonalRounds, Prepare
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.optimum.certified import Certificate, PersonalCertificate
 from feddbn.core.optimum.moves import improved, order_value
@@ -15,9 +15,8 @@ from feddbn.core.optimum.scores import LassoScores, members
 from feddbn.core.pfdbnl.own_problem import OwnProblem
 from feddbn.core.pfdbnl.stages import PersonalSite
 from feddbn.core.solvers.lasso_column import lasso_column
-from feddbn.errors import ParameterError
 
-AS_IS = {"scale": "none", "center": "none", "check_residuals": False}
+AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
 D = 4
 
 
@@ -143,13 +142,13 @@ def test_lassos_whose_signs_go_round_in_circles_are_solved():
 @pytest.mark.parametrize("w_range", [(0.3, 0.5), (0.5, 2.0)], ids=["mild", "strong"])
 def test_every_site_of_a_fit_is_certified(w_range):
     fed = feddbn.simulate(d=6, n_sites=3, n_samples=150, w_range=w_range, heterogeneity=0.3, random_state=7)
-    settings = {"mu": 0.3, "refit": False, "w_threshold": 0.0, "a_threshold": 0.0, **AS_IS}
+    settings = {"mu": 0.3, "rounds.refit": False, "w_threshold": 0.0, "a_threshold": 0.0, **AS_IS}
     model = PFDBNL(**settings).fit(fed.sites)
     assert str(model.certificate_) == "exact in 3 of 3 sites"
     assert model.certificate_.gap == 0
     total = sum(one.objective for one in model.certificate_.sites.values())
     assert model.objective_ == pytest.approx(total)
-    path = PFDBNL(**settings, optimum="path").fit(fed.sites)
+    path = PFDBNL(**settings, **{"rounds.optimum": "path"}).fit(fed.sites)
     assert path.certificate_ is None
     assert model.objective_ <= path.objective_ * (1 + 1e-4)
 
@@ -157,9 +156,10 @@ def test_every_site_of_a_fit_is_certified(w_range):
 def test_one_graph_for_all_and_the_papers_schedule_have_no_search():
     fed = feddbn.simulate(d=3, n_sites=2, n_samples=80, random_state=1)
     assert PFDBNL(mu=np.inf, **AS_IS).fit(fed.sites).certificate_ is None
-    assert PFDBNL(schedule="paper", max_rounds=30, **AS_IS).fit(fed.sites).certificate_ is None
-    with pytest.raises(ParameterError, match="optimum"):
-        PFDBNL(optimum="best").fit(fed.sites)
+    assert (
+        PFDBNL(schedule="paper", rounds=PersonalRounds(max_rounds=30), **AS_IS).fit(fed.sites).certificate_
+        is None
+    )
 
 
 def test_a_site_leaves_an_order_that_is_not_its_best():

@@ -10,7 +10,7 @@ from sklearn.linear_model import Lasso
 from statsmodels.tsa.api import VAR
 
 import feddbn
-from feddbn import FDBNL, Dynotears
+from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 
@@ -34,7 +34,11 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
     order = [3, 0, 4, 1, 2]
     backwards = [(order[i], order[j], 0) for i in range(d) for j in range(i)]
     model = FDBNL(
-        n_lags=n_lags, lambda_w=0.06, lambda_a=0.03, forbidden_edges=backwards, center="none", scale="none"
+        n_lags=n_lags,
+        lambda_w=0.06,
+        lambda_a=0.03,
+        forbidden_edges=backwards,
+        prepare=Prepare(center="none", scale="none"),
     ).fit(federation.sites)
     Z = lagged(federation.sites, n_lags)
     weights = np.vstack([model.W_raw_, model.A_raw_.reshape(-1, d)])
@@ -56,9 +60,9 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
 def test_with_an_order_fixed_fdbnl_equals_scikit_learns_lasso():
     federation = feddbn.simulate(d=4, n_sites=3, n_samples=150, random_state=5)
     backwards = [(i, j, 0) for i in range(4) for j in range(i)]
-    model = FDBNL(lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, center="none", scale="none").fit(
-        federation.sites
-    )
+    model = FDBNL(
+        lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, prepare=Prepare(center="none", scale="none")
+    ).fit(federation.sites)
     Z = lagged(federation.sites, 1)
     lasso = Lasso(alpha=0.05, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(
         Z[:, [0, 1, 2, 4, 5, 6, 7]], Z[:, 3]
@@ -77,9 +81,9 @@ def test_without_penalty_and_without_w_the_lags_are_statsmodels_var(n_lags, tren
         lambda_a=0,
         a_threshold=0,
         forbidden_edges=[("*", "*", 0)],
-        center=center,
-        tol=1e-9,
         check_residuals=False,
+        rounds=Rounds(tol=1e-9),
+        prepare=Prepare(center=center),
     ).fit(data)
     fit = VAR(data.to_numpy()).fit(n_lags, trend=trend)
     for lag in range(n_lags):
@@ -101,8 +105,7 @@ def test_dynotears_matches_the_golden_answers(n_lags):
         refit=False,
         w_threshold=0,
         a_threshold=0,
-        center="none",
-        scale="none",
+        prepare=Prepare(center="none", scale="none"),
     )
     rows = np.hstack([golden["X"], golden["Xlags"]])
     model.fit_moments(Moments.of_rows(rows), tuple("abcde"))
@@ -116,7 +119,7 @@ def test_dynotears_matches_the_golden_answers(n_lags):
 def test_fdbnl_reaches_the_objective_of_pooled_dynotears(n_sites, seed):
     # All ten seeds are in benchmarks/fdbnl_objective.py; two keep the suite short.
     federation = feddbn.simulate(d=10, n_sites=n_sites, n_samples=512, random_state=seed)
-    pooled = Dynotears(refit=False, scale="none").fit(federation.sites)
-    model = FDBNL(refit=False, scale="none").fit(federation.sites)
+    pooled = Dynotears(refit=False, prepare=Prepare(scale="none")).fit(federation.sites)
+    model = FDBNL(refit=False, prepare=Prepare(scale="none")).fit(federation.sites)
     assert model.status_.is_converged
     assert model.objective_ <= 1.001 * pooled.objective_

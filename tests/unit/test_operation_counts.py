@@ -6,6 +6,7 @@ A change that raises a count past its limit costs every user time or traffic; ra
 """
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_fdbnl_takes_no_more_sums_and_evaluations_than_it_did(
 
 def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypatch):
     model, meter, _ = fitted(
-        FDBNL(schedule="rounds", scale="none", **AS_THEY_ARE), monkeypatch, 10, 8, 400, 1
+        FDBNL(schedule="rounds", prepare=replace(AS_THEY_ARE, scale="none")), monkeypatch, 10, 8, 400, 1
     )
     q, d = 20, 10
     summary = 8 * (1 + 2 * q + d)
@@ -83,7 +84,7 @@ def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
     per_round = []
     for n_sites, n_samples in ((2, 200), (20, 2000)):
         model, meter, _ = fitted(
-            FDBNL(schedule="rounds", refit=False, scale="none", **AS_THEY_ARE),
+            FDBNL(schedule="rounds", refit=False, prepare=replace(AS_THEY_ARE, scale="none")),
             monkeypatch,
             6,
             n_sites,
@@ -95,7 +96,7 @@ def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
 
 
 def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
-    _, meter, n_evaluations = fitted(feddbn.Dynotears(**AS_THEY_ARE), monkeypatch, 10, 5, 500, 3)
+    _, meter, n_evaluations = fitted(feddbn.Dynotears(prepare=AS_THEY_ARE), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == 1
     assert meter.n_sent == 8 * sums_length(20)
     assert n_evaluations <= 290

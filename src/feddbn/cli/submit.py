@@ -25,6 +25,7 @@ from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, check_sites, parse_study
 from feddbn.federation.protocol.study_methods import check_goal, check_name, check_noise
 from feddbn.runtime.engines.interface import run_state
+from feddbn.settings import flat_names
 
 if TYPE_CHECKING:
     from feddbn.runtime.engines.interface import Session
@@ -399,7 +400,7 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
 @contextmanager
 def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
     """Progress with round, h, residuals and the sites present, as the study's program tells them."""
-    total = study.parameters.get("max_rounds")
+    total = flat_names(study.parameters).get("max_rounds")
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -5,6 +5,7 @@ and A become one score for each ordered pair, which is ranked.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from feddbn.datasets import PAPER_SUBJECTS, Dataset, dream4, netsim
 from feddbn.experiments.cells import Cell, hashed_seed
 from feddbn.experiments.config import PROTOCOLS
 from feddbn.federation.programs.local_fits import local_fit_of_state
-from feddbn.federation.programs.prepare import AS_THEY_ARE
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.scoring import Scores, score, score_sites
 from feddbn.methods.simulation import SimulatedFederation, simulate
@@ -32,6 +33,13 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 MEASURES = ("shd", "shd_paper", "tpr", "fdr", "f1")
 # The recorded rows of the baselines: sites centre their rows and do nothing else to them, as in the paper.
 _ROWS = {**AS_THEY_ARE, "center": "auto"}
+
+
+def _made(estimator: Any, settings: Mapping[str, Any]) -> Any:
+    """An estimator; cells keep the flat names of settings that rows were recorded with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return estimator(**settings)
 
 
 def draw(cell: Cell) -> SimulatedFederation:
@@ -68,7 +76,7 @@ def run_simulated(cell: Cell) -> list[dict[str, Any]]:
     results = []
     for lambda_w, lambda_a in pairs:
         penalties = {} if lambda_w is None else {"lambda_w": lambda_w, "lambda_a": lambda_a}
-        model = estimator(**settings, **penalties).fit(fed.sites)
+        model = _made(estimator, {**settings, **penalties}).fit(fed.sites)
         estimates = model.dbns_ if cell.settings.personal else model.dbn_
         result = {**penalties, **_how_it_went(model), **_scores(fed, estimates)}
         if cell.kind == "example":
@@ -84,11 +92,13 @@ def select_lambda(fed: SimulatedFederation, candidates: list[float], n_lags: int
 
     BIC = n sum_j log(RSS_j / n) + log(n) |edges|
     """
-    from feddbn.methods.dynotears import Dynotears
+    from feddbn.methods.baselines import Dynotears
 
     best, lowest = candidates[0], math.inf
     for candidate in candidates:
-        model = Dynotears(n_lags, candidate, candidate, scale="none").fit(fed.sites)
+        model = Dynotears(
+            n_lags=n_lags, lambda_w=candidate, lambda_a=candidate, prepare=Prepare(scale="none")
+        ).fit(fed.sites)
         n = sum(max(0, len(frame) - n_lags) for frames in fed.sites.values() for frame in frames)
         n_edges = int(np.count_nonzero(model.W_) + np.count_nonzero(model.A_))
         variances = np.maximum(model.dbn_.noise_variances, 1e-12)
@@ -105,7 +115,8 @@ class LocalNetworks:
         sites = read_sites(fed)
         names = tuple(next(iter(sites.values())).variables)
         self.federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-        model = estimator(**{**_ROWS, **settings}, federation=self.federation).fit(None)
+        given = {**_ROWS, **settings, "federation": self.federation}
+        model = _made(estimator, given).fit(None)
         self.variables, self.networks = names, model.dbns_
         self.raw: dict[str, FloatArray] = {
             name: local_fit_of_state(self.federation.site(name).state)[1] for name in self.federation.sites
@@ -303,7 +314,7 @@ def _shared_scores(
         recordings = [frame.to_numpy(dtype=float) for frames in sites.values() for frame in frames]
         yield None, cell.settings.load()(recordings, **settings), None
     elif cell.settings.run == "rank":
-        yield None, _ranker_scores(estimator(**settings).fit(sites)), None
+        yield None, _ranker_scores(_made(estimator, settings).fit(sites)), None
     elif cell.settings.run == "local":
         local = LocalNetworks(sites, estimator, settings)
         shared = baselines_of_local_fits(local, settings["w_threshold"], settings["a_threshold"])
@@ -315,7 +326,7 @@ def _shared_scores(
             W, A = (np.where(np.abs(part) > 0.2, part, 0.0) for part in parts)
             yield "LocalOnly", _combined(parts), SimpleNamespace(W_=W, A_=A)
     else:
-        model = estimator(**settings).fit(sites)
+        model = _made(estimator, settings).fit(sites)
         yield None, _combined((model.W_raw_, model.A_raw_)), model
 
 

@@ -8,7 +8,7 @@ what limits how well their messages can be inverted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,9 +18,10 @@ from feddbn.core.designs.recordings import CompleteSite, lagged_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.fdbnl import ConsensusSettings, StepQuestion, fdbnl_program
+from feddbn.federation.programs.fdbnl import FDBNLSettings, Rounds, StepQuestion, fdbnl_program
 from feddbn.federation.programs.pfdbnl.questions import StepQuestion as PersonalStep
-from feddbn.federation.programs.pfdbnl.rounds import PersonalSettings, personal_program
+from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds, PFDBNLSettings, personal_program
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import ServerProgram, Sum, Task, run_program
 from feddbn.privacy.attack import (
@@ -140,14 +141,18 @@ def attack_fdbnl(
 ) -> LeakReport:
     """Run FDBNL for `n_rounds` (default p + 2), plain and masked, and attack both.
 
-    With the published schedule p + 1 rounds suffice. The adaptive schedule starts with gradients at sparse
-    points; how many rounds it takes then depends on how many edges these points have.
+    With the published schedule p + 1 rounds suffice. Schedule "rounds" starts with gradients at sparse points; how many
+    rounds it takes then depends on how many edges these points have.
     """
     variables = tuple(next(iter(sites.values())).variables)
     d, q = len(variables), (n_lags + 1) * len(variables)
     n_rounds = _at_least_one(n_lags + 2 if n_rounds is None else n_rounds)
-    settings = ConsensusSettings(
-        n_lags, 0.05, 0.05, schedule=schedule, max_rounds=n_rounds, refit=False, scale="none"
+    settings = FDBNLSettings(
+        n_lags=n_lags,
+        schedule=schedule,
+        rounds=Rounds(max_rounds=n_rounds),
+        refit=False,
+        prepare=replace(AS_THEY_ARE, center="auto", scale="none"),
     )
     constraints = EdgeConstraints.none(d, n_lags)
 
@@ -207,29 +212,31 @@ def attack_pfdbnl(
     """Run PFDBNL's published updates for `n_rounds` (default 3 (p + 1)), plain and masked, and attack both."""
     variables = tuple(next(iter(sites.values())).variables)
     d, q = len(variables), (n_lags + 1) * len(variables)
-    settings = PersonalSettings(
-        n_lags,
-        0.01,
-        0.01,
-        schedule="paper",
+    rounds = PersonalRounds(
         weighting="sites",
-        center="none",
-        scale="none",
         max_rounds=_at_least_one(3 * (n_lags + 1) if n_rounds is None else n_rounds),
         refit=False,
-        mu=mu,
         alpha="shared",
         average="participants",
+    )
+    settings = PFDBNLSettings(
+        mu=mu,
+        n_lags=n_lags,
+        lambda_w=0.01,
+        lambda_a=0.01,
+        schedule="paper",
+        rounds=rounds,
+        prepare=replace(AS_THEY_ARE, scale="none"),
     )
     constraints = EdgeConstraints.none(d, n_lags)
 
     def program(names: tuple[str, ...]) -> ServerProgram[Any]:
-        return personal_program(settings, variables, constraints, names, np.random.default_rng(0))
+        return personal_program(settings, variables, constraints, names)
 
     plain, heard, sums = _listen(sites, program, PersonalStep.name)
     truths = {name: np.asarray(plain.site(name).state["personal.wG"]) for name in plain.sites}
-    rounds = _rounds(_personal_estimates(heard, q, d), _personal_estimates(sums, q, d), truths)
-    return LeakReport("PFDBNL", rounds, mean_guess_error(list(truths.values())), {})
+    found = _rounds(_personal_estimates(heard, q, d), _personal_estimates(sums, q, d), truths)
+    return LeakReport("PFDBNL", found, mean_guess_error(list(truths.values())), {})
 
 
 def _personal_estimates(heard: Heard, q: int, d: int) -> Iterator[dict[str, FloatArray]]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
@@ -23,14 +23,22 @@ from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.statistics.moments import Moments, dependences
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
 from feddbn.data.preflight import quick_warnings
-from feddbn.errors import DependentColumnsWarning, ParameterError, ResidualsWarning
+from feddbn.errors import (
+    DependentColumnsWarning,
+    FeddbnError,
+    ParameterError,
+    ResidualsWarning,
+    ResultWarning,
+)
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings, flat_prepare
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import does_not_fit
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.findings import Finding, Findings
@@ -41,7 +49,7 @@ from feddbn.methods.residuals import (
     residual_findings,
     summarise,
 )
-from feddbn.methods.treated import kind_findings, site_notes, treatment_findings, treatment_summary
+from feddbn.methods.treated import kind_findings, of_site, site_notes, treatment_findings, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.settings import MethodSettings, Rule, flat_names, is_federation, with_parameters
@@ -535,10 +543,40 @@ class DBNEstimator(FederatedEstimator[S]):
         )
 
     def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
-        if self._rows.is_personal:
-            from feddbn.methods.own_networks import give_own_networks
+        """Set `dbns_`: site -> the common network, or of a site that stayed out what the method learns from its rows alone.
 
-            give_own_networks(self, federation, sites)
+        Where sites keep their data (`sites` is None) `dbns_` is empty: owners are told how to learn theirs at home.
+        """
+        if not self._rows.is_personal:
+            return
+        self.dbns_: dict[str, DBN] = {}
+        done = vars(self).get("treatment_")
+        if done is None or done["n_rows"] is None or len(federation.sites) < FEWEST_SITES:
+            self._tell(Finding("no-site-compared", "warning", {"fewest": FEWEST_SITES}))
+        for name, site in (sites or {}).items():
+            state = federation.state_of(name)
+            is_out = done is not None and done["left_out"] > 0 and state is not None and does_not_fit(state)
+            own = self._learned_alone(name, site) if is_out else self.dbn_
+            if own is not None:
+                self.dbns_[name] = own
+
+    def _learned_alone(self, name: str, site: SiteData) -> DBN | None:
+        """What a copy of the estimator learns from one site; None, and a finding, where that cannot be."""
+        given = {"federation": None, "prepare.on_disagreement": "ignore", **self._selected}
+        alone: DBNEstimator[Any] = clone(self).set_params(**given)
+        alone._begin()
+        alone._set_variables(tuple(site.variables))
+        alone.sites_ = summary({name: site}, alone._largest_lag)
+        try:
+            with warnings.catch_warnings():
+                # What the copy says is said by the estimator.
+                warnings.simplefilter("ignore", ResultWarning)
+                alone._fit(simulated({name: site}), {name: site}, None)
+        except FeddbnError as error:
+            self._tell(Finding("no-own-network", "warning", {"site": name, "why": str(error)}))
+            return None
+        self._tell(*(of_site(one, name, ", its own network") for one in alone.findings_))
+        return alone.dbn_
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

@@ -1,10 +1,14 @@
-"""The paper's baselines: what sites can do without a federated method."""
+"""The paper's baselines: DYNOTEARS on the pooled rows, which no federation allows, and at every site alone.
+
+One class, `Baseline`, with five presets by the names of the paper. What becomes of the sites' own networks is the preset's
+`becomes`: their mean, a vote, nothing, or the one nearest to a truth that has to be known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -12,104 +16,159 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.core.graphs.pruning import break_cycles, threshold
 from feddbn.core.graphs.status import Status
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.fdbnl import ConsensusFit, PenalisedSettings, fit_of_moments
 from feddbn.federation.programs.local_fits import LocalFits, local_fit_of_state, local_fits_program
+from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import UNTREATED, Treatment
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, asked_of
 from feddbn.findings import Finding
 from feddbn.methods.base import history_frame, network
-from feddbn.methods.fdbnl import CONSENSUS_RULES, ConsensusEstimator
+from feddbn.methods.fdbnl import P, PenalisedEstimator
 from feddbn.methods.scoring import score
 from feddbn.methods.treated import kind_findings, of_site, treatment_findings, treatment_summary
+from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
-from feddbn.settings import Rule, number, whole, word
+from feddbn.settings import Rule, number, setting, takes, whole, word
 
-__all__ = ["Average", "BestSite", "LocalOnly", "Vote"]
-
+__all__ = ["Average", "BestSite", "Dynotears", "LocalOnly", "Vote"]
 
 _MOST_SAID = 24
 """So many remarks on single sites are said one by one."""
 
 
-class _LocalFits(ConsensusEstimator):
-    """One DYNOTEARS fit per site; subclasses say what becomes of them."""
+@dataclass(frozen=True, repr=False)
+class LocalSettings(PenalisedSettings):
+    """What a person may choose of fits of single sites: nothing is chosen on held-out rows, as no network is common."""
 
-    # What becomes of them is no program of rounds that could be run on earlier rows, so nothing can be "auto".
-    rules: ClassVar[Mapping[str, Rule]] = {
-        **CONSENSUS_RULES,
-        "n_lags": whole(0),
-        "lambda_w": number(0),
-        "lambda_a": number(0),
-    }
-    is_selectable = False
+    n_lags: int = setting(1, whole(0), "Number of lags p; 0 learns a static network.", kw_only=False)
+    lambda_w: float = setting(0.05, number(0), "L1 penalty of contemporaneous edges.", kw_only=False)
+    lambda_a: float = setting(0.05, number(0), "The same of lagged edges.", kw_only=False)
 
-    def _local_fits(
+
+@dataclass(frozen=True, repr=False)
+class AloneSettings(LocalSettings):
+    """The same of sites that know of no other: each has no scale but its own."""
+
+    may_be: ClassVar[Mapping[str, Rule]] = {"gains": word("auto", "none")}
+
+
+class Baseline(PenalisedEstimator[P]):
+    """A fit of DYNOTEARS at one of the places where rows are.
+
+    `becomes` is what becomes of the fits: "pooled" (there is one, of all rows), "mean" or "vote" of the sites' own networks,
+    "each" (they stay apart), or "nearest" (to the truth).
+    """
+
+    becomes: ClassVar[Literal["pooled", "mean", "vote", "each", "nearest"]]
+    dbns_: dict[str, DBN]
+    best_site_: str
+    treatments_: dict[str, dict[str, Any] | None]
+    _truth: DBN | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.is_selectable = cls.becomes == "pooled"
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        if self.becomes == "pooled":
+            super()._fit(federation, sites, observer)
+        elif self.becomes == "mean":
+            self._set_mean(*self._summed(federation, observer, "weights"))
+        elif self.becomes == "vote":
+            self._set_vote(*self._summed(federation, observer, "votes"))
+        else:
+            networks = self._alone(federation, observer)
+            if self.becomes == "each":
+                self.dbns_ = networks
+            else:
+                self._set_nearest(networks)
+
+    def _local_program(self, n_sites: int, answer: str) -> ServerProgram[LocalFits]:
+        return local_fits_program(self._settings, self._variables, self._constraints(), answer, n_sites)
+
+    def _set_rounds(self, n_rounds: int) -> None:
+        self.n_rounds_, self.status_, self.history_ = n_rounds, Status.EXACT, history_frame([])
+
+    def _summed(
         self, federation: Federation, observer: Observer | None, answer: str
     ) -> tuple[FloatArray, int]:
         """Sum what sites fit, after sums over all of them have decided what is done to the rows."""
-        fits, seconds = self._run(self._program_of(len(federation.sites), answer), federation, observer)
+        program = self._local_program(len(federation.sites), answer)
+        fits, seconds = self._run(program, federation, observer)
         self._set_rounds(len(seconds))
         self._say_moments(fits.asked)
         return fits.total, fits.n_sites
 
-    def _program_of(self, n_sites: int, answer: str) -> ServerProgram[LocalFits]:
-        return local_fits_program(self._settings(), self._variables, self._constraints(), answer, n_sites)
+    def _set_mean(self, total: FloatArray, n_sites: int) -> None:
+        constraints, settings, d = self._constraints(), self._settings, len(self._variables)
+        raw = total.reshape(-1, d) / n_sites
+        C = threshold(raw, constraints.required, settings.w_threshold, settings.a_threshold)
+        self.has_cycles_ = has_cycle(C[:d] != 0)
+        if self.has_cycles_:
+            self._tell(Finding("mean-has-cycles", "warning"))
+        self._set_network(self._stacked(C), self._stacked(raw))
 
-    def _set_rounds(self, n_rounds: int) -> None:
-        self.n_rounds_ = n_rounds
-        self.status_ = Status.EXACT
-        self.history_ = history_frame([])
+    def _set_vote(self, total: FloatArray, n_sites: int) -> None:
+        constraints, d = self._constraints(), len(self._variables)
+        shares = total.reshape(-1, d) / n_sites
+        C = np.where((shares > 0.5) | constraints.required, shares, 0.0)
+        C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
+        self.dropped_edges_ = [(self._variables[i], self._variables[j], share) for i, j, share in dropped]
+        self._set_network(self._stacked(C), self._stacked(shares))
 
-    def _stack(self, C: FloatArray) -> DBN:
+    def _set_nearest(self, networks: dict[str, DBN]) -> None:
+        truth = self._truth
+        assert truth is not None
+
+        def distance(name: str) -> float:
+            scores = score(truth, networks[name])
+            return float(scores["W"]["shd"] + scores["A"]["shd"])
+
+        self.best_site_ = min(networks, key=distance)
+        self.treatment_ = self.treatments_[self.best_site_]
+        self._set_network(networks[self.best_site_], networks[self.best_site_])
+
+    def _stacked(self, C: FloatArray) -> DBN:
         d = len(self._variables)
         return DBN(C[:d], C[d:].reshape(-1, d, d), self._variables)
 
-
-class _Alone(_LocalFits):
-    """Fits of sites that know of no other: each decides by its own numbers what is done to its rows."""
-
-    rules: ClassVar[Mapping[str, Rule]] = {
-        **_LocalFits.rules,
-        # A site alone has no scale but its own.
-        "gains": word("auto", "none"),
-    }
-    treatments_: dict[str, dict[str, Any] | None]
-
     def _alone(self, federation: Federation, observer: Observer | None) -> dict[str, DBN]:
         """Fit every site as if there were no other, and read the networks; the sites must live in this process."""
-        for name in federation.sites:
-            if federation.state_of(name) is None:
-                raise ParameterError(
-                    f"{type(self).__name__} shows the sites' own networks, which stay at the sites of this "
-                    "federation; read them there, or fit in one process."
-                )
+        if any(federation.state_of(name) is None for name in federation.sites):
+            raise ParameterError(
+                f"{type(self).__name__} shows the sites' own networks, which stay at the sites of this "
+                "federation; read them there, or fit in one process.",
+                code="networks-stay-at-sites",
+            )
         networks: dict[str, DBN] = {}
         self.treatments_ = {}
-        said: list[Finding] = []
+        told: list[Finding] = []
         for name in federation.sites:
             try:
-                fits, _ = self._run(asked_of(self._program_of(1, "count"), (name,)), federation, observer)
+                program = asked_of(self._local_program(1, "count"), (name,))
+                fits, _ = self._run(program, federation, observer)
             except DataError as error:
-                raise DataError(f"site {name!r}: {error}") from error
+                raise DataError(f"site {name!r}: {error}", code=error.code) from error
             networks[name] = self._network_at(federation, name, fits.asked)
             self.treatments_[name] = None
             if fits.asked is not None:
                 self.treatments_[name] = treatment_summary(fits.asked, self._variables)
-                notes = treatment_findings(fits.asked, self._variables)
-                notes += kind_findings(fits.asked, self._variables)
-                said += [of_site(note, name) for note in notes]
-        self._tell(*said[:_MOST_SAID])
-        if len(said) > _MOST_SAID:
-            more = len(said) - _MOST_SAID
-            self._tell(f"{more} more remarks on what was done to the rows of sites: see treatments_.")
+                found = treatment_findings(fits.asked, self._variables)
+                found += kind_findings(fits.asked, self._variables)
+                told += [of_site(one, name) for one in found]
+        self._tell(*told[:_MOST_SAID])
+        if len(told) > _MOST_SAID:
+            self._tell(Finding("more-of-sites", "note", {"n": len(told) - _MOST_SAID}))
         # What was done to the rows is a site's own business; where there is one site only, it is the fit's.
         self.treatment_ = self.treatments_[federation.sites[0]] if len(federation.sites) == 1 else None
         self._set_rounds(1)
         return networks
-
-    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
-        """Every site has one already."""
 
     def _network_at(self, federation: Federation, name: str, asked: AskedMoments | None) -> DBN:
         state = federation.state_of(name)
@@ -120,12 +179,59 @@ class _Alone(_LocalFits):
             preparation = replace(preparation, center=asked.moments.mean)
         return network(C, preparation, self._variables, loss)
 
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        if self.becomes not in ("each", "nearest"):
+            super()._give_own_networks(federation, sites)
 
-class Average(_LocalFits):
+
+class Dynotears(Baseline[PenalisedSettings], UpdatedEstimator[PenalisedSettings]):
+    """DYNOTEARS (Pamfil et al. 2020) on the pooled rows of all sites: the paper's Alldata.
+
+        min_{W, A}  1/(2n) |X - X W - sum_l X_{-l} A_l|^2 + lambda_w |W|_1 + lambda_a |A|_1   subject to   W acyclic
+
+    This is `FDBNL` of the rows of all sites together, and a maintained DYNOTEARS for whoever has one data set. A lag never
+    crosses from one recording to another. As it needs the data only through their lagged Gram matrix, cost does not grow
+    with rows after one pass.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.Dynotears().fit(data.sites)
+    >>> model.dbn_.edges()[["source", "target", "lag"]].values.tolist()
+    [['x1', 'x0', 0], ['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
+    """
+
+    becomes = "pooled"
+
+    @takes(PenalisedSettings)
+    def __init__(self) -> None: ...
+
+    def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
+        super()._look(fit, federation, observer)
+        self._keep_sums(fit.asked, int(self._value("n_lags")))
+
+    def _fit_tally(self, tally: Tally) -> None:
+        # What is done to the rows was decided by the first fit.
+        self._set_fit(self._solved(tally.moments, tally.treatment, evidence=0.0))
+
+    def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
+        """Fit from the moments of lagged rows and return the network."""
+        self._begin()
+        self._set_variables(tuple(variables))
+        self._set_fit(replace(self._solved(moments, UNTREATED), asked=None))
+        return self.dbn_
+
+    def _solved(self, moments: Moments, treatment: Treatment, evidence: float | None = None) -> ConsensusFit:
+        asked = AskedMoments(moments, treatment, evidence, n_rows=moments.n)
+        return fit_of_moments(self._settings, self._variables, self._constraints(), asked)
+
+
+class Average(Baseline[LocalSettings]):
     """Ave: the mean of the sites' penalised weights, thresholded [fdbnl Benchmark Methods].
 
-    Takes the arguments of `FDBNL`; what is done to the rows first is decided from sums over all sites, as there.
-    The graph may contain cycles, as in the paper; `has_cycles_` says whether it does.
+    What is done to the rows first is decided from sums over all sites, as in `FDBNL`. The graph may contain cycles, as in the
+    paper; `has_cycles_` says whether it does.
 
     Examples
     --------
@@ -136,24 +242,17 @@ class Average(_LocalFits):
     [['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
     """
 
-    def _fit(
-        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
-    ) -> None:
-        total, n_sites = self._local_fits(federation, observer, "weights")
-        constraints, d = self._constraints(), len(self._variables)
-        raw = total.reshape(-1, d) / n_sites
-        C = threshold(raw, constraints.required, self.w_threshold, self.a_threshold)
-        self.has_cycles_ = has_cycle(C[:d] != 0)
-        if self.has_cycles_:
-            self._tell("the averaged graph has cycles, so it is not a network; the paper leaves them in.")
-        self._set_network(self._stack(C), self._stack(raw))
+    becomes = "mean"
+
+    @takes(LocalSettings)
+    def __init__(self) -> None: ...
 
 
-class Vote(_LocalFits):
+class Vote(Baseline[LocalSettings]):
     """Vote: edges found by more than half of the sites; weakest majorities go first where cycles remain.
 
-    Weights are the shares of sites that found the edge, in (0.5, 1]. Takes the arguments of `FDBNL`; what is done to the rows
-    first is decided from sums over all sites, as there.
+    Weights are the shares of sites that found the edge, in (0.5, 1]. What is done to the rows first is decided from sums over
+    all sites, as in `FDBNL`.
 
     Examples
     --------
@@ -164,23 +263,17 @@ class Vote(_LocalFits):
     [['x1', 'x0', 0], ['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
     """
 
-    def _fit(
-        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
-    ) -> None:
-        total, n_sites = self._local_fits(federation, observer, "votes")
-        constraints, d = self._constraints(), len(self._variables)
-        shares = total.reshape(-1, d) / n_sites
-        C = np.where((shares > 0.5) | constraints.required, shares, 0.0)
-        C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
-        self.dropped_edges_ = [(self._variables[i], self._variables[j], share) for i, j, share in dropped]
-        self._set_network(self._stack(C), self._stack(shares))
+    becomes = "vote"
+
+    @takes(LocalSettings)
+    def __init__(self) -> None: ...
 
 
-class LocalOnly(_Alone):
+class LocalOnly(Baseline[AloneSettings]):
     """Every site alone: `dbns_` holds one network per site, and nothing is shared.
 
-    Takes the arguments of `FDBNL`. Every site decides by its own numbers what is done to its rows (`treatments_`); nobody is
-    compared, so `gains` and `on_disagreement` change nothing.
+    Every site decides by its own numbers what is done to its rows (`treatments_`); nobody is compared, so `gains` and
+    `on_disagreement` change nothing.
 
     Examples
     --------
@@ -191,15 +284,13 @@ class LocalOnly(_Alone):
     ['site-0', 'site-1']
     """
 
-    dbns_: dict[str, DBN]
+    becomes = "each"
 
-    def _fit(
-        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
-    ) -> None:
-        self.dbns_ = self._alone(federation, observer)
+    @takes(AloneSettings)
+    def __init__(self) -> None: ...
 
 
-class BestSite(_Alone):
+class BestSite(Baseline[AloneSettings]):
     """Best: the site network closest to the truth. Needs the truth, so it is a yardstick, not a method.
 
     ``BestSite().fit(sites, truth=dbn)``; closest is the smallest SHD of W plus SHD of A. Sites are
@@ -214,7 +305,10 @@ class BestSite(_Alone):
     ('x0', 'x1', 'x2')
     """
 
-    best_site_: str
+    becomes = "nearest"
+
+    @takes(AloneSettings)
+    def __init__(self) -> None: ...
 
     def fit(self, data: Any, y: None = None, *, truth: DBN | None = None, **options: Any) -> Any:
         """Learn from `data`, choose with `truth`, and return self."""
@@ -224,16 +318,3 @@ class BestSite(_Alone):
             )
         self._truth = truth
         return super().fit(data, y, **options)
-
-    def _fit(
-        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
-    ) -> None:
-        networks = self._alone(federation, observer)
-
-        def distance(name: str) -> float:
-            scores = score(self._truth, networks[name])
-            return float(scores["W"]["shd"] + scores["A"]["shd"])
-
-        self.best_site_ = min(networks, key=distance)
-        self.treatment_ = self.treatments_[self.best_site_]
-        self._set_network(networks[self.best_site_], networks[self.best_site_])

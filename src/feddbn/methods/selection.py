@@ -161,7 +161,7 @@ def _may_square(federation: Federation) -> bool:
 def _judges(estimator: Any, federation: Federation, n_lags: int, held_out: HeldOut) -> list[Judge]:
     """Decide how held-out rows are treated, for all candidates and blocks."""
     folds = [make_fold(block, held_out.n_blocks, held_out.share) for block in range(held_out.n_blocks)]
-    is_partial = getattr(estimator, "different_variables", False) or getattr(estimator, "site_lags", None)
+    is_partial = getattr(estimator, "_is_partial", False)
     # Sites that hold different variables use rows as they are.
     rows = (
         replace(AS_THEY_ARE, center="recording" if estimator._rows.center == "recording" else "none")
@@ -187,7 +187,6 @@ def _select(
     longest = max(int({**fixed, **candidate}.get("n_lags", estimator.n_lags)) for candidate in candidates)
     judges = _judges(estimator, federation, longest, held_out)
     units: dict[int, FloatArray] = {}
-    scale = "scale" if estimator.rules else "prepare.scale"
     # Candidates in order: the sites' memory of losses starts anew with the first block of the first.
     for c, candidate in enumerate(candidates):
         for block, judge in enumerate(judges):
@@ -197,7 +196,10 @@ def _select(
             C, preparation = run_program(program, federation, observer)
             if estimator._rows.scale == "auto":
                 # Losses of all candidates are compared in the units that the first block decided about.
-                fixed = {**fixed, scale: "none" if np.all(preparation.scale == 1.0) else "federated"}
+                fixed = {
+                    **fixed,
+                    "prepare.scale": "none" if np.all(preparation.scale == 1.0) else "federated",
+                }
             weights = Weights(
                 preparation.center, preparation.scale, C, log_scales=preparation.treatment.log_scales
             )
@@ -312,8 +314,5 @@ def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int 
     simplest_first = {name: _simplest_first(name, values) for name, values in grid.items()}
     for name, values in simplest_first.items():
         for value in values:
-            if estimator.rules:
-                estimator.rules[name].check(name, value)
-            else:
-                estimator.settings.check_value(name, value)
+            estimator.settings.check_value(name, value)
     return [dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())]

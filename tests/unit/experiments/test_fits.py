@@ -44,7 +44,7 @@ def test_the_group_of_baselines_gives_what_best_and_local_give_alone():
     cell = Cell("federation", "paper-text", POINT, "local", 0)
     results = {one["variant"]: one for one in run_simulated(cell)}
     drawn = draw(cell)
-    settings = {**SETTINGS, "max_rounds": 300}
+    settings = {**SETTINGS, "rounds.max_rounds": 300}
     best = BestSite(**settings).fit(drawn.sites, truth=drawn.truth)
     expected = score(drawn.truth, best.dbn_)
     assert results["Best"]["W"]["shd"] + results["Best"]["A"]["shd"] == expected.W.shd + expected.A.shd

@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import feddbn
-from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Vote
+from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Prepare, Rounds, Vote
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.errors import DataError, ParameterError
+from support.saying import only, refused
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def test_average_may_keep_cycles_and_says_so():
     # Each site reads the order off its own scales, and the two orders contradict each other.
     assert has_cycle(model.W_ != 0)
     assert model.has_cycles_
-    assert "cycles" in model.warnings_[0]
+    assert model.findings_.codes[0] == "mean-has-cycles"
 
 
 def test_vote_keeps_edges_of_the_majority(federation):
@@ -52,7 +55,7 @@ def test_vote_keeps_edges_of_the_majority(federation):
 
 
 def test_best_site_needs_the_truth_and_finds_the_closest(federation):
-    with pytest.raises(ParameterError, match="BestSite needs truth="):
+    with refused(ParameterError, "truth="):
         BestSite().fit(federation.sites)
     model = BestSite().fit(federation.sites, truth=federation.truth)
     alone = LocalOnly().fit(federation.sites).dbns_
@@ -78,7 +81,7 @@ def test_personal_networks_stay_at_remote_sites(federation):
 
             return Sum(np.ones(1), ("a",))
 
-    with pytest.raises(ParameterError, match="stay at the sites"):
+    with refused(ParameterError, "LocalOnly", code="networks-stay-at-sites"):
         LocalOnly(federation=Remote()).fit(None)
 
 
@@ -100,11 +103,9 @@ def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(mess):
         alone = Dynotears().fit(fed.sites[name])
         assert model.treatments_[name] == alone.treatment_
         assert model.dbns_[name].equals(alone.dbn_, atol=1e-6)
-        said = [
-            w.removeprefix(f"site {name!r}: ") for w in model.warnings_ if w.startswith(f"site {name!r}: ")
-        ]
-        assert said == [w for w in alone.warnings_ if w in said]
-        assert said
+        told = [one.values["finding"] for one in model.findings_.of("of-site") if one.values["site"] == name]
+        assert told == [one.to_dict() for one in alone.findings_ if one.to_dict() in told]
+        assert told
     assert model.treatment_ is None
 
 
@@ -115,20 +116,20 @@ def test_one_site_alone_has_its_treatment_as_the_fits():
 
 
 @pytest.mark.parametrize(
-    ("method", "mess", "cure"),
+    ("method", "mess", "code"),
     [
-        (Average, "cycle", "period=None"),
-        (Average, {"missing": 0.3}, "missing='drop'"),
-        (Vote, "gains", "gains='none'"),
-        (Vote, "spikes", "spikes='keep'"),
+        (Average, "cycle", "own-courses"),
+        (Average, {"missing": 0.3}, "empty-cells"),
+        (Vote, "gains", "own-scales"),
+        (Vote, "spikes", "outliers-removed"),
     ],
 )
-def test_what_sums_find_is_done_at_every_site_and_said(method, mess, cure):
+def test_what_sums_find_is_done_at_every_site_and_said(method, mess, code):
     fed = made(mess)
     model, common = method().fit(fed.sites), feddbn.FDBNL().fit(fed.sites)
     assert model.treatment_ == common.treatment_
     assert model.center_ == model.treatment_["center"]
-    assert any(cure in sentence for sentence in model.warnings_)
+    assert code in model.findings_.codes
     assert n_wrong(fed.truth, model.dbn_) <= 3
 
 
@@ -136,20 +137,20 @@ def test_sites_of_an_average_lose_the_trends_that_sums_found():
     fed = made(["trend", "offsets"])
     model = Average().fit(fed.sites)
     assert (model.treatment_["degree"], model.treatment_["periods"]) == (1, [])
-    by_name = {**AS_THEY_ARE, "detrend": 1}
-    local = [Dynotears(**by_name).fit(rows).W_raw_ for rows in fed.sites.values()]
+    by_name = replace(AS_THEY_ARE, detrend=1)
+    local = [Dynotears(prepare=by_name).fit(rows).W_raw_ for rows in fed.sites.values()]
     np.testing.assert_allclose(model.W_raw_, np.mean(local, axis=0), atol=1e-6)
-    assert any("trends of their own" in sentence for sentence in model.warnings_)
-    given = Average(**by_name).fit(fed.sites)
+    assert only(model.findings_, "own-courses").values["degree"] == 1
+    given = Average(prepare=by_name).fit(fed.sites)
     np.testing.assert_allclose(given.W_raw_, model.W_raw_, atol=1e-9)
 
 
 def test_clean_rows_of_baselines_stay_as_they_are():
     fed = made(None)
-    plain = {**AS_THEY_ARE, "center": "auto"}
-    assert np.array_equal(Average().fit(fed.sites).W_raw_, Average(**plain).fit(fed.sites).W_raw_)
-    model, as_is = LocalOnly().fit(fed.sites), LocalOnly(**plain).fit(fed.sites)
-    assert not model.warnings_
+    plain = replace(AS_THEY_ARE, center="auto")
+    assert np.array_equal(Average().fit(fed.sites).W_raw_, Average(prepare=plain).fit(fed.sites).W_raw_)
+    model, as_is = LocalOnly().fit(fed.sites), LocalOnly(prepare=plain).fit(fed.sites)
+    assert not model.findings_
     assert all(model.dbns_[name].equals(as_is.dbns_[name]) for name in fed.sites)
 
 
@@ -160,18 +161,18 @@ def test_a_site_that_stays_out_is_not_counted(method):
     (odd,) = model.site_notes_
     others = {name: rows for name, rows in fed.sites.items() if name != odd}
     np.testing.assert_array_equal(model.W_raw_, method().fit(others).W_raw_)
-    assert any("does not fit the others" in sentence for sentence in model.warnings_)
+    assert only(model.findings_, "sites-disagree").values["n"] == 1
 
 
 def test_few_rows_have_no_scale_to_judge_their_own_cells_by():
     """Of 64 sites of eight rows some have a cell that is far from the others by chance."""
     fed = feddbn.simulate(d=10, n_sites=64, n_samples=512, random_state=1)
-    assert not LocalOnly(max_rounds=1).fit(fed.sites).warnings_
+    assert not LocalOnly(rounds=Rounds(max_rounds=1)).fit(fed.sites).findings_
 
 
 def test_a_site_alone_has_no_scale_but_its_own(federation):
-    with pytest.raises(ParameterError, match="gains='site' is not known"):
-        LocalOnly(gains="site").fit(federation.sites)
+    with refused(ParameterError, "prepare.gains='site'"):
+        LocalOnly(prepare=Prepare(gains="site")).fit(federation.sites)
 
 
 def test_levels_of_a_site_alone_are_those_of_its_average_recording():
@@ -187,5 +188,5 @@ def test_levels_of_a_site_alone_are_those_of_its_average_recording():
 def test_an_error_of_a_site_alone_names_it(federation):
     sites = {name: frames[0].copy() for name, frames in federation.sites.items()}
     sites["site-1"]["x2"] = np.arange(101.0)
-    with pytest.raises(DataError, match="site 'site-1': variable 'x2' only follows time"):
+    with refused(DataError, "'site-1'", "'x2'"):
         LocalOnly().fit(sites)

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, BestSite, Dynotears, OneShotDBN
+from feddbn import FDBNL, PFDBNL, BestSite, Dynotears, OneShotDBN, Partial, PersonalRounds, Rounds
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, UnitsWarning
@@ -85,7 +85,7 @@ MADE = feddbn.simulate(d=4, n_sites=3, n_samples=240, mean_degree=2, random_stat
 
 
 def fitted(name, sites=MADE.sites):
-    estimator = BestSite(max_rounds=30) if name == "BestSite" else quick(name)
+    estimator = BestSite(rounds=Rounds(max_rounds=30)) if name == "BestSite" else quick(name)
     extra = {"truth": MADE.truth} if name == "BestSite" else {}
     return estimator.fit(sites, **extra)
 
@@ -122,7 +122,7 @@ def test_a_fit_that_fails_leaves_nothing_behind(name):
 
 
 def test_wrong_arguments_leave_an_earlier_fit_as_it_was():
-    model = FDBNL(max_rounds=30).fit(MADE.sites)
+    model = FDBNL(rounds=Rounds(max_rounds=30)).fit(MADE.sites)
     W = model.W_
     with pytest.raises(ParameterError):
         model.set_params(lambda_w="much").fit(MADE.sites)
@@ -130,7 +130,7 @@ def test_wrong_arguments_leave_an_earlier_fit_as_it_was():
 
 
 def test_what_was_selected_does_not_survive_a_fit_without_selection():
-    model = FDBNL(lambda_w="auto", max_rounds=20).fit(MADE.sites)
+    model = FDBNL(lambda_w="auto", rounds=Rounds(max_rounds=20)).fit(MADE.sites)
     assert set(model.selection_["parameter"]) == {"lambda_w"}
     model.set_params(lambda_w=0.05).fit(MADE.sites)
     assert model.selected_ == {}
@@ -138,7 +138,7 @@ def test_what_was_selected_does_not_survive_a_fit_without_selection():
 
 
 def test_selecting_leaves_the_estimator_unfitted():
-    model = FDBNL(max_rounds=10)
+    model = FDBNL(rounds=Rounds(max_rounds=10))
     feddbn.select(model, MADE.sites, {"lambda_w": [0.1]}, n_blocks=1)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
@@ -159,7 +159,7 @@ def test_a_stored_fit_holds_no_rows(name):
         }
         model = clone(quick(name))
         if name == "BestSite":
-            model = BestSite(max_rounds=30)
+            model = BestSite(rounds=Rounds(max_rounds=30))
             empty = feddbn.DBN(np.zeros((4, 4)), np.zeros((1, 4, 4)), list("abcd"))
             return frames, pickle.dumps(model.fit(frames, truth=empty))
         return frames, pickle.dumps(model.fit(frames))
@@ -192,13 +192,20 @@ def test_a_federation_of_any_runtime_is_enough():
 
     for make in (InProcessFederation, secure_federation):
         federation = make(sites())
-        model = FDBNL(max_rounds=30, federation=federation).fit(None)
+        model = FDBNL(federation=federation, rounds=Rounds(max_rounds=30)).fit(None)
         assert list(model.feature_names_in_) == ["x0", "x1", "x2", "x3"]
         OneShotDBN(federation=federation).fit(None)
         assert LaggedEdgeRanker(federation=federation).fit(None).n_sums_ >= 1
         assert ContemporaneousEdgeRanker(federation=federation).fit(None).n_sums_ == 1
-    assert len(PFDBNL(max_rounds=5, federation=InProcessFederation(sites())).fit(None).dbns_) == 3
-    hidden = PFDBNL(max_rounds=5, federation=secure_federation(sites())).fit(None)
+    assert (
+        len(
+            PFDBNL(federation=InProcessFederation(sites()), rounds=PersonalRounds(max_rounds=5))
+            .fit(None)
+            .dbns_
+        )
+        == 3
+    )
+    hidden = PFDBNL(federation=secure_federation(sites()), rounds=PersonalRounds(max_rounds=5)).fit(None)
     assert hidden.dbns_ == {}
     assert hidden.W_.shape == (4, 4)
     with pytest.raises(ParameterError, match="LocalOnly"):
@@ -212,8 +219,12 @@ def test_sites_of_a_federation_may_hold_different_variables():
         "c": MADE.sites["site-2"],
     }
     sites = {name: Site(name, site) for name, site in read_sites(data, same_variables=False).items()}
-    here = PFDBNL(max_rounds=20, different_variables=True).fit(data)
-    there = PFDBNL(max_rounds=20, different_variables=True, federation=InProcessFederation(sites)).fit(None)
+    here = PFDBNL(partial=Partial(different_variables=True), rounds=PersonalRounds(max_rounds=20)).fit(data)
+    there = PFDBNL(
+        federation=InProcessFederation(sites),
+        partial=Partial(different_variables=True),
+        rounds=PersonalRounds(max_rounds=20),
+    ).fit(None)
     assert here.dbns_["a"].variables == there.dbns_["a"].variables == ("x0", "x1", "x2")
     np.testing.assert_allclose(there.dbns_["a"].W, here.dbns_["a"].W, atol=1e-9)
 

@@ -1,15 +1,21 @@
 """Data that are hard to solve for: a fit converges to the optimum or says in one sentence why not; never NaN."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, Dynotears
+from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.graphs.pruning import topological_order
+from support.saying import only
 
 # Said for the duplicated column, and right.
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.DependentColumnsWarning")
+
+
+AS_GIVEN = Prepare(center="none", scale="none", detrend=0, period=None)
 
 
 def series(seed=0, d=5, n=120, n_lags=1):
@@ -68,43 +74,48 @@ def single_rows():
 )
 def test_hard_data_end_in_the_optimum(name, rows):
     make, n_lags = CASES[name]
-    given = {"center": "none", "scale": "none", "detrend": 0, "period": None} if rows == "as they are" else {}
-    model = Dynotears(n_lags=n_lags, lambda_w=0.1, lambda_a=0.1, check_residuals=False, **given).fit(make())
-    assert model.status_.is_converged, model.warnings_
+    prepare = AS_GIVEN if rows == "as they are" else Prepare()
+    model = Dynotears(n_lags, 0.1, 0.1, check_residuals=False, prepare=prepare).fit(make())
+    assert model.status_.is_converged, model.findings_
     assert model.certificate_.is_exact
     assert np.isfinite(model.objective_)
     assert np.isfinite(model.dbn_.W).all()
     assert np.isfinite(model.dbn_.A).all()
     topological_order(model.W_ != 0)
-    assert model.n_rounds_ < 400
+    assert len(model.history_) < 400
 
 
 def test_levels_that_sums_of_products_cannot_hold_are_named_with_the_way_out():
-    model = Dynotears(center="none", scale="none", detrend=0, period=None, check_residuals=False)
-    model.fit(series() + 1e6)
+    model = Dynotears(check_residuals=False, prepare=AS_GIVEN).fit(series() + 1e6)
     assert np.isfinite(model.dbn_.W).all()
     if model.status_.is_converged:
         pytest.fail("this is no hard case any more; use larger levels")
-    assert model.n_rounds_ < 500
+    assert len(model.history_) < 500
     assert not model.certificate_.is_exact
-    said = [one for one in model.warnings_ if one.startswith("the fit stopped")]
-    assert len(said) == 1
-    assert "the mean of x" in said[0]
-    assert "choose center='auto' or 'federated'" in said[0]
+    told = only(model.findings_, "not-converged").values
+    assert told["far"] in model.feature_names_in_
+    assert told["times"] > 1e4
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_papers_schedule_converges_or_says_why_not(name):
     make, n_lags = CASES[name]
-    model = FDBNL(n_lags=n_lags, schedule="paper", center="none", scale="none", max_rounds=150).fit(make())
+    model = FDBNL(
+        n_lags=n_lags,
+        schedule="paper",
+        rounds=Rounds(max_rounds=150),
+        prepare=Prepare(center="none", scale="none"),
+    ).fit(make())
     assert np.isfinite(model.objective_)
     assert np.isfinite(model.dbn_.W).all()
     assert np.isfinite(model.history_["objective"]).all()
-    assert model.status_.is_converged or any("the fit stopped" in said for said in model.warnings_)
+    assert model.status_.is_converged or "not-converged" in model.findings_.codes
 
 
 def test_weights_keep_to_the_users_units():
-    plain = Dynotears(lambda_w=0.0, lambda_a=0.0, scale="none", center="none", check_residuals=False)
+    plain = Dynotears(
+        lambda_w=0.0, lambda_a=0.0, check_residuals=False, prepare=Prepare(scale="none", center="none")
+    )
     order = [(i, j, 0) for i in range(5) for j in range(i)]
     x, factor = series(), np.array([1e-3, 1.0, 1e3, 1.0, 1e-2])
     first = plain.set_params(forbidden_edges=order, w_threshold=0, a_threshold=0).fit(x)
@@ -116,10 +127,9 @@ def test_weights_keep_to_the_users_units():
 
 def test_sites_with_one_row_each_end_where_the_pooled_rows_do():
     sites = single_rows()
-    settings = {"center": "none", "scale": "none", "detrend": 0, "period": None, "check_residuals": False}
-    settings |= {"refit": False, "gains": "none", "spikes": "keep", "on_disagreement": "ignore"}
-    model = FDBNL(**settings).fit(sites)
-    pooled = Dynotears(**settings).fit(series(n=90))
+    rows = replace(AS_GIVEN, gains="none", spikes="keep", on_disagreement="ignore")
+    model = FDBNL(check_residuals=False, refit=False, prepare=rows).fit(sites)
+    pooled = Dynotears(check_residuals=False, refit=False, prepare=rows).fit(series(n=90))
     assert model.certificate_.is_exact
     assert model.objective_ == pytest.approx(pooled.objective_, rel=1e-7)
     np.testing.assert_allclose(model.W_raw_, pooled.W_raw_, atol=1e-5)

@@ -51,8 +51,8 @@ def seen(estimator: Any) -> dict[str, str]:
     "estimator",
     [
         feddbn.OneShotDBN(check_residuals=False, **QUICK),
-        feddbn.FDBNL(max_rounds=20, **QUICK),
-        feddbn.PFDBNL(max_rounds=3, **QUICK),
+        feddbn.FDBNL(rounds=feddbn.Rounds(max_rounds=20), **QUICK),
+        feddbn.PFDBNL(rounds=feddbn.PersonalRounds(max_rounds=3), **QUICK),
         feddbn.Dynotears(**QUICK),
         feddbn.ChangingDBN(**QUICK),
         Average(**QUICK),

@@ -140,10 +140,16 @@ def test_what_a_method_cannot_do_to_rows_is_refused():
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_numbers_of_numpy_are_numbers():
     made = feddbn.simulate(d=3, n_sites=2, n_samples=100, random_state=0).sites
-    plain = feddbn.FDBNL(1, 0.05, 0.05, max_rounds=50).fit(made)
-    typed = feddbn.FDBNL(np.int64(1), np.float32(0.05), np.float64(0.05), max_rounds=np.int32(50)).fit(made)
+    plain = feddbn.FDBNL(1, 0.05, 0.05, rounds=feddbn.Rounds(max_rounds=50)).fit(made)
+    typed = feddbn.FDBNL(
+        np.int64(1), np.float32(0.05), np.float64(0.05), rounds=feddbn.Rounds(max_rounds=np.int32(50))
+    ).fit(made)
     np.testing.assert_allclose(typed.W_, plain.W_, atol=1e-6)
-    feddbn.PFDBNL(np.float64(0.5), participation=np.int64(2), refit=np.True_, max_rounds=20).fit(made)
+    feddbn.PFDBNL(
+        np.float64(0.5),
+        participation=np.int64(2),
+        rounds=feddbn.PersonalRounds(refit=np.True_, max_rounds=20),
+    ).fit(made)
     feddbn.OneShotDBN(np.int64(1), n_restarts=np.int64(0), average=np.False_).fit(made)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import PFDBNL, Dynotears, LocalOnly, simulate
+from feddbn import PFDBNL, Dynotears, LocalOnly, Partial, PersonalRounds, Prepare, simulate
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -40,20 +40,25 @@ def test_constraints_that_fix_an_order_keep_every_edge_they_allow(fed: feddbn.Si
     # Every edge must point from a later to an earlier column: the opposite of the order in which ties are broken.
     forbidden = [(i, j, 0) for i in range(5) for j in range(i + 1, 5)]
     one = {"a": fed.sites["site-0"]}
-    m = PFDBNL(forbidden_edges=forbidden, tol=1e-7).fit(one)
-    alone = Dynotears(forbidden_edges=forbidden, center="none").fit(one)
+    m = PFDBNL(forbidden_edges=forbidden, rounds=PersonalRounds(tol=1e-7)).fit(one)
+    alone = Dynotears(forbidden_edges=forbidden, prepare=Prepare(center="none")).fit(one)
     assert np.count_nonzero(alone.W_raw_) > 0
     assert m.objective_ == pytest.approx(alone.objective_, rel=1e-6)
     assert np.allclose(m.dbns_raw_["a"].W, alone.W_raw_, atol=1e-4)
 
 
 def test_vanishing_mu_refits_what_a_site_alone_would(fed: feddbn.SimulatedFederation) -> None:
-    m, alone = PFDBNL(mu=1e-7, tol=1e-6).fit(fed.sites), LocalOnly(center="none").fit(fed.sites)
+    m, alone = (
+        PFDBNL(mu=1e-7, rounds=PersonalRounds(tol=1e-6)).fit(fed.sites),
+        LocalOnly(prepare=Prepare(center="none")).fit(fed.sites),
+    )
     same_order = [
         name
         for name in m.dbns_
         if np.allclose(
-            m.dbns_raw_[name].W, Dynotears(center="none").fit({"a": fed.sites[name]}).W_raw_, atol=1e-3
+            m.dbns_raw_[name].W,
+            Dynotears(prepare=Prepare(center="none")).fit({"a": fed.sites[name]}).W_raw_,
+            atol=1e-3,
         )
     ]
     assert same_order
@@ -65,7 +70,9 @@ def test_vanishing_mu_refits_what_a_site_alone_would(fed: feddbn.SimulatedFedera
 def test_the_objective_is_that_of_the_penalised_weights_with_and_without_refit(
     fed: feddbn.SimulatedFederation,
 ) -> None:
-    with_refit, without = (PFDBNL(refit=refit).fit(fed.sites) for refit in (True, False))
+    with_refit, without = (
+        PFDBNL(rounds=PersonalRounds(refit=refit)).fit(fed.sites) for refit in (True, False)
+    )
     assert with_refit.objective_ == pytest.approx(without.objective_, rel=1e-9)
 
 
@@ -74,7 +81,10 @@ def test_an_order_searched_on_the_summed_moments_saves_a_fit_with_missing_variab
     fed = simulate(d=10, n_sites=3, n_samples=1500, mean_degree=4, random_state=2)
     missing = {"site-0": ("x0", "x1"), "site-1": ("x4", "x5"), "site-2": ("x8", "x9")}
     data = {name: [x.drop(columns=list(missing[name])) for x in frames] for name, frames in fed.sites.items()}
-    m, full = PFDBNL(mu=1.0, different_variables=True).fit(data), PFDBNL(mu=1.0).fit(fed.sites)
+    m, full = (
+        PFDBNL(mu=1.0, partial=Partial(different_variables=True)).fit(data),
+        PFDBNL(mu=1.0).fit(fed.sites),
+    )
     assert m.objective_ < 16.73
     position = [list(m.feature_names_in_).index(f"x{i}") for i in range(10)]
     held = [np.array([f"x{i}" not in names for i in range(10)]) for names in missing.values()]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import PFDBNL, simulate
+from feddbn import PFDBNL, Prepare, simulate
 from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.graphs.constraints import EdgeConstraints
@@ -36,7 +36,7 @@ def test_strong_weights_end_as_low_as_in_the_true_orders(seed: int) -> None:
     fed = simulate(
         d=10, n_sites=3, n_samples=240, heterogeneity="independent", w_range=STRONG, random_state=seed
     )
-    model = PFDBNL(mu=1e-4, center="none").fit(fed.sites)
+    model = PFDBNL(mu=1e-4, prepare=Prepare(center="none")).fit(fed.sites)
     free = EdgeConstraints.none(10, 1)
     lowest = 0.0
     for name, (frame,) in fed.sites.items():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, Partial, Prepare, simulate
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
@@ -16,7 +16,7 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
-from support.saying import only
+from support.saying import only, refused
 
 METHODS = pytest.mark.parametrize("method", [FDBNL, PFDBNL, Dynotears], ids=lambda method: method.__name__)
 
@@ -138,7 +138,7 @@ def test_personal_networks_that_differ_are_no_violation():
     sites = made(heterogeneity="independent", n_samples=2000)
     assert quiet(PFDBNL(), sites)[0].residuals_.violations == ()
     # One network for all is wrong for most of them.
-    assert quiet(FDBNL(on_disagreement="ignore"), sites)[0].residuals_.violations
+    assert quiet(FDBNL(prepare=Prepare(on_disagreement="ignore")), sites)[0].residuals_.violations
 
 
 def test_sites_with_few_rows_say_nothing_and_that_is_said():
@@ -146,7 +146,8 @@ def test_sites_with_few_rows_say_nothing_and_that_is_said():
     model, seen = quiet(PFDBNL(), sites)
     assert seen[-1] == "residual-checks"
     assert model.residuals_ is None
-    assert "no site has 10 rows for each of the 10 columns" in model.warnings_[-1]
+    told = only(model.findings_, "own-residuals-not-looked-at").values
+    assert told == {"rows_a_column": 10, "n_columns": 10}
     sites["long"] = made(n_samples=400, n_sites=1)["site-0"]
     model, _ = quiet(PFDBNL(), sites)
     assert model.residuals_.n_rows == 400
@@ -154,12 +155,12 @@ def test_sites_with_few_rows_say_nothing_and_that_is_said():
 
 def test_sites_with_other_variables_are_not_asked():
     sites = {name: [frame.drop(columns=f"x{k}")] for k, (name, (frame,)) in enumerate(made().items())}
-    model, seen = quiet(PFDBNL(different_variables=True), sites)
+    model, seen = quiet(PFDBNL(partial=Partial(different_variables=True)), sites)
     assert model.residuals_ is None
     assert "residual-checks" not in seen
     for given in ({"different_variables": True}, {"site_lags": {"site-0": 0}}):
-        with pytest.raises(ParameterError, match="check_residuals=True"):
-            PFDBNL(check_residuals=True, **given).fit(sites)
+        with refused(ParameterError, "check_residuals=True"):
+            PFDBNL(check_residuals=True, partial=Partial(**given)).fit(sites)
 
 
 def test_learning_from_moments_has_no_residuals():

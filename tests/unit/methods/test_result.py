@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from feddbn import DBN, FDBNL, Average, LocalOnly, simulate
+from feddbn import DBN, FDBNL, Average, LocalOnly, Rounds, simulate
 from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result, plain, write_json
@@ -16,7 +16,7 @@ from support.saying import refused
 @pytest.fixture(scope="module")
 def fitted():
     federation = simulate(d=4, n_sites=2, n_samples=120, mean_degree=2, random_state=3)
-    return FDBNL(tol=1e-4).fit(federation.sites), federation
+    return FDBNL(rounds=Rounds(tol=1e-4)).fit(federation.sites), federation
 
 
 def bits(dbn):
@@ -39,7 +39,7 @@ def test_a_result_reads_back_bit_for_bit(fitted, tmp_path):
 
 def test_the_same_fit_gives_the_same_file(fitted, tmp_path):
     model, federation = fitted
-    again = FDBNL(tol=1e-4).fit(federation.sites)
+    again = FDBNL(rounds=Rounds(tol=1e-4)).fit(federation.sites)
     texts = []
     for estimator in (model, again):
         stored = Result.from_estimator(estimator).to_dict()
@@ -74,7 +74,7 @@ def test_a_result_says_what_was_done(fitted):
 
 def test_personal_networks_are_kept_and_are_what_is_scored(fitted, tmp_path):
     model, federation = fitted
-    model = FDBNL(tol=1e-4).fit(federation.sites)
+    model = FDBNL(rounds=Rounds(tol=1e-4)).fit(federation.sites)
     model.dbns_ = dict.fromkeys(federation.sites, federation.truth)
     path = Result.from_estimator(model).save(tmp_path / "r.json")
     found = read_estimate(path)
@@ -84,7 +84,7 @@ def test_personal_networks_are_kept_and_are_what_is_scored(fitted, tmp_path):
 
 def test_a_static_network_reads_back(tmp_path):
     federation = simulate(d=3, n_lags=0, n_sites=2, n_samples=80, random_state=0)
-    model = FDBNL(n_lags=0, tol=1e-4).fit(federation.sites)
+    model = FDBNL(n_lags=0, rounds=Rounds(tol=1e-4)).fit(federation.sites)
     loaded = Result.load(Result.from_estimator(model).save(tmp_path / "r.json"))
     assert loaded.dbn.A.shape == (0, 3, 3)
     assert loaded.raw is not None
@@ -93,7 +93,7 @@ def test_a_static_network_reads_back(tmp_path):
 
 def test_warnings_travel_with_the_result():
     federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
-    model = FDBNL(schedule="rounds", max_rounds=3).fit(federation.sites)
+    model = FDBNL(schedule="rounds", rounds=Rounds(max_rounds=3)).fit(federation.sites)
     result = Result.from_estimator(model)
     assert result.status["converged"] is False
     assert result.findings == model.findings_
@@ -112,10 +112,10 @@ def test_warnings_travel_with_the_result():
 
 def test_a_method_without_a_shared_network_is_refused():
     federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
-    model = LocalOnly(tol=1e-3).fit(federation.sites)
+    model = LocalOnly(rounds=Rounds(tol=1e-3)).fit(federation.sites)
     with pytest.raises(ParameterError, match="LocalOnly"):
         Result.from_estimator(model)
-    assert Result.from_estimator(Average(tol=1e-3).fit(federation.sites)).method == "Average"
+    assert Result.from_estimator(Average(rounds=Rounds(tol=1e-3)).fit(federation.sites)).method == "Average"
 
 
 def damaged(stored, **changes):

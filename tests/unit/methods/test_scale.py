@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears
-from feddbn.errors import ParameterError
+from feddbn import FDBNL, PFDBNL, Dynotears, Partial, PersonalRounds, Prepare
 from feddbn.methods.result import Result
+from support.saying import only
 
 VITALS = ["hr", "bp", "rr", "spo2", "temperature"]
 UNITS = np.array([12.0, 15.0, 4.0, 1.5, 0.4])
@@ -27,19 +27,20 @@ def raw(clean):
 def test_comparable_units_stay_as_they_are(method, clean):
     model = method().fit(clean.sites)
     assert model.scale_ == "none"
-    assert not any("scale=" in sentence for sentence in model.warnings_)
-    assert model.dbn_.equals(method(scale="none").fit(clean.sites).dbn_)
+    assert "variables-scaled" not in model.findings_.codes
+    assert model.dbn_.equals(method(prepare=Prepare(scale="none")).fit(clean.sites).dbn_)
 
 
 @pytest.mark.parametrize("method", [FDBNL, PFDBNL, Dynotears])
 def test_vital_signs_in_raw_units_are_as_good_as_scaled(method, clean, raw):
     model = method().fit(raw)
     assert model.scale_ == "federated"
-    (sentence,) = [text for text in model.warnings_ if "scale='auto'" in text]
-    assert f"the noise of bp is {'about' if method is PFDBNL else 'at least'}" in sentence
-    assert "as that of temperature" in sentence
+    told = only(model.findings_, "variables-scaled")
+    assert told.about == ("bp", "temperature")
+    assert told.values["is_bound"] == (method is not PFDBNL)
+    assert told.cure == {"prepare.scale": "none"}
     scaled = {name: [frame / UNITS for frame in frames] for name, frames in raw.items()}
-    other = method(scale="federated").fit(scaled).dbn_
+    other = method(prepare=Prepare(scale="federated")).fit(scaled).dbn_
     np.testing.assert_allclose(model.W_, other.W * UNITS / UNITS[:, None], atol=1e-5 * 40)
     np.testing.assert_allclose(model.A_, other.A * UNITS / UNITS[:, None], atol=1e-5 * 40)
     np.testing.assert_array_equal(model.A_ != 0, clean.truth.A != 0)
@@ -47,48 +48,48 @@ def test_vital_signs_in_raw_units_are_as_good_as_scaled(method, clean, raw):
 
 @pytest.mark.parametrize("center", ["federated", "recording"])
 def test_a_given_centre_decides_by_the_same_evidence(raw, center):
-    model = FDBNL(center=center).fit(raw)
+    model = FDBNL(prepare=Prepare(center=center)).fit(raw)
     assert model.scale_ == "federated"
-    assert model.dbn_.equals(FDBNL(center=center, scale="federated").fit(raw).dbn_, atol=1e-6 * 100)
-    assert FDBNL(center=center).fit({k: [x / UNITS for x in v] for k, v in raw.items()}).scale_ == "none"
+    assert model.dbn_.equals(
+        FDBNL(prepare=Prepare(center=center, scale="federated")).fit(raw).dbn_, atol=1e-6 * 100
+    )
+    assert (
+        FDBNL(prepare=Prepare(center=center)).fit({k: [x / UNITS for x in v] for k, v in raw.items()}).scale_
+        == "none"
+    )
 
 
 def test_different_networks_are_not_taken_for_different_units():
     fed = feddbn.simulate(
         d=6, n_sites=4, n_samples=800, heterogeneity="independent", w_range=(0.5, 2.0), random_state=1
     )
-    assert PFDBNL(max_rounds=20).fit(fed.sites).scale_ == "none"
+    assert PFDBNL(rounds=PersonalRounds(max_rounds=20)).fit(fed.sites).scale_ == "none"
 
 
 def test_sites_with_different_variables_decide_too(raw):
     part = {name: [frame.drop(columns=VITALS[i % 3]) for frame in raw[name]] for i, name in enumerate(raw)}
-    model = PFDBNL(different_variables=True, max_rounds=50).fit(part)
+    model = PFDBNL(partial=Partial(different_variables=True), rounds=PersonalRounds(max_rounds=50)).fit(part)
     assert model.scale_ == "federated"
 
 
 def test_the_papers_behaviour_has_a_name(raw):
-    model = FDBNL(scale="none").fit(raw)
+    model = FDBNL(prepare=Prepare(scale="none")).fit(raw)
     assert model.scale_ == "none"
     assert np.all((model.W_ == 0) | (np.abs(model.W_) >= 0.2))
 
 
 def test_local_fits_decide_for_themselves(raw):
     found = feddbn.LocalOnly().fit(raw).dbns_
-    scaled = feddbn.LocalOnly(scale="federated").fit(raw).dbns_
+    scaled = feddbn.LocalOnly(prepare=feddbn.Prepare(scale="federated")).fit(raw).dbns_
     assert all(found[name].equals(scaled[name]) for name in raw)
 
 
 def test_candidates_are_compared_in_one_unit(raw):
     found = feddbn.select(FDBNL(), raw, {"n_lags": [1, 2]}).table
-    expected = feddbn.select(FDBNL(scale="federated"), raw, {"n_lags": [1, 2]}).table
+    expected = feddbn.select(FDBNL(prepare=Prepare(scale="federated")), raw, {"n_lags": [1, 2]}).table
     np.testing.assert_allclose(found["loss"], expected["loss"])
 
 
 def test_the_result_says_which(raw):
     stored = Result.from_estimator(Dynotears().fit(raw))
     assert stored.diagnostics["scale"] == "federated"
-
-
-def test_an_unknown_scale_is_refused(clean):
-    with pytest.raises(ParameterError, match="scale='unit'"):
-        FDBNL(scale="unit").fit(clean.sites)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, select, simulate
+from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, Prepare, select, simulate
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import ParameterError
@@ -37,9 +37,15 @@ def test_folds_train_on_the_past_and_test_on_the_block_that_follows() -> None:
 def test_held_out_loss_equals_the_loss_of_a_fit_to_the_earlier_rows() -> None:
     fed = simulate(d=3, n_sites=1, n_samples=99, mean_degree=1, random_state=0)
     (frame,) = fed.sites["site-0"]
-    result = select(Dynotears(center="none"), fed.sites, {"lambda_w": [0.1, 0.01]}, n_blocks=1, share=0.25)
+    result = select(
+        Dynotears(prepare=Prepare(center="none")),
+        fed.sites,
+        {"lambda_w": [0.1, 0.01]},
+        n_blocks=1,
+        share=0.25,
+    )
     for value, loss in zip([0.1, 0.01], result.table["loss"], strict=True):
-        m = Dynotears(lambda_w=value, center="none").fit({"a": frame.iloc[:75]})
+        m = Dynotears(lambda_w=value, prepare=Prepare(center="none")).fit({"a": frame.iloc[:75]})
         x = frame.to_numpy()
         residual = x[75:] - x[75:] @ m.W_ - x[74:-1] @ m.A_[0]
         assert loss == pytest.approx(0.5 * np.sum(residual**2) / 25)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import feddbn
-from feddbn import AS_THEY_ARE, FDBNL, Dynotears, OneShotDBN
+from feddbn import AS_THEY_ARE, FDBNL, Dynotears, OneShotDBN, Rounds
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.federation.programs.tally import Tally
@@ -57,8 +57,8 @@ def assert_same(found, expected):
         (OneShotDBN(1, prepare=replace(AS_THEY_ARE, center="recording"), **SECOND), 30.0),
         (OneShotDBN(1, prepare=replace(AS_THEY_ARE, center="recording", detrend=1), **SECOND), 30.0),
         (OneShotDBN(1, **SECOND), 0.0),
-        (Dynotears(1, **AS_THEY_ARE, check_residuals=False), 30.0),
-        (Dynotears(1, **{**AS_THEY_ARE, "center": "recording"}, check_residuals=False), 0.0),
+        (Dynotears(1, check_residuals=False, prepare=AS_THEY_ARE), 30.0),
+        (Dynotears(1, check_residuals=False, prepare=replace(AS_THEY_ARE, center="recording")), 0.0),
     ],
 )
 def test_a_month_more_is_the_fit_of_all_rows(estimator, offset):
@@ -156,7 +156,7 @@ def test_what_cannot_be_updated_says_so():
     first, second = months(fed, 100)
     with pytest.raises(NotFittedError):
         OneShotDBN(1).update(second)
-    iterative = FDBNL(1, max_rounds=3).fit(first)
+    iterative = FDBNL(1, rounds=Rounds(max_rounds=3)).fit(first)
     with refused(ParameterError, "FDBNL", code="cannot-update"):
         iterative.update(second)
     with refused(ParameterError, "FDBNL", code="cannot-update"):

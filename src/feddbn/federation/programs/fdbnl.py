@@ -11,27 +11,27 @@ wrong one, and "gram" asks for one sum more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import open_device
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.fdbnl.dynotears import penalty_matrix, solve_dynotears
 from feddbn.core.fdbnl.path import RunOptions
-from feddbn.core.fdbnl.schedules import Schedule, make_schedule
+from feddbn.core.fdbnl.schedules import SCHEDULES, Schedule, make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import Ask, Consensus, Decomposed, gradient_answers
-from feddbn.core.graphs.acyclicity import get_acyclicity
+from feddbn.core.graphs.acyclicity import ACYCLICITIES, get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, flat_prepare
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import (
-    SCALES,
     Preparation,
     ScaleChoice,
     asked_moments,
@@ -41,20 +41,25 @@ from feddbn.federation.programs.statistics import (
     summary_program,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.protocol import task as asked_for
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, number, whole
+from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice
+from feddbn.settings import Rule, Settings, edges, flag, group, nothing, number, setting, whole, word
 
 __all__ = [
     "MOST_ROUNDS",
+    "RENAMED",
     "WEIGHTINGS",
     "ConsensusFit",
-    "ConsensusSettings",
+    "FDBNLSettings",
+    "PenalisedSettings",
+    "Rounds",
     "StepQuestion",
     "check_summary",
-    "consensus_options",
     "fdbnl_program",
     "fit_of_moments",
+    "pooled_program",
     "prepared_program",
     "run_options",
 ]
@@ -62,78 +67,150 @@ __all__ = [
 WEIGHTINGS = ("samples", "sites")
 MOST_ROUNDS = 1000
 """Rounds of a fit, unless the user says otherwise."""
-_LIMITS = ("h_tol", "tol", "max_rounds", "w_threshold", "a_threshold", "refit", "optimum")
 
 
-@dataclass(frozen=True)
-class ConsensusSettings:
-    """What the user chose; names as in the public contract."""
+@dataclass(frozen=True, repr=False)
+class Rounds(Settings):
+    """How a solver goes on, and when it ends: in rounds over sites, or in steps at the server.
 
-    n_lags: int
-    lambda_w: float
-    lambda_a: float
-    schedule: str = "gram"
-    weighting: str = "samples"
-    rho1: float | None = None
-    rho2: float | None = None
-    phi1: float | None = None
-    phi2: float | None = None
-    max_rounds: int = MOST_ROUNDS
-    h_tol: float = 1e-8
-    tol: float = 1e-6
-    w_threshold: float = 0.0
-    a_threshold: float = 0.0
-    refit: bool = True
-    center: str = "auto"
-    detrend: int | str = 0
-    period: tuple[float, ...] | float | str | None = ()
-    gains: str = "none"
-    spikes: str = "keep"
-    missing: str = "drop"
-    on_disagreement: str = "ignore"
-    exogenous: Sequence[str] | None = None
-    scale: str = "auto"
-    acyclicity: str = "expm"
-    optimum: str = "order"
-    device: str = "cpu"
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.FDBNL(schedule="rounds", rounds=feddbn.Rounds(max_rounds=300))
+    FDBNL(rounds=Rounds(max_rounds=300), schedule='rounds')
+    """
 
-    def __post_init__(self) -> None:
-        for name in ("lambda_w", "lambda_a", "w_threshold", "a_threshold"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ParameterError(f"{name}={value!r} must be a number of at least 0.")
-        for name in ("h_tol", "tol"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ParameterError(f"{name}={value!r} must be positive.")
-        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int) or self.max_rounds < 1:
-            raise ParameterError(f"max_rounds={self.max_rounds!r} must be a whole number of at least 1.")
-        if isinstance(self.n_lags, bool) or not isinstance(self.n_lags, (int, np.integer)) or self.n_lags < 0:
-            raise ParameterError(f"n_lags={self.n_lags!r} must be a whole number of at least 0.")
-        for name in ("rho2", "phi2"):
-            if self.schedule != "paper" and getattr(self, name) is not None:
+    rho1: float | None = setting(
+        None, number(above=0) | nothing(), "Price of cycles at the beginning; None: the schedule's own."
+    )
+    rho2: float | None = setting(
+        None, number(above=0) | nothing(), 'Pull between sites at the beginning; schedule "paper" only.'
+    )
+    phi1: float | None = setting(
+        None, number(1) | nothing(), "By which rho1 grows; None: the schedule's own."
+    )
+    phi2: float | None = setting(None, number(1) | nothing(), 'By which rho2 grows; schedule "paper" only.')
+    max_rounds: int = setting(
+        MOST_ROUNDS, whole(1), "Most rounds; where the server solves the problem itself, most of its steps."
+    )
+    h_tol: float = setting(1e-8, number(above=0), "How far from acyclic the weights may be.")
+    tol: float = setting(1e-6, number(above=0), "How large residuals may be.")
+    acyclicity: str = setting(
+        "expm", word(*ACYCLICITIES), 'How cycles are measured: "expm" (the paper) or "logdet".'
+    )
+
+    def schedule(self, name: str, n_sites: int, total_weight: float) -> Schedule:
+        """Return the schedule of this name, with the numbers that were given."""
+        given = {each: getattr(self, each) for each in ("rho1", "rho2", "phi1", "phi2")}
+        return make_schedule(name, n_sites, total_weight, **given)
+
+    def check_use(self, schedule: str) -> None:
+        """Refuse numbers that a schedule has no use for."""
+        for name in ("rho2", "phi2") if schedule != "paper" else ():
+            if getattr(self, name) is not None:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)!r} has no use with schedule={self.schedule!r}; leave it out or choose "
+                    f"rounds.{name}={getattr(self, name)!r} has no use with schedule={schedule!r}; leave it out or choose "
                     "schedule='paper'."
                 )
-        for name, words in (("weighting", WEIGHTINGS), ("optimum", OPTIMA), ("scale", SCALES)):
-            value = getattr(self, name)
-            if value not in words:
-                raise ParameterError(f"{name}={value!r} is not known; choose one of {', '.join(words)}.")
+
+
+RENAMED: Mapping[str, Mapping[str, str]] = {"schedule": {"adaptive": "rounds"}}
+_DEVICE = "a device belongs to the federation: give federation=feddbn.simulated(data, device=...)."
+
+
+@dataclass(frozen=True, repr=False)
+class PenalisedSettings(PreparedSettings):
+    """What a person may choose of a method that solves the penalised problem."""
+
+    n_lags: int | str = setting(
+        1,
+        whole(0) | word("auto"),
+        'Number of lags p; 0 learns a static network (NOTEARS-ADMM); "auto" chooses by held-out loss.',
+        kw_only=False,
+    )
+    lambda_w: float | str = setting(
+        0.05,
+        number(0) | word("auto"),
+        'L1 penalty of contemporaneous edges; "auto" chooses by held-out loss (see `feddbn.select`).',
+        kw_only=False,
+    )
+    lambda_a: float | str = setting(
+        0.05, number(0) | word("auto"), "The same of lagged edges.", kw_only=False
+    )
+    rounds: Rounds = setting(
+        Rounds(), group(Rounds), "How the solver goes on, and when it ends (`feddbn.Rounds`)."
+    )
+    w_threshold: float = setting(0.2, number(0), "Smaller contemporaneous weights are not edges.")
+    a_threshold: float = setting(0.2, number(0), "Smaller lagged weights are not edges.")
+    refit: bool = setting(
+        True,
+        flag(),
+        "Refit the chosen edges without penalty before the thresholds; False is the paper's rule.",
+    )
+    forbidden_edges: Any = setting(
+        None,
+        edges(),
+        'Edges that may not be: a list of (from, to, lag); names or positions; "*" is every variable.',
+    )
+    required_edges: Any = setting(None, edges(), "Edges that must be.")
+    optimum: str = setting(
+        "order",
+        word(*OPTIMA),
+        'The problem has many local optima. "order": the best order of the variables that a search finds, proven to be the '
+        'global optimum for about a dozen variables (`certificate_`); "exact": the same with up to 50 times the work, for '
+        'some twenty; "path": where the path to acyclicity ends. The search needs no sums. Of more than 200 variables '
+        '"order" takes the order that OneShotDBN finds on the same sums, and follows no path. The paper\'s schedule has its '
+        "path only.",
+    )
+    random_state: int | None = setting(0, whole(0) | nothing(), "Not used: nothing is drawn.")
+    check_residuals: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `findings_`); the network "
+        "stays as it is. They are those of the network near this one that the evidence prefers, so what thresholds leave out "
+        'is no violation. "auto": not under differential privacy, not with the paper\'s schedule, and not for rows that are '
+        "used as they are (`feddbn.AS_THEY_ARE`).",
+    )
+    auto: ClassVar[Mapping[str, Any]] = {}
+    may_be: ClassVar[Mapping[str, Rule]] = {}
+    gone: ClassVar[Mapping[str, str]] = {
+        "device": _DEVICE,
+        "schedule": "only FDBNL and PFDBNL send messages, so only they have one.",
+        "weighting": "only FDBNL and PFDBNL weigh sites.",
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rounds.check_use("gram")
+
+
+@dataclass(frozen=True, repr=False)
+class FDBNLSettings(PenalisedSettings):
+    """What a person may choose of `FDBNL`."""
+
+    schedule: str = setting(
+        "gram",
+        word(*SCHEDULES),
+        '"gram": the server solves the problem on the summed second moments, which sites send in one piece. "rounds": the '
+        "same network by some 60 to 130 sums of gradients, for sites that must not do that (give `prepare` by name then, or "
+        'the first look asks for second moments, too). "paper": Algorithm 1 of the paper, message by message. Plain messages '
+        "of a few rounds determine a site's second moments, so each tells a server that sees them as much as the others.",
+    )
+    weighting: str = setting(
+        "samples",
+        word(*WEIGHTINGS),
+        '"samples" weighs sites by their rows, "sites" equally as in the paper (there lambda acts as lambda / K).',
+    )
+    gone: ClassVar[Mapping[str, str]] = {"device": _DEVICE}
+    renamed: ClassVar[Mapping[str, Mapping[str, str]]] = RENAMED
+
+    def __post_init__(self) -> None:
+        PreparedSettings.__post_init__(self)
+        self.rounds.check_use(self.schedule)
         if self.optimum == "exact" and self.schedule == "paper":
             raise ParameterError(
                 "optimum='exact' needs schedule='gram' or 'rounds'; the paper's schedule has its own path."
             )
-
-    @property
-    def wishes(self) -> Prepare:
-        """What is to be done to the rows first; "federated" centring comes after that."""
-        return flat_prepare(self)
-
-    def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
-        """Return the schedule that was chosen, with the numbers that were given."""
-        given = {name: getattr(self, name) for name in ("rho1", "rho2", "phi1", "phi2")}
-        return make_schedule(self.schedule, n_sites, total_weight, **given)
 
 
 @dataclass(frozen=True)
@@ -148,28 +225,30 @@ class ConsensusFit:
 
 
 def run_options(
-    settings: ConsensusSettings, preparation: Preparation, constraints: EdgeConstraints, schedule: Schedule
+    settings: Any,
+    preparation: Preparation,
+    constraints: EdgeConstraints,
+    schedule: Schedule,
+    device: Device,
+    **stages: Any,
 ) -> RunOptions:
-    """Return the options of a run with this schedule."""
+    """Return the options of a run with this schedule; `stages` are "optimum" and "refit"."""
+    rounds = settings.rounds
     return RunOptions(
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
-        # The paper's proximal term is unweighted; the adaptive one is in units of the sources' variances.
+        # The paper's proximal term is unweighted; the other one is in units of the sources' variances.
         metric=preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed)),
         constraints=constraints,
         schedule=schedule,
-        acyclicity=get_acyclicity(settings.acyclicity, open_device(settings.device)),
+        acyclicity=get_acyclicity(rounds.acyclicity, device),
         n_rows=preparation.summary.n,
-        **{name: getattr(settings, name) for name in _LIMITS},
+        h_tol=rounds.h_tol,
+        tol=rounds.tol,
+        max_rounds=rounds.max_rounds,
+        w_threshold=settings.w_threshold,
+        a_threshold=settings.a_threshold,
+        **stages,
     )
-
-
-def consensus_options(
-    settings: ConsensusSettings, preparation: Preparation, constraints: EdgeConstraints, n_sites: int
-) -> tuple[RunOptions, float]:
-    """Return the options of the core solver and the sum of the sites' weights."""
-    total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
-    schedule = settings.make_schedule(n_sites, total_weight)
-    return run_options(settings, preparation, constraints, schedule), total_weight
 
 
 def check_summary(variables: tuple[str, ...], preparation: Preparation) -> None:
@@ -210,18 +289,18 @@ class Prepared:
 
 
 def prepared_program(
-    settings: ConsensusSettings, variables: tuple[str, ...], n_sites: int, *, one_network: bool = True
+    settings: Any, variables: tuple[str, ...], n_sites: int, *, one_network: bool = True
 ) -> ServerProgram[Prepared]:
     """Ask for what rounds need first: means and variances.
 
     With ``center="auto"`` also whether recordings have levels of their own, with ``scale="auto"`` whether noise differs.
     These take a sum of moments instead of a summary.
     """
-    d, wishes = len(variables), settings.wishes.among(n_sites)
-    inputs = wishes.input_places(variables)
-    if wishes.is_settled:
-        center = "recording" if settings.center == "recording" else "none"
-        if settings.scale == "auto":
+    d, rows = len(variables), settings.rows.among(n_sites)
+    rule, scale_rule, inputs = settings.prepare.center, settings.prepare.scale, rows.input_places(variables)
+    if rows.is_settled:
+        center = "recording" if rule == "recording" else "none"
+        if scale_rule == "auto":
             known = yield from asked_moments_program(
                 variables, settings.n_lags, replace(AS_THEY_ARE, center=center)
             )
@@ -229,15 +308,15 @@ def prepared_program(
             scale = choose_scale("auto", d, known.moments, one_network=one_network, inputs=inputs)
         else:
             summary = yield from summary_program(variables, settings.n_lags, center)
-            scale = ScaleChoice(settings.scale)
-        found = Prepared(prepare(summary, d, settings.center, scale.rule), center, scale)
+            scale = ScaleChoice(scale_rule)
+        found = Prepared(prepare(summary, d, rule, scale.rule), center, scale)
     else:
-        asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
+        asked = yield from asked_moments_program(variables, settings.n_lags, rows)
         # Sites weigh themselves by the rows they count.
-        summary, rule = replace(summary_of_moments(asked.moments, d), n=asked.n_rows), settings.center
+        summary = replace(summary_of_moments(asked.moments, d), n=asked.n_rows)
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
-        scale = choose_scale(settings.scale, d, asked.moments, one_network=one_network, inputs=inputs)
+        scale = choose_scale(scale_rule, d, asked.moments, one_network=one_network, inputs=inputs)
         preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
         found = Prepared(preparation, asked.center, scale, asked)
     check_summary(variables, found.preparation)
@@ -245,55 +324,95 @@ def prepared_program(
 
 
 def fdbnl_program(
-    settings: ConsensusSettings,
+    settings: FDBNLSettings,
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     n_sites: int,
-    wishes: Prepare | None = None,
+    rows: Prepare | None = None,
+    device: Device = HOST,
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`.
 
-    `wishes` is what is to be done to the rows, where the sites do not answer all that the settings wish for.
+    `rows` is what is done to the rows, where the sites do not answer all that the settings wish for.
     """
     if settings.schedule == "gram" and settings.weighting == "samples":
-        wishes = settings.wishes.among(n_sites) if wishes is None else wishes
-        asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
-        return fit_of_moments(settings, variables, constraints, asked)
+        return (yield from pooled_program(settings, variables, constraints, n_sites, rows, device))
     prepared = yield from prepared_program(settings, variables, n_sites)
-    rounds = _rounds_program(settings, variables, constraints, n_sites, prepared)
+    rounds = _rounds_program(settings, variables, constraints, n_sites, prepared, device)
     return (yield from treated(rounds, prepared.preparation.treatment))
 
 
+def pooled_program(
+    settings: PenalisedSettings,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    n_sites: int,
+    rows: Prepare | None = None,
+    device: Device = HOST,
+) -> ServerProgram[ConsensusFit]:
+    """Yield the tasks of a fit to the pooled rows: what the summed second moments take. Arguments as above."""
+    rows = settings.rows.among(n_sites) if rows is None else rows
+    asked = yield from asked_moments_program(variables, _number(settings.n_lags), rows)
+    return fit_of_moments(settings, variables, constraints, asked, device)
+
+
+def _number(n_lags: int | str) -> int:
+    if isinstance(n_lags, str):
+        raise ParameterError(f"n_lags={n_lags!r} is chosen by fit, on held-out rows; give a number here.")
+    return n_lags
+
+
 def fit_of_moments(
-    settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, asked: AskedMoments
+    settings: PenalisedSettings,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    asked: AskedMoments,
+    device: Device = HOST,
 ) -> ConsensusFit:
     """Return the fit to the moments of all rows; no sum is needed."""
     d, moments = len(variables), asked.moments
-    scale = choose_scale(settings.scale, d, moments, inputs=settings.wishes.input_places(variables))
+    inputs = settings.prepare.input_places(variables)
+    scale = choose_scale(settings.prepare.scale, d, moments, inputs=inputs)
     summary = replace(summary_of_moments(moments, d), n=asked.n_rows)
-    rule = settings.center if asked.center == "none" else "recording"
+    rule = settings.prepare.center if asked.center == "none" else "recording"
     preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
     check_summary(variables, preparation)
-    options, _ = consensus_options(settings, preparation, constraints, 1)
-    G = moments.standardised(preparation.center, preparation.scale)
-    run = solve_dynotears(G, options, device=open_device(settings.device))
+    options = _options(settings, preparation, constraints, settings.rounds.schedule("gram", 1, 1.0), device)
+    run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options, device=device)
     return ConsensusFit(run, preparation, 1.0, asked, scale)
 
 
+def _options(
+    settings: PenalisedSettings,
+    preparation: Preparation,
+    constraints: EdgeConstraints,
+    schedule: Schedule,
+    device: Device,
+) -> RunOptions:
+    for name in ("lambda_w", "lambda_a"):
+        if isinstance(getattr(settings, name), str):
+            raise ParameterError(f"{name}='auto' is chosen by fit, on held-out rows; give a number here.")
+    stages = {"optimum": settings.optimum, "refit": settings.refit}
+    return run_options(settings, preparation, constraints, schedule, device, **stages)
+
+
 def _rounds_program(
-    settings: ConsensusSettings,
+    settings: FDBNLSettings,
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     n_sites: int,
     prepared: Prepared,
+    device: Device,
 ) -> ServerProgram[ConsensusFit]:
     preparation = prepared.preparation
-    options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
+    total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
+    schedule = settings.rounds.schedule(settings.schedule, n_sites, total_weight)
+    options = _options(settings, preparation, constraints, schedule, device)
     run = ConsensusRun(options)
 
     def question(ask: Ask) -> StepQuestion:
         return StepQuestion(
-            n_lags=settings.n_lags,
+            n_lags=_number(settings.n_lags),
             variables=variables,
             center=prepared.center,
             weighting=settings.weighting,
@@ -312,7 +431,7 @@ def _rounds_program(
     if settings.schedule == "gram":
         answer = yield Task(question(Ask.GRAM))
         G = symmetric(answer.value, len(preparation.center))
-        run = solve_dynotears(G, options, device=open_device(settings.device))
+        run = solve_dynotears(G, options, device=device)
     while not run.is_done:
         answer = yield Task(question(run.ask), note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)
@@ -329,12 +448,12 @@ class StepQuestion(RowsQuestion):
     )
 
     weighting: str = choice(*WEIGHTINGS)
-    n_total: float = number(1.0)
-    round: int = whole()
+    n_total: float = asked_for.number(1.0)
+    round: int = asked_for.whole()
     ask: str = choice(*(ask.value for ask in Ask))
-    rho2_before: float = number(0.0)
-    rho2: float = number(0.0)
-    relaxation: float = number(0.0, 2.0)
+    rho2_before: float = asked_for.number(0.0)
+    rho2: float = asked_for.number(0.0)
+    relaxation: float = asked_for.number(0.0, 2.0)
     C: FloatArray = array("q", "d")
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")

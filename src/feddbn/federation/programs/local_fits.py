@@ -17,20 +17,16 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.best_order import OPTIMA
-from feddbn.core.fdbnl.dynotears import solve_dynotears
-from feddbn.core.fdbnl.schedules import SCHEDULES
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.federation.programs.fdbnl import WEIGHTINGS, ConsensusSettings, check_summary, consensus_options
+from feddbn.federation.programs.fdbnl import PenalisedSettings, Rounds, fit_of_moments
+from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.statistics import (
     CENTERS,
     SCALES,
     ColumnStatistics,
     Preparation,
     asked_moments,
-    choose_scale,
-    prepare,
-    summary_of_moments,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment
@@ -40,11 +36,12 @@ from feddbn.federation.protocol.task import ServerProgram, Task, array, choice, 
 __all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
 
 ANSWERS = ("weights", "votes", "count")
+_ROUNDS = ("rho1", "phi1", "max_rounds", "h_tol", "tol", "acyclicity")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalFitQuestion(RowsQuestion):
-    """A fit of `ConsensusSettings` to the site's own rows, and what to answer of it.
+    """A fit of `PenalisedSettings` to the site's own rows, and what to answer of it.
 
     `middle` is the rule for the site's mean (`statistics.prepare`) where recordings keep theirs; `outside` are positions of
     variables that only act on others, which have no noise to be scaled by.
@@ -56,12 +53,8 @@ class LocalFitQuestion(RowsQuestion):
     answer: str = choice(*ANSWERS)
     lambda_w: float = number(0.0)
     lambda_a: float = number(0.0)
-    schedule: str = choice(*SCHEDULES)
-    weighting: str = choice(*WEIGHTINGS)
     rho1: float | None = number(0.0, default=None)
-    rho2: float | None = number(0.0, default=None)
     phi1: float | None = number(0.0, default=None)
-    phi2: float | None = number(0.0, default=None)
     max_rounds: int = whole(1, 1_000_000)
     h_tol: float = number(0.0)
     tol: float = number(0.0)
@@ -75,6 +68,16 @@ class LocalFitQuestion(RowsQuestion):
     optimum: str = choice(*OPTIMA, default="order")
     allowed: FloatArray = array("q", "d")
     required: FloatArray = array("q", "d")
+
+    @property
+    def settings(self) -> PenalisedSettings:
+        """The settings that the site fits by."""
+        names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold", "refit", "optimum")
+        rounds = Rounds(**{name: getattr(self, name) for name in _ROUNDS})
+        inputs = [self.variables[i] for i in self.outside]
+        rows = Prepare(center=self.middle, scale=self.scale, exogenous=inputs)
+        given = {name: getattr(self, name) for name in names}
+        return PenalisedSettings(n_lags=self.n_lags, rounds=rounds, prepare=rows, **given)
 
 
 @dataclass(frozen=True)
@@ -97,26 +100,28 @@ class LocalFits:
 
 
 def local_fits_program(
-    settings: ConsensusSettings,
+    settings: PenalisedSettings,
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     answer: str,
     n_sites: int,
 ) -> ServerProgram[LocalFits]:
     """Decide what is done to the rows of the sites that are asked, `n_sites` of them, and ask each for one local fit."""
-    wishes = settings.wishes.among(n_sites)
-    asked, treatment = None, Treatment(center="recording" if settings.center == "recording" else "none")
-    if not wishes.is_settled:
-        asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
+    rows, center = settings.rows.among(n_sites), settings.prepare.center
+    asked, treatment = None, Treatment(center="recording" if center == "recording" else "none")
+    if not rows.is_settled:
+        asked = yield from asked_moments_program(variables, int(settings.n_lags), rows)
         treatment = asked.treatment
-    known = {item.name for item in fields(LocalFitQuestion)} - {"center"}
+    known = {item.name for item in fields(LocalFitQuestion)}
     given = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name in known}
     question = LocalFitQuestion(
         **given,
+        **{name: getattr(settings.rounds, name) for name in _ROUNDS},
         variables=variables,
         answer=answer,
-        middle=settings.center,
-        outside=wishes.input_places(variables),
+        middle=center,
+        scale=settings.prepare.scale,
+        outside=rows.input_places(variables),
         allowed=constraints.allowed.astype(float),
         required=constraints.required.astype(float),
     )
@@ -139,23 +144,11 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     size = 0 if question.answer == "count" else question.allowed.size
     if question.abstains(here.state):
         return here.state, np.zeros(size + 1)
-    names = {item.name for item in fields(question)}
-    settings = ConsensusSettings(
-        **{
-            item.name: getattr(question, item.name)
-            for item in fields(ConsensusSettings)
-            if item.name in names
-        }
-    )
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)
-    d = constraints.d
-    scale = choose_scale(settings.scale, d, moments, inputs=question.outside)
-    rule = question.middle if question.center == "none" else question.center
-    preparation = prepare(summary_of_moments(moments, d), d, rule, scale.rule)
-    check_summary(question.variables, preparation)
-    options, _ = consensus_options(settings, preparation, constraints, 1)
-    run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options)
+    asked = AskedMoments(moments, Treatment(center=question.center), n_rows=moments.n)
+    fit = fit_of_moments(question.settings, question.variables, constraints, asked, here.device)
+    run, preparation, d = fit.run, fit.preparation, constraints.d
     C = run.graph()
     assert run.C_raw is not None
     assert run.target_loss is not None

@@ -63,6 +63,7 @@ from feddbn.federation.protocol.task import (
     numbers,
     wholes,
 )
+from feddbn.findings import Finding
 
 __all__ = [
     "CENTERS",
@@ -711,23 +712,13 @@ class ScaleChoice:
     spread: Spread | None = None
     one_network: bool = True
 
-    def sentence(self, variables: Sequence[str]) -> str | None:
-        """Say what was decided and why; None where nothing was, or the data stay as they are."""
+    def finding(self, variables: Sequence[str]) -> Finding | None:
+        """What was decided and why; None where nothing was, or the data stay as they are."""
         if self.spread is None or self.rule == "none":
             return None
-        large, small, factor = variables[self.spread.large], variables[self.spread.small], self.spread.factor
-        why = (
-            f"whatever the network is, the noise of {large} is at least {factor:.3g} times as large as that of {small}"
-            if self.one_network
-            else f"the noise of {large} is about {factor:.3g} times as large as that of {small}, more than different "
-            "networks explain"
-        )
-        return (
-            f"penalties and thresholds act on variables scaled to unit variance (scale='auto'): {why} (standard "
-            "deviations), so one penalty in the units of the data cannot serve both. Weights are in the units of the "
-            "data; contemporaneous directions rest on less, since scales no longer tell them. scale='none' keeps the "
-            "units, as in the paper."
-        )
+        names = variables[self.spread.large], variables[self.spread.small]
+        values = {"factor": self.spread.factor, "is_bound": self.one_network}
+        return Finding("variables-scaled", "note", values, names, {"prepare.scale": "none"})
 
 
 def choose_scale(

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import Device
 from feddbn.errors import NotEnoughSites, ProtocolError
 from feddbn.federation.protocol.site import (
     TOGETHER,
@@ -55,6 +56,11 @@ class InProcessFederation:
     def variables(self) -> tuple[str, ...]:
         """Names of what the sites measure, in the order of the first site that has them."""
         return tuple(dict.fromkeys(name for site in self._sites.values() for name in site.data.variables))
+
+    @property
+    def device(self) -> Device:
+        """Who multiplies large matrices, for the sites and for whoever asks them."""
+        return next(iter(self._sites.values())).device
 
     @property
     def answered_tasks(self) -> frozenset[str] | None:

@@ -2,19 +2,22 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, PersonalRounds, simulate
 from feddbn.core.backend import device as backend
 from feddbn.core.backend.device import DEVICES, HOST, AutoDevice, one_thread, open_device, pays, product
 from feddbn.core.designs.recordings import Block
 from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
 from feddbn.core.statistics.moments import Moments
+from feddbn.data import read_sites
 from feddbn.errors import MissingExtra, ParameterError
+from feddbn.methods.base import simulated
 from support.saying import refused
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -103,24 +106,22 @@ def test_arrays_that_cannot_be_written_to_and_slices_are_carried(torch_on_cpu):
 def test_a_whole_fit_is_that_of_numpy(torch_on_cpu, counted, monkeypatch):
     """The one device serves the server's acyclicity and the sites' rows and gradients."""
     sites = simulate(d=6, n_sites=3, n_samples=200, random_state=1).sites
-    quick = {"optimum": "path", **AS_THEY_ARE}
-    here = FDBNL(**quick).fit(sites)
-    for module in ("feddbn.methods.base", "feddbn.federation.programs.fdbnl"):
-        monkeypatch.setattr(f"{module}.open_device", lambda name: torch_on_cpu)
-    there = FDBNL(device="auto", **quick).fit(sites)
+    for schedule in ("gram", "rounds"):
+        quick = {"optimum": "path", "schedule": schedule, "prepare": AS_THEY_ARE}
+        here = FDBNL(**quick).fit(sites)
+        there = FDBNL(federation=simulated(read_sites(sites), torch_on_cpu), **quick).fit(None)
+        np.testing.assert_allclose(there.W_, here.W_, atol=1e-8)
+        np.testing.assert_allclose(there.A_, here.A_, atol=1e-8)
+        assert there.n_rounds_ == here.n_rounds_
     assert {(1, 6, 6), (12, 12), (68, 6)} <= set(counted)
-    np.testing.assert_allclose(there.W_, here.W_, atol=1e-8)
-    np.testing.assert_allclose(there.A_, here.A_, atol=1e-8)
-    assert there.n_rounds_ == here.n_rounds_
 
 
 @needs_torch
 def test_sites_with_networks_of_their_own_multiply_there(torch_on_cpu, counted, monkeypatch):
     sites = simulate(d=4, n_sites=2, n_samples=120, random_state=4).sites
-    quick = {"max_rounds": 60, **AS_THEY_ARE, "on_disagreement": "warn"}
+    quick = {"rounds": PersonalRounds(max_rounds=60), "prepare": replace(AS_THEY_ARE, on_disagreement="warn")}
     here = PFDBNL(**quick).fit(sites)
-    monkeypatch.setattr("feddbn.methods.base.open_device", lambda name: torch_on_cpu)
-    there = PFDBNL(device="auto", **quick).fit(sites)
+    there = PFDBNL(federation=simulated(read_sites(sites), torch_on_cpu), **quick).fit(None)
     assert (2, 4, 4) in counted
     for name, dbn in there.dbns_.items():
         np.testing.assert_allclose(dbn.W, here.dbns_[name].W, atol=1e-8)
@@ -156,8 +157,9 @@ def test_small_work_stays_with_numpy_and_does_not_even_import_torch(monkeypatch)
     no_torch(monkeypatch)
     rng = np.random.default_rng(0)
     sites = simulate(d=5, n_sites=2, n_samples=100, random_state=0).sites
-    quick = {"optimum": "path", **AS_THEY_ARE}
-    there, here = FDBNL(device="auto", **quick).fit(sites), FDBNL(**quick).fit(sites)
+    quick = {"optimum": "path", "prepare": AS_THEY_ARE}
+    there = FDBNL(federation=simulated(read_sites(sites), AutoDevice()), **quick).fit(None)
+    here = FDBNL(**quick).fit(sites)
     np.testing.assert_array_equal(there.W_raw_, here.W_raw_)
     A = rng.normal(size=(20, 20))
     np.testing.assert_array_equal(product(A, A, AutoDevice()), A @ A)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn import DBN, FDBNL, OneShotDBN, simulate
+from feddbn import DBN, FDBNL, OneShotDBN, Rounds, simulate
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
@@ -128,7 +128,7 @@ def test_rows_with_empty_cells_count_and_a_network_learned_from_them_predicts_be
     "make",
     [
         lambda: OneShotDBN(prepare=AS_THEY_ARE, use_nongaussian=True, noise_variance="free"),
-        lambda: FDBNL(**AS_THEY_ARE, tol=1e-3),
+        lambda: FDBNL(rounds=Rounds(tol=1e-3), prepare=AS_THEY_ARE),
     ],
 )
 def test_what_is_fitted_on_earlier_rows_does_not_depend_on_later_ones(make):

@@ -75,7 +75,7 @@ def test_a_subset_in_another_order_is_read_by_name(tmp_path):
     assert all(word in said for word in ("fdbnl", "pulse, pressure, breath", "3 sites"))
 
 
-@pytest.mark.parametrize("options", [{}, {"scale": "federated", "center": "recording"}])
+@pytest.mark.parametrize("options", [{}, {"prepare.scale": "federated", "prepare.center": "recording"}])
 def test_personal_files_of_a_deployment_can_be_opened(tmp_path, options):
     frames = tables()
     run(tmp_path, frames, "pfdbnl", mu=0.5, **options)

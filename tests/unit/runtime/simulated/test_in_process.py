@@ -23,10 +23,10 @@ from support.saying import refused
 
 PAPER = {
     "schedule": "paper",
-    "alpha": "shared",
-    "average": "participants",
-    "weighting": "sites",
-    "refit": False,
+    "rounds.alpha": "shared",
+    "rounds.average": "participants",
+    "rounds.weighting": "sites",
+    "rounds.refit": False,
 }
 
 
@@ -53,8 +53,14 @@ def shifted(n_sites: int = 7, n_samples: int = 210) -> dict[str, Any]:
         {},
         {"weighting": "sites"},
         {"schedule": "rounds"},
-        {"schedule": "rounds", "scale": "federated", "center": "federated"},
-        {"schedule": "paper", "weighting": "sites", "lambda_w": 0.35, "lambda_a": 0.35, "max_rounds": 60},
+        {"schedule": "rounds", "prepare.scale": "federated", "prepare.center": "federated"},
+        {
+            "schedule": "paper",
+            "weighting": "sites",
+            "lambda_w": 0.35,
+            "lambda_a": 0.35,
+            "rounds.max_rounds": 60,
+        },
     ],
     ids=["gram", "sites", "rounds", "scaled", "paper"],
 )
@@ -87,7 +93,7 @@ def test_every_sum_of_fdbnl_is_the_one_that_sites_alone_would_make(
         {"mu": np.inf},
         {"mu": 0.5, "participation": 0.5},
         {"mu": 1.0, "n_clusters": 2},
-        {"mu": 0.3, "acyclicity": "logdet"},
+        {"mu": 0.3, "rounds.acyclicity": "logdet"},
         {"mu": 0.3, "lambda_w": 0.0, "lambda_a": 0.0},
         {"mu": 0.3, "lambda_w": 100.0, "lambda_a": 100.0},
         {
@@ -95,9 +101,9 @@ def test_every_sum_of_fdbnl_is_the_one_that_sites_alone_would_make(
             "forbidden_edges": [("x0", "x1", 0), ("x2", "x1", 1)],
             "required_edges": [("x3", "x0", 0)],
         },
-        pytest.param({"mu": "auto", "max_rounds": 30}, marks=pytest.mark.slow),
-        {**PAPER, "mu": 0.1, "max_rounds": 30},
-        {**PAPER, "mu": 0.1, "max_rounds": 30, "participation": 0.5, "alpha": "site"},
+        pytest.param({"mu": "auto", "rounds.max_rounds": 30}, marks=pytest.mark.slow),
+        {**PAPER, "mu": 0.1, "rounds.max_rounds": 30},
+        {**PAPER, "mu": 0.1, "rounds.max_rounds": 30, "participation": 0.5, "rounds.alpha": "site"},
     ],
     ids=str,
 )
@@ -183,7 +189,7 @@ def test_answers_that_add_up_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_second_fit_on_the_same_federation_does_not_see_the_first() -> None:
     fed = simulate(d=4, n_sites=4, n_samples=200, random_state=2)
     federation = made(InProcessFederation, fed.sites)
-    for settings in ({"lambda_w": 0.2}, {"center": "recording"}, {"n_lags": 2}):
+    for settings in ({"lambda_w": 0.2}, {"prepare.center": "recording"}, {"n_lags": 2}):
         for method in (FDBNL, PFDBNL):
             again = method(federation=federation, **settings).fit(None)
             np.testing.assert_array_equal(again.W_, method(**settings).fit(fed.sites).W_)

@@ -9,13 +9,16 @@ was the last to count. If one got lost, its part is in the next change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST
+from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.graphs.pruning import break_cycles, threshold
 from feddbn.core.orders.search import search_order
@@ -23,81 +26,220 @@ from feddbn.core.pfdbnl.server import PersonalOptions, PersonalRun
 from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, prepared_program, run_options
+from feddbn.federation.programs.fdbnl import (
+    RENAMED,
+    WEIGHTINGS,
+    FDBNLSettings,
+    PenalisedSettings,
+    Rounds,
+    check_summary,
+    prepared_program,
+    run_options,
+)
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
 from feddbn.federation.programs.pfdbnl.entry_moments import entry_moments_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
+from feddbn.federation.programs.prepare import Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import Preparation, ScaleChoice
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram, Task
-
-__all__ = ["PersonalFit", "PersonalSettings", "personal_program", "sample_sites"]
-
-ALPHAS = ("site", "shared")
-_COMMON = (
-    "n_lags",
-    "weighting",
-    "mu",
-    "lambda_w",
-    "lambda_a",
-    "w_threshold",
-    "a_threshold",
-    "acyclicity",
-    "average",
-    "is_proven",
+from feddbn.settings import (
+    Rule,
+    Settings,
+    flag,
+    group,
+    lags_of_sites,
+    nothing,
+    number,
+    setting,
+    share_or_count,
+    whole,
+    word,
 )
+
+__all__ = [
+    "PFDBNLSettings",
+    "Partial",
+    "PersonalFit",
+    "PersonalRounds",
+    "n_participants",
+    "personal_program",
+    "sample_sites",
+]
+
+_PROBLEM = ("n_lags", "mu", "lambda_w", "lambda_a", "w_threshold", "a_threshold")
+_HOW = ("weighting", "acyclicity", "average")
 _RULES = tuple(item.name for item in fields(PersonalRound) if item.name != "mu")
 
 
-@dataclass(frozen=True)
-class PersonalSettings(ConsensusSettings):
-    """What the user chose; see `feddbn.PFDBNL`."""
+def _as_in(kind: type[Settings], name: str) -> Any:
+    """A field that another settings class has, too."""
+    one = kind.__dataclass_fields__[name]
+    return field(default=one.default, kw_only=one.kw_only, metadata=one.metadata)
 
-    schedule: str = "rounds"
-    mu: float = 0.5
-    participation: float | int = 1.0
-    n_clusters: int = 1
-    alpha: str = "site"
-    average: str = "running"
-    is_proven: bool = True
+
+@dataclass(frozen=True, repr=False)
+class PersonalRounds(Rounds):
+    """How the rounds of PFDBNL go, and when they end.
+
+    PFDBNL has only rounds, so what decides how they go is here, also where `FDBNL` has it beside them: how sites weigh, in
+    which order each ends, whether edges are refitted, and the seed of who takes part. What is about the network of a site
+    stays where `FDBNL` has it.
+    """
+
+    max_rounds: int = setting(2000, whole(1), "Most rounds.")
+    tol: float = setting(
+        1e-4,
+        number(above=0),
+        "How large residuals of the rounds may be; personal weights are then solved exactly.",
+    )
+    alpha: str = setting(
+        "site",
+        word("site", "shared"),
+        '"site": each site keeps its own multiplier of acyclicity; "shared": the paper\'s one for all.',
+    )
+    average: str = setting(
+        "running",
+        word(*AVERAGES),
+        '"running": the common weights are the mean over all sites that ever joined, whoever was drawn; "participants": the '
+        "paper's mean over this round's sites.",
+    )
+    weighting: str = setting(
+        "samples",
+        word(*WEIGHTINGS),
+        '"samples": w_k = n_k / mean n; "sites": 1, as in the paper. The same if sites have as many rows.',
+    )
+    refit: bool = setting(
+        True,
+        flag(),
+        "Each site refits its edges without penalty before the thresholds, the pull as it is; False is the paper's rule.",
+    )
+    optimum: str = setting(
+        "order",
+        word(*OPTIMA),
+        "As in `FDBNL`, but every site searches on its own penalised objective, pull included; nothing of it leaves the "
+        "site.",
+    )
+    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the draws of participants.")
+
+
+@dataclass(frozen=True, repr=False)
+class Partial(Settings):
+    """Sites that do not hold everything.
+
+    What a site has not measured, its parents outside included, is completed by the others' second moments: one more sum,
+    entry by entry. Its network in `dbns_` shows the variables it has.
+    """
+
+    site_lags: Mapping[str, int] | None = setting(
+        None, lags_of_sites(), "Site name -> its own number of lags, at most `n_lags`."
+    )
+    different_variables: bool = setting(
+        False,
+        flag(),
+        "Whether sites may hold different variables (`feature_names_in_` is the union of their names).",
+    )
+
+    @property
+    def is_some(self) -> bool:
+        """Whether some site may lack something."""
+        return bool(self.different_variables or self.site_lags)
+
+
+@dataclass(frozen=True, repr=False)
+class PFDBNLSettings(PreparedSettings):
+    """What a person may choose of `PFDBNL`."""
+
+    mu: float | str = setting(
+        0.5,
+        replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
+        | word("auto"),
+        'Pull of every site towards the common weights; `numpy.inf` for one graph, "auto" to choose by held-out loss.',
+        kw_only=False,
+    )
+    n_lags: int | str = _as_in(PenalisedSettings, "n_lags")
+    lambda_w: float | str = _as_in(PenalisedSettings, "lambda_w")
+    lambda_a: float | str = _as_in(PenalisedSettings, "lambda_a")
+    participation: float | int = setting(
+        1.0,
+        share_or_count(),
+        "Share of the sites, or their number, that is drawn for each round; the others keep their state.",
+    )
+    n_clusters: int | str = setting(
+        1,
+        whole(1) | word("auto"),
+        'Number of common models: every site picks the one that fits its own data best, in secret; "auto" chooses by '
+        "held-out loss.",
+    )
+    partial: Partial = setting(
+        Partial(), group(Partial), "Sites with other variables or lags than the others (`feddbn.Partial`)."
+    )
+    schedule: str = setting(
+        "rounds",
+        word("rounds", "paper"),
+        '"rounds", or "paper": the published penalties and the published alternation.',
+    )
+    rounds: PersonalRounds = setting(
+        PersonalRounds(), group(PersonalRounds), "How rounds go, and when they end (`feddbn.PersonalRounds`)."
+    )
+    w_threshold: float = _as_in(PenalisedSettings, "w_threshold")
+    a_threshold: float = _as_in(PenalisedSettings, "a_threshold")
+    forbidden_edges: Any = _as_in(PenalisedSettings, "forbidden_edges")
+    required_edges: Any = _as_in(PenalisedSettings, "required_edges")
+    check_residuals: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "As in `FDBNL`, each site about its own network, which stays there; sites with few rows have no part in that sum, "
+        "and where sites are `partial` it is not asked for.",
+    )
+    # Sites with networks of their own have scales of their own, and none is left out.
+    auto: ClassVar[Mapping[str, Any]] = {"gains": "none", "on_disagreement": "warn"}
+    may_be: ClassVar[Mapping[str, Rule]] = {"on_disagreement": word("auto", "personal", "warn", "ignore")}
+    gone: ClassVar[Mapping[str, str]] = FDBNLSettings.gone
+    renamed: ClassVar[Mapping[str, Mapping[str, str]]] = RENAMED
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.mu, (bool, str)) or not self.mu > 0:
+        self.rounds.check_use(self.schedule)
+        is_paper = self.schedule == "paper"
+        if self.rounds.optimum == "exact" and is_paper:
             raise ParameterError(
-                f"mu={self.mu!r} must be positive (infinity gives one graph for all), or 'auto'."
+                "rounds.optimum='exact' needs schedule='rounds'; the paper's schedule has its own path."
             )
-        if self.alpha not in ALPHAS:
-            raise ParameterError(f"alpha={self.alpha!r} is not known; choose 'site' or 'shared'.")
-        if self.average not in AVERAGES:
-            raise ParameterError(
-                f"average={self.average!r} is not known; choose 'running' or 'participants'."
-            )
-        if np.isinf(self.mu) and self.schedule == "paper":
+        if self.mu == math.inf and is_paper:
             raise ParameterError("mu=inf needs schedule='rounds'; the paper's alternation cannot move then.")
-        n_participants(self.participation, 1)
-        if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, int) or self.n_clusters < 1:
+        if self.rounds.average == "participants" and self.n_clusters not in (1, "auto"):
             raise ParameterError(
-                f"n_clusters={self.n_clusters!r} must be a whole number of at least 1, or 'auto'."
+                "rounds.average='participants' is the paper's rule for one model; use 'running' with n_clusters."
             )
-        if self.average == "participants" and self.n_clusters > 1:
+        if self.partial.site_lags and "auto" in (
+            self.mu,
+            self.n_lags,
+            self.lambda_w,
+            self.lambda_a,
+            self.n_clusters,
+        ):
             raise ParameterError(
-                "average='participants' is the paper's rule for one model; use 'running' with n_clusters."
+                "partial.site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
             )
+        if self.check_residuals is True and self.partial.is_some:
+            raise ParameterError(
+                "check_residuals=True needs sites with the same variables and lags; leave it at 'auto' with partial."
+            )
+
+    @property
+    def rows(self) -> Prepare:
+        """What is done to the rows; a network for each site is what the method learns anyway."""
+        found = super().rows
+        return replace(found, on_disagreement="warn") if found.is_personal else found
 
 
 def n_participants(participation: float | int, n_sites: int) -> int:
     """Return how many of `n_sites` take part in a round: a share in (0, 1], or a whole number."""
-    value = participation
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if is_whole and value >= 1:
-        return min(int(value), n_sites)
-    if isinstance(value, (float, np.floating)) and 0.0 < value <= 1.0:
-        return max(1, round(float(value) * n_sites))
-    raise ParameterError(
-        f"participation={value!r} must be a share in (0, 1] (as 0.5) or a whole number of sites (as 3)."
-    )
+    if isinstance(participation, int):
+        return min(participation, n_sites)
+    return max(1, round(participation * n_sites))
 
 
 def sample_sites(sites: tuple[str, ...], n: int, rng: np.random.Generator) -> tuple[str, ...]:
@@ -121,60 +263,70 @@ class PersonalFit:
 
 
 def personal_options(
-    settings: PersonalSettings, preparation: Preparation, constraints: EdgeConstraints
+    settings: PFDBNLSettings, preparation: Preparation, constraints: EdgeConstraints
 ) -> PersonalOptions:
     """Return the options of the core solver."""
-    schedule = settings.make_schedule(1, 1.0)
-    if schedule.is_adaptive and settings.rho2 is None:
+    rounds = settings.rounds
+    schedule = rounds.schedule(settings.schedule, 1, 1.0)
+    if schedule.is_adaptive:
         # A site's loss has a curvature of about 2 D, its pull one of 2 mu.
         schedule = replace(schedule, rho2=2.0)
+    stages = {"optimum": rounds.optimum, "refit": rounds.refit}
     return PersonalOptions(
-        **vars(run_options(settings, preparation, constraints, schedule)),
+        **vars(run_options(settings, preparation, constraints, schedule, HOST, **stages)),
         mu=float(settings.mu),
-        is_alpha_shared=settings.alpha == "shared",
-        is_running=settings.average == "running",
+        is_alpha_shared=rounds.alpha == "shared",
+        is_running=rounds.average == "running",
     )
 
 
 def personal_program(
-    settings: PersonalSettings,
+    settings: PFDBNLSettings,
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     sites: tuple[str, ...],
-    rng: np.random.Generator,
     *,
     run_number: int = 0,
-    site_lags: Mapping[str, int] | None = None,
-    is_partial: bool = False,
+    is_proven: bool = True,
 ) -> ServerProgram[PersonalFit]:
     """Yield the tasks of one PFDBNL run; the result is a `PersonalFit`.
 
-    `site_lags` has the lags of sites that use fewer. `is_partial`: some sites measure only some of the variables.
+    Sites try to prove that there is no better order only if `is_proven`.
     """
-    d = len(variables)
-    center = "recording" if settings.center == "recording" else "none"
-    if is_partial and settings.n_clusters > 1:
+    d, rounds, n_lags, n_clusters = len(variables), settings.rounds, settings.n_lags, settings.n_clusters
+    assert isinstance(n_lags, int)
+    assert isinstance(n_clusters, int)
+    rng = np.random.default_rng(rounds.random_state)
+    center = settings.prepare.center
+    if settings.partial.is_some and n_clusters > 1:
         raise ParameterError(
             "n_clusters cannot be combined with sites that hold different variables or lags."
         )
-    lags = {name: (site_lags or {}).get(name, settings.n_lags) for name in sites}
+    lags = {name: (settings.partial.site_lags or {}).get(name, n_lags) for name in sites}
     common: dict[str, Any] = {
-        **{name: getattr(settings, name) for name in _COMMON},
+        **{name: getattr(settings, name) for name in _PROBLEM},
+        **{name: getattr(rounds, name) for name in _HOW},
+        "is_proven": is_proven,
         # The paper's schedule has its own path.
-        "optimum": settings.optimum if settings.schedule != "paper" else "path",
+        "optimum": rounds.optimum if settings.schedule != "paper" else "path",
         "variables": variables,
-        "center": center,
+        "center": "recording" if center == "recording" else "none",
         "sites": sites,
         "lags": tuple(lags.values()),
-        "n_slots": settings.n_clusters,
+        "n_slots": n_clusters,
     }
-    if not is_partial:
+    if not settings.partial.is_some:
         prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
         setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
     preparation, fill, scale = yield from entry_moments_program(
-        variables, sites, lags, settings.center, settings.scale, settings.wishes.input_places(variables)
+        variables,
+        sites,
+        lags,
+        center,
+        settings.prepare.scale,
+        settings.prepare.input_places(variables),
     )
     check_summary(variables, preparation)
     setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
@@ -186,7 +338,7 @@ def personal_program(
     # are convex and quick; the last run is the one that sites keep.
     n = preparation.summary.n
     moments = Moments(n, np.zeros(len(fill)), n * fill)
-    found = search_order(moments, d, settings.n_lags, constraints)
+    found = search_order(moments, d, n_lags, constraints)
     ordered = replace(setup, constraints=constraints.within_order(found.order))
     first = yield from _fit_program(ordered, rng, 3 * run_number)
     free = yield from _fit_program(setup, rng, 3 * run_number + 1)
@@ -199,7 +351,7 @@ def personal_program(
 class _Setup:
     """What one run needs: the problem, and what every question of it carries."""
 
-    settings: PersonalSettings
+    settings: PFDBNLSettings
     constraints: EdgeConstraints
     preparation: Preparation
     common: Mapping[str, Any]
@@ -210,7 +362,7 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
     settings, constraints, preparation = setup.settings, setup.constraints, setup.preparation
     options = personal_options(settings, preparation, constraints)
     sites: tuple[str, ...] = setup.common["sites"]
-    run = PersonalRun(options, len(sites), settings.n_clusters)
+    run = PersonalRun(options, len(sites), setup.common["n_slots"])
     counted = dict.fromkeys(sites, -1)
     n = n_participants(settings.participation, len(sites))
     common: dict[str, Any] = {
@@ -223,7 +375,7 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
     }
     if not constraints.is_free:
         common |= {"allowed": constraints.allowed, "required": constraints.required}
-    if settings.n_clusters > 1:
+    if run.n_slots > 1:
         yield from cluster_program(common, rng)
     while not run.is_done:
         # Sites that the runtime cannot reach are missing from the answer, and simply have not taken part.
@@ -258,7 +410,7 @@ def _finish(
     shared = graph(run.shared)
     answer = yield Task(
         FinishQuestion(
-            **common, counted=tuple(counted.values()), refit=settings.refit, C=run.C, shared=shared
+            **common, counted=tuple(counted.values()), refit=settings.rounds.refit, C=run.C, shared=shared
         )
     )
     target_loss = answer.value[2:] / answer.value[1]

@@ -1,0 +1,83 @@
+"""What methods with penalties say: FDBNL, PFDBNL, DYNOTEARS and the fits of single sites."""
+
+from __future__ import annotations
+
+from feddbn.words import Said, says
+
+_ENDS = {
+    "MAX_ROUNDS": "stopped at the maximum number of rounds before every residual was below its tolerance",
+    "NOT_ACYCLIC": "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut",
+    "STALLED": "stopped because nothing changed any more although a residual is above its tolerance",
+}
+
+
+@says("not-converged")
+def _not_converged(it: Said) -> str:
+    said = f"the fit {_ENDS[it['status']]}"
+    if it.get("far") is None:
+        return f"{said}."
+    cures = f"{it.setting('prepare.center', 'auto')} or {it.setting('prepare.center', 'federated')}"
+    return (
+        f"{said}: the mean of {it['far']} is {it['times']:.2g} times its standard deviation, too much for sums of products; "
+        f"choose {cures}."
+    )
+
+
+@says("cycles-broken")
+def _cycles_broken(it: Said) -> str:
+    what = "edge was" if it["n"] == 1 else "edges were"
+    return f"{it['n']} contemporaneous {what} dropped to break cycles ({it.names})."
+
+
+@says("variables-scaled")
+def _variables_scaled(it: Said) -> str:
+    large, small = it.finding.about
+    why = (
+        f"whatever the network is, the noise of {large} is at least {it['factor']:.3g} times as large as that of {small}"
+        if it["is_bound"]
+        else f"the noise of {large} is about {it['factor']:.3g} times as large as that of {small}, more than different "
+        "networks explain"
+    )
+    return (
+        f"penalties and thresholds act on variables scaled to unit variance: {why} (standard deviations), so one penalty in "
+        "the units of the data cannot serve both. Weights are in the units of the data; contemporaneous directions rest on "
+        f"less, since scales no longer tell them. {it.cure} keeps the units, as in the paper."
+    )
+
+
+@says("mean-has-cycles")
+def _mean_has_cycles(it: Said) -> str:
+    return "the averaged graph has cycles, so it is not a network; the paper leaves them in."
+
+
+@says("more-of-sites")
+def _more_of_sites(it: Said) -> str:
+    where = ": see treatments_" if it.in_python else ""
+    return f"{it['n']} more remarks on what was done to the rows of sites{where}."
+
+
+@says("never-joined")
+def _never_joined(it: Said) -> str:
+    n, names = len(it.finding.about), ", ".join(it.finding.about[:5])
+    return f"{n} site{'' if n == 1 else 's'} never took part and got the shared network: {names}."
+
+
+@says("own-residuals-not-looked-at")
+def _own_residuals(it: Said) -> str:
+    return (
+        f"whether residuals contradict the model was not looked at: no site has {it['rows_a_column']} rows for each of the "
+        f"{it['n_columns']} columns of a row."
+    )
+
+
+@says("no-site-compared")
+def _no_site_compared(it: Said) -> str:
+    return (
+        f"{it.setting('prepare.on_disagreement', 'personal')} did nothing: sites are compared where there are at least "
+        f"{it['fewest']} and all of them answer the tasks 'survey' and 'agreement'."
+    )
+
+
+@says("no-own-network")
+def _no_own_network(it: Said) -> str:
+    return f"site {it['site']!r} has no network of its own: {it['why']}"
