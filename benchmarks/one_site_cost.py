@@ -31,14 +31,21 @@ from feddbn.data import read_sites
 
 SIZES = (5, 10, 20, 50)
 N_SITES = 3
-PAPER = {"schedule": "paper", "weighting": "sites", "refit": False, "scale": "none"}
+PAPER = {"schedule": "paper", "prepare": feddbn.Prepare(scale="none")}
 # Which estimator is driven for each kind of round; the paper's schedules never end by themselves in so few rounds.
 STEPS: dict[str, Callable[..., Any]] = {
-    "FDBNL": lambda **more: FDBNL(**more),
-    "FDBNL, paper": lambda **more: FDBNL(rounds=Rounds(max_rounds=100), **PAPER, **more),
+    "FDBNL": lambda **more: FDBNL(schedule="rounds", **more),
+    "FDBNL, paper": lambda **more: FDBNL(
+        weighting="sites", refit=False, rounds=Rounds(max_rounds=100), **PAPER, **more
+    ),
     "PFDBNL": lambda **more: PFDBNL(**more),
     "PFDBNL, paper": lambda **more: PFDBNL(
-        mu=0.1, rounds=PersonalRounds(alpha="shared", average="participants", max_rounds=30), **PAPER, **more
+        mu=0.1,
+        rounds=PersonalRounds(
+            alpha="shared", average="participants", weighting="sites", refit=False, max_rounds=30
+        ),
+        **PAPER,
+        **more,
     ),
 }
 FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {

@@ -15,10 +15,9 @@ import time
 import warnings
 
 import numpy as np
-from feddbn.methods.dynotears import Dynotears
 from threadpoolctl import threadpool_limits
 
-from feddbn import Prepare, Rounds
+from feddbn import Dynotears, Prepare, Rounds
 from feddbn.errors import UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate

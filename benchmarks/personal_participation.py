@@ -44,7 +44,7 @@ def table(seeds: range, d: int = 10) -> None:
         fed = draw(seed, d)
         budget = 0
         for j in shd:
-            limit = {"max_rounds": budget * 6 // j} if budget else {}
+            limit = {"rounds.max_rounds": budget * 6 // j} if budget else {}
             m = PFDBNL(participation=j, **limit).fit(fed.sites)
             budget = budget or m.n_rounds_
             shd[j].append(feddbn.score_sites(fed.truths, m.dbns_)["W"]["mshd"])

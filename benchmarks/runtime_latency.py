@@ -90,10 +90,11 @@ def main():
         names = [f"site-{k:02d}" for k in range(n)]
         frames = {name: pd.DataFrame(data[0]) for name, data in zip(names, made.sites.values(), strict=True)}
         variables = tuple(frames[names[0]].columns)
+        endless = {"max_rounds": 70, "tol": 1e-14, "h_tol": 1e-14}
         plans = {
             "one round": ("walk", {"rounds": 1}),
             "100 rounds": ("walk", {"rounds": 100}),
-            "fdbnl 70": ("fdbnl", {"n_lags": 1, "max_rounds": 70, "tol": 1e-14, "h_tol": 1e-14}),
+            "fdbnl 70": ("fdbnl", {"n_lags": 1, "schedule": "rounds", "rounds": endless}),
         }
         plans["oneshot"] = ("oneshot", {"n_lags": 1})
         plans = {what: plan for what, plan in plans.items() if not args.only or what in args.only}

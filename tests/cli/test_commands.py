@@ -109,7 +109,9 @@ def test_simulate_gives_each_recording_a_file_and_each_site_a_truth(run, tmp_pat
 
 def test_fit_and_score_round_trip(run, federation, tmp_path):
     out = tmp_path / "deep" / "result.json"
-    fitted = run("fit", federation, "-o", out, "--method", "fdbnl", "--lambda-w", 0.03, "-p", "tol=1e-5")
+    fitted = run(
+        "fit", federation, "-o", out, "--method", "fdbnl", "--lambda-w", 0.03, "-p", "rounds.tol=1e-5"
+    )
     assert fitted.exit_code == 0, fitted.output
     assert str(out) in fitted.stdout
     direct = feddbn.FDBNL(lambda_w=0.03, rounds=feddbn.Rounds(tol=1e-5)).fit(str(federation))
@@ -235,7 +237,7 @@ def test_interrupt_exits_130_without_a_traceback(tmp_path):
 
 
 def test_select_says_what_to_fit_with(run, federation):
-    outcome = run("select", federation, "-g", "lambda_w=0.2,0.02", "--json", "-p", "tol=1e-3")
+    outcome = run("select", federation, "-g", "lambda_w=0.2,0.02", "--json", "-p", "rounds.tol=1e-3")
     assert outcome.exit_code == 0, outcome.output
     found = json.loads(outcome.stdout)
     assert found["chosen"]["lambda_w"] in (0.2, 0.02)

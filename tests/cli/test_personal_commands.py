@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def quick() -> tuple[str, ...]:
-    return ("-m", "pfdbnl", "-p", "tol=1e-3")
+    return ("-m", "pfdbnl", "-p", "rounds.tol=1e-3")
 
 
 def test_fit_shows_what_sites_share_and_what_is_special(run, federation, tmp_path, quick):
@@ -34,7 +34,7 @@ def test_sites_with_different_columns_are_fitted_when_told_so(run, refuses, fede
         frame = pd.read_csv(federation / f"site-{k}.csv").drop(columns=[f"x{k}"])
         frame.to_csv(tmp_path / f"site-{k}.csv", index=False)
     assert "'x0'" in refuses("fit", tmp_path, "-o", tmp_path / "r.json", *quick)
-    arguments = ("-p", "different_variables=true", "--json")
+    arguments = ("-p", "partial.different_variables=true", "--json")
     outcome = run("fit", tmp_path, "-o", tmp_path / "r.json", *quick, *arguments)
     assert outcome.exit_code == 0, outcome.output
     personal = json.loads(outcome.stdout)["personal"]
@@ -53,7 +53,7 @@ def test_select_chooses_mu_by_default_for_personal_networks(run, federation, qui
 
 
 def test_compare_has_the_personal_methods_only_when_asked(run, federation):
-    arguments = ("--truth", federation / "truth.json", "-p", "tol=1e-3", "--json")
+    arguments = ("--truth", federation / "truth.json", "-p", "rounds.tol=1e-3", "--json")
     outcome = run("compare", federation, "--personal", "-m", "pfdbnl", "-m", "local", *arguments)
     assert [line["label"] for line in json.loads(outcome.stdout)["methods"]] == ["PFDBNL", "LocalOnly"]
 

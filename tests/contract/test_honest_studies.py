@@ -62,7 +62,7 @@ def recording(kind, site, rng):
     return x
 
 
-QUICK = {"max_rounds": 6}
+QUICK = {"rounds.max_rounds": 6}
 CASES = [
     *(("oneshot", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "few", "spikes")),
     ("oneshot", {"n_lags": "auto"}, "memory", {}),
@@ -101,11 +101,16 @@ CASES = [
     ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
     ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
     ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
-    ("pfdbnl", {"max_rounds": 40, "schedule": "paper", "participation": 0.8, "mu": 2}, "plain", {}),
+    ("pfdbnl", {"rounds.max_rounds": 40, "schedule": "paper", "participation": 0.8, "mu": 2}, "plain", {}),
     ("pfdbnl", QUICK, "empty", {"goal": "select", "select": {"grid": {"mu": [0.1, 1.0], "n_lags": [1, 2]}}}),
-    ("fdbnl", {"max_rounds": 8, "schedule": "paper"}, "trend", {"goal": "select"}),
+    ("fdbnl", {"rounds.max_rounds": 8, "schedule": "paper"}, "trend", {"goal": "select"}),
     ("fdbnl", QUICK, "gains", {"goal": "compare", "compare": {"against": ["pfdbnl", "oneshot"]}}),
-    ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
+    (
+        "pfdbnl",
+        {**QUICK, "partial.different_variables": True},
+        "plain",
+        {"some_variables_may_be_missing": True},
+    ),
 ]
 
 

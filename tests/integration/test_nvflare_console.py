@@ -103,7 +103,13 @@ def test_an_owner_approves_what_came_by_itself_and_its_lead_watches_it(federatio
         variables=VARIABLES,
         sites=SITES,
         # More rounds than it needs, so that there is something to watch.
-        parameters={"n_lags": 1, "schedule": "rounds", "max_rounds": 150, "tol": 1e-15, "h_tol": 1e-15},
+        parameters={
+            "n_lags": 1,
+            "schedule": "rounds",
+            "rounds.max_rounds": 150,
+            "rounds.tol": 1e-15,
+            "rounds.h_tol": 1e-15,
+        },
         attendance={"timeout_s": 60.0, "when_missing": "continue", "min_sites": 2},
     )
     lead = consoles("lead", "console", "--kit", federation.admin_kit)

@@ -9,8 +9,8 @@ from feddbn.methods import studies  # noqa: F401 (registers the methods)
 TOLERANCE = 1e-12
 PARAMETERS = {
     "oneshot": {"n_lags": 1, "noise_variance": "free"},
-    "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "schedule": "rounds", "max_rounds": 40},
-    "pfdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "mu": 0.5, "max_rounds": 30},
+    "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "schedule": "rounds", "rounds.max_rounds": 40},
+    "pfdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "mu": 0.5, "rounds.max_rounds": 30},
 }
 
 
@@ -35,7 +35,7 @@ def plans(sites, variables, methods=tuple(PARAMETERS), **changes):
         out[f"{method}-masked"] = make_study(method, sites, variables, privacy=masked, **changes)
     if "pfdbnl" in methods:
         # Only in the clear: a masked sum over a sample of so few sites is one that must not be opened.
-        sampled = {**PARAMETERS["pfdbnl"], "participation": 2, "max_rounds": 45}
+        sampled = {**PARAMETERS["pfdbnl"], "participation": 2, "rounds.max_rounds": 45}
         out["pfdbnl-sampled"] = make_study("pfdbnl", sites, variables, **{**changes, "parameters": sampled})
     return out
 

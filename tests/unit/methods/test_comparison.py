@@ -62,7 +62,7 @@ def test_cycles_are_charged_for():
 
 @pytest.mark.parametrize("mess", ["offsets", "trend", "gains", "spikes", {"missing": 0.1}])
 def test_a_mess_that_is_dealt_with_costs_no_prediction(mess):
-    methods, given = [get_method("fdbnl")], {"tol": 1e-3}
+    methods, given = [get_method("fdbnl")], {"rounds.tol": 1e-3}
     (clean,), (messy,) = (
         compare(
             read_sites(
@@ -90,7 +90,7 @@ def test_each_method_takes_the_parameters_it_has():
     methods = [get_method("fdbnl"), get_method("average")]
     started = []
     sites = read_sites(federation.sites)
-    lines = list(compare(sites, methods, {"tol": 1e-3}, federation.truth, 0.2, start=started.append))
+    lines = list(compare(sites, methods, {"rounds.tol": 1e-3}, federation.truth, 0.2, start=started.append))
     assert started == ["FDBNL", "Ave"]
     for line in lines:
         assert line.estimator.tol == 1e-3
@@ -101,7 +101,9 @@ def test_each_method_takes_the_parameters_it_has():
 
 def test_sites_with_their_own_truths_are_scored_against_these():
     federation = simulate(d=3, n_sites=2, n_samples=80, heterogeneity="independent", random_state=0)
-    (line,) = compare(read_sites(federation.sites), [get_method("fdbnl")], {"tol": 1e-3}, federation.truths)
+    (line,) = compare(
+        read_sites(federation.sites), [get_method("fdbnl")], {"rounds.tol": 1e-3}, federation.truths
+    )
     assert line.scores is not None
     assert set(line.scores["W"]) >= {"shd", "tpr", "fdr"}
 

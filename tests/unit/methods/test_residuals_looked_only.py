@@ -1,6 +1,7 @@
 """FDBNL, PFDBNL and Dynotears look at residuals and leave the network as it is."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,9 @@ def test_memory_is_warned_of(method):
 
 @METHODS
 @pytest.mark.parametrize(
-    "given", [{"schedule": "paper", "max_rounds": 20}, AS_THEY_ARE], ids=["paper", "as they are"]
+    "given",
+    [{"schedule": "paper", "rounds.max_rounds": 20}, {"prepare": AS_THEY_ARE}],
+    ids=["paper", "as they are"],
 )
 def test_the_papers_schedule_and_rows_as_they_are_look_only_if_told(method, given):
     sites = made()
@@ -112,7 +115,7 @@ def test_masks_change_nothing(method):
 
 def test_own_means_of_short_recordings_are_no_memory():
     sites = made(n_recordings=10, seed=31)
-    given = {**AS_THEY_ARE, "center": "recording", "check_residuals": True}
+    given = {"prepare": replace(AS_THEY_ARE, center="recording"), "check_residuals": True}
     for method in (FDBNL, PFDBNL):
         assert quiet(method(**given), sites)[0].residuals_.violations == ()
 

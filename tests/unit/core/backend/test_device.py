@@ -185,7 +185,7 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with refused(ParameterError, "device='cuda'", "device='auto'"):
-        FDBNL(device="cuda").fit({"a": np.random.default_rng(0).normal(size=(60, 3))})
+        open_device("cuda")
     assert open_device("auto").of(1e12, 8.0) is HOST
 
 

@@ -40,7 +40,7 @@ pytest.importorskip("cryptography")
 MESS = {"offsets": 1, "trend": 1, "missing": 0.1, "spikes": 0.005}
 HELD_OUT = ("held-out-loss", "held-out-sums")
 # Equal numbers need no finished fits.
-FEW = {"tol": 1e-2, "max_rounds": 12}
+FEW = {"rounds.tol": 1e-2, "rounds.max_rounds": 12}
 ONE_PROCESS = {"prepare.on_disagreement": "ignore"}
 
 
@@ -104,8 +104,8 @@ SELECT = """
 method = "{method}"
 goal = "select"
 [parameters]
-tol = 1e-2
-max_rounds = 12
+rounds.tol = 1e-2
+rounds.max_rounds = 12
 [select]
 grid = {grid}
 n_blocks = 2
@@ -115,8 +115,8 @@ COMPARE = """
 method = "oneshot"
 goal = "compare"
 [parameters]
-tol = 1e-2
-max_rounds = 12
+rounds.tol = 1e-2
+rounds.max_rounds = 12
 noise_variance = "free"
 [compare]
 against = ["fdbnl", "pfdbnl"]

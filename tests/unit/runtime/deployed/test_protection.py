@@ -75,7 +75,7 @@ def audit(place, name="a", run_id="run-1"):
 def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
     place = make_sites(tmp_path)
     exchange = exchange_of(place)
-    study = make_study("fdbnl", {"n_lags": 1, "schedule": "rounds", "max_rounds": 5})
+    study = make_study("fdbnl", {"n_lags": 1, "schedule": "rounds", "rounds.max_rounds": 5})
 
     def restart(event):
         if event.what == "sum" and event.seq == 2:
@@ -129,7 +129,7 @@ def test_what_depends_on_data_or_rounds_is_told_to_the_owner_alone(
     tmp_path, caplog, policy, changes, code, numbers
 ):
     place = make_sites(tmp_path, OPEN + policy)
-    study = make_study("fdbnl", {"n_lags": 1, "schedule": "rounds", "max_rounds": 9}, **changes)
+    study = make_study("fdbnl", {"n_lags": 1, "schedule": "rounds", "rounds.max_rounds": 9}, **changes)
     with pytest.raises(NotEnoughSites) as caught:
         run(exchange_of(place), study)
     assert str(caught.value).count(WITHHELD) == len(NAMES)
