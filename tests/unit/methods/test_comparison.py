@@ -93,7 +93,7 @@ def test_each_method_takes_the_parameters_it_has():
     lines = list(compare(sites, methods, {"rounds.tol": 1e-3}, federation.truth, 0.2, start=started.append))
     assert started == ["FDBNL", "Ave"]
     for line in lines:
-        assert line.estimator.tol == 1e-3
+        assert line.estimator.rounds.tol == 1e-3
         assert line.scores is not None
         assert line.held_out is not None
         assert line.seconds > 0

@@ -38,7 +38,7 @@ def quiet(model, sites):
 def same_network(one, other):
     np.testing.assert_array_equal(one.W_, other.W_)
     np.testing.assert_array_equal(one.A_, other.A_)
-    assert one.n_rounds_ == other.n_rounds_
+    assert len(one.history_) == len(other.history_)
 
 
 @METHODS
@@ -93,6 +93,8 @@ def test_memory_is_warned_of(method):
     ids=["paper", "as they are"],
 )
 def test_the_papers_schedule_and_rows_as_they_are_look_only_if_told(method, given):
+    if method is Dynotears and "schedule" in given:
+        pytest.skip("pooled rows have no schedule")
     sites = made()
     model, seen = quiet(method(**given), sites)
     assert model.residuals_ is None
@@ -131,7 +133,7 @@ def test_networks_without_lags_and_inputs_are_looked_at():
         push = np.concatenate([[0.0], pulse[:-1]])
         pushed[name] = [frame.assign(x0=frame["x0"] + 2.0 * push, pulse=pulse)]
     for method in (FDBNL, PFDBNL, Dynotears):
-        found = quiet(method(exogenous=["pulse"]), pushed)[0].residuals_
+        found = quiet(method(prepare=Prepare(exogenous=["pulse"])), pushed)[0].residuals_
         # A pulse has heavy tails; an input has no residual.
         assert "tails" not in found.violations
         assert found.kurtosis < 6
