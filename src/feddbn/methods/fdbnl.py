@@ -9,7 +9,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.path import Run
+from feddbn.core.fdbnl.path import StagedPath
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.optimum.certified import Certificate
 from feddbn.core.statistics.moments import safe_roots
@@ -67,7 +67,7 @@ class IterativeEstimator(DBNEstimator[S]):
 
     def _set_course(
         self,
-        run: Run,
+        run: StagedPath,
         preparation: Preparation,
         asked: AskedMoments | None,
         scale: ScaleChoice | None,

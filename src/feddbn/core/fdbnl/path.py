@@ -27,7 +27,7 @@ from feddbn.core.graphs.acyclicity import Acyclicity, expm_value_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.graphs.status import Status
 
-__all__ = ["FOLLOW", "RoundRecord", "Rounds", "RunOptions", "Stage"]
+__all__ = ["FOLLOW", "RoundRecord", "RunOptions", "Stage", "StagedPath"]
 
 FOLLOW = 0.02
 """Weights that move by less than this, relatively, have followed the last rise."""
@@ -92,15 +92,15 @@ class RoundRecord:
     rho2: float
 
 
-class Rounds:
+class StagedPath:
     """A run so far; a subclass says what is broadcast and what a sum means.
 
     Attributes
     ----------
     patience
-        Rounds after which cycles get dearer even if the weights have not followed: rushed paths end in worse orders.
+        StagedPath after which cycles get dearer even if the weights have not followed: rushed paths end in worse orders.
     most_acyclic
-        Rounds after which the order is taken as it is.
+        StagedPath after which the order is taken as it is.
     """
 
     patience: ClassVar[float]

@@ -37,7 +37,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.best_order import goes_straight, searched
-from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Rounds, RunOptions, Stage
+from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath
 from feddbn.core.fdbnl.site import Ask
 from feddbn.core.graphs.acyclicity import start_within_reach
 from feddbn.core.graphs.pruning import (
@@ -60,11 +60,11 @@ _RELAXATION = 1.6
 # Where the order is searched, the path only offers a start: paths that have not ended by then never did (docs/optimum.md).
 _MOST_ACYCLIC = 200.0
 _MOST_SEARCHES = 5
-# Rounds of a convex stage, which needs one or two, that may pass without halving what is left.
+# StagedPath of a convex stage, which needs one or two, that may pass without halving what is left.
 _MOST_STALLED = 40
 
 
-class ConsensusRun(Rounds):
+class ConsensusRun(StagedPath):
     """The run so far: broadcast `C`, `ask` and the numbers that go with it; feed sums to `advance` until `is_done`.
 
     Attributes

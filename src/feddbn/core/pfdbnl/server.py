@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Rounds, RunOptions, Stage
+from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath
 from feddbn.core.graphs.status import Status
 from feddbn.core.pfdbnl.step import PersonalRound
 
@@ -84,7 +84,7 @@ class PersonalRecord(RoundRecord):
     participants: int
 
 
-class PersonalRun(Rounds):
+class PersonalRun(StagedPath):
     """The run so far: broadcast `C`, `rules()`, `stage` and `serial`; feed sums to `advance` until `is_done`."""
 
     patience = 3.0
