@@ -60,7 +60,7 @@ _RELAXATION = 1.6
 # Where the order is searched, the path only offers a start: paths that have not ended by then never did (docs/optimum.md).
 _MOST_ACYCLIC = 200.0
 _MOST_SEARCHES = 5
-# StagedPath of a convex stage, which needs one or two, that may pass without halving what is left.
+# Rounds of a convex stage, which needs one or two, that may pass without halving what is left.
 _MOST_STALLED = 40
 
 
