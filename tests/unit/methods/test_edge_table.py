@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, OneShotDBN, simulate
+from feddbn import FDBNL, PFDBNL, OneShotDBN, Prepare, simulate
 from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation
 from feddbn.errors import ParameterError, ResidualsWarning
@@ -205,7 +205,7 @@ def test_scaled_variables_leave_the_equivalence_class_open():
     known = FDBNL(forbidden_edges=[("b", "a", 0)]).fit(data)
     # The forbidden reversal settles a -> b, and without a collider at b also b -> c.
     assert known.dbn_.open_edges == ()
-    assert FDBNL(scale="none").fit(chain()).dbn_.open_edges == ()
+    assert FDBNL(prepare=Prepare(scale="none")).fit(chain()).dbn_.open_edges == ()
 
 
 def test_personal_networks_know_it_too():
