@@ -1,4 +1,4 @@
-"""``feddbn audit``: what a curious server could learn, and what really left a site."""
+"""``feddbn audit``: what a curious server could learn, what really left a site, and whether logs are intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``feddbn compare``: several methods on the same data."""
+"""``feddbn compare``: several methods on the same data; ``feddbn score``: a result against the truth."""
 
 from __future__ import annotations
 

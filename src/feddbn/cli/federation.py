@@ -1,4 +1,4 @@
-"""``feddbn federation init`` and ``try``: kits for a server and its sites; all of it on one machine."""
+"""``feddbn federation init | try`` and ``feddbn server start``: kits for a server and its sites; all of it on one machine."""
 
 from __future__ import annotations
 

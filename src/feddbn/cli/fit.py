@@ -1,4 +1,4 @@
-"""``feddbn fit``: from files to a network."""
+"""``feddbn fit``: from files to a network; ``feddbn update``: new rows for a stored result."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def fit(
         shared = {} if report is None else {"shared_edges": report.to_dict()}
         print_json({"result": str(out), **result.to_dict(), **shared})
         return
-    print_result(result, estimator.findings_, show_all)
+    print_result(result, show_all)
     if report is not None:
         print_shared_edges(report)
     say(f"Result: {out}")
@@ -165,5 +165,5 @@ def update(
     if as_json:
         print_json({"result": str(path), **found.to_dict()})
         return
-    print_result(found, estimator.findings_, show_all)
+    print_result(found, show_all)
     say(f"Result: {path}")

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how text becomes parameters."""
+"""Options that several commands share, and how text becomes parameters and kinds of variables."""
 
 from __future__ import annotations
 

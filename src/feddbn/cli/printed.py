@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.terminal import number, print_table, remark, say, short
-from feddbn.findings import Finding, Findings
+from feddbn.findings import Finding
 from feddbn.method_table import METHODS
 from feddbn.words import counted, first_lines
 from feddbn.words import say as sentence_of
@@ -31,8 +31,8 @@ All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not
 _MOST_SHOWN, _MOST_CHANGES = 20, 30
 
 
-def print_result(result: Result, findings: Iterable[Finding] | None = None, show_all: bool = False) -> None:
-    """Print what was learned: size, how the fit ended, the strongest edges, and what to know; by default what is stored."""
+def print_result(result: Result, show_all: bool = False) -> None:
+    """Print what was learned: size, how the fit ended, the strongest edges, and what to know."""
     import numpy as np
 
     from feddbn.methods.result import stored_changes
@@ -51,7 +51,7 @@ def print_result(result: Result, findings: Iterable[Finding] | None = None, show
     changes = stored_changes(result.diagnostics, result.parameters)
     if changes is not None:
         print_changes(changes)
-    print_notes(Findings.stored_in(result.to_dict()) if findings is None else findings, show_all)
+    print_notes(result.findings, show_all)
 
 
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:

@@ -1,4 +1,8 @@
-"""``feddbn submit | status | results | stop | resume``: what the person who leads a study runs."""
+"""``feddbn submit | status | results | stop | resume``: what the person who leads a study runs.
+
+A session is opened while the study is tried out: one mostly waits for the server, the other for imports. Of a collection the
+lead sees who is awaited, and the study is sent again when one of them is there.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Which columns of a table are what, and the table's numbers.
 
+Cells of variables whose kinds are declared are positions of levels, 1 and 0 for True and False. A cell is looked for among
+the names of the levels first. Where these are no numbers, whole numbers are positions: 0 is the first level. An empty cell
+stays empty, and what is neither is refused.
+
 Error messages name sites, recordings, columns and row positions. The only value among them is one that does not fit
 its declared kind: its owner has to know which.
 """

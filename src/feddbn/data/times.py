@@ -1,8 +1,18 @@
-"""A column of times -> whole numbers, numbers with a fraction, or dates; everything else is refused with a sentence.
+"""Times: what is one, the step between neighbouring rows, and times counted in it.
 
-Whole numbers (also floats that are whole), numbers with a fraction, datetimes with or without a time zone, ISO 8601 text
-and pandas periods are times. Text such as 31.01.2024 or 01/31/2024 is read only if somebody says what stands first: a
-file in which no day is above 12 would be read wrongly without a sign of it.
+The rule
+--------
+- Whole numbers (also floats that are whole), numbers with a fraction, datetimes with or without a time zone, ISO 8601 text
+  and pandas periods are times. Text such as 31.01.2024 or 01/31/2024 is read only if somebody says what stands first: a file
+  in which no day is above 12 would be read wrongly without a sign of it.
+- The step is `freq` if given; otherwise the most common difference of neighbouring rows over all recordings of the site (the
+  smallest of equally common ones), for numbers as for dates. Where differences vary so that more of them lie within the
+  tolerance of their median, it is the mean of these.
+- A larger difference is a gap. A smaller one is an error: the series is irregular, and a lag would have no meaning.
+- Whether two rows are neighbours is decided by their own distance, not by how far they are from the first row: a clock that
+  runs 0.1 % fast is regular, however long the recording is (`Grid`).
+- Calendar steps: ``freq="MS"``, ``"QS"``, ``"YS"`` (or their ends) count months, ``"B"`` counts working days. A step of whole
+  days in a time zone is counted by the local clock, so that a change to summer time is not a gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Effects as functions: one small panel per curved edge, with its band and the range in which it was learned."""
+"""Effects as pictures: panels of curves and of what causes do to means and probabilities; forecasts of every kind."""
 
 from __future__ import annotations
 

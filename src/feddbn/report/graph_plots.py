@@ -1,5 +1,10 @@
-"""The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per
-time step).
+"""The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per time step).
+
+Where nodes, arrows and names go is computed in Python from the weights alone, so that the same network always looks the same.
+Up to `CIRCLE_LIMIT` variables stand on a circle in the order of a hierarchical clustering, which puts strongly linked
+variables next to each other. Above it the labels of a circle collide and a force layout (attraction along edges, repulsion
+between all nodes, a pull to the middle) with the circle as its start spreads the clusters
+instead. No random numbers are used.
 """
 
 from __future__ import annotations

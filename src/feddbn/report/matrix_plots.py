@@ -1,4 +1,4 @@
-"""Weight matrices as heat maps: one network, or truth against estimate."""
+"""Weight matrices as heat maps: one network, truth against estimate, shared against site-specific edges."""
 
 from __future__ import annotations
 

@@ -1,19 +1,21 @@
 """What a notebook shows of networks, results, scores, tables and checks: `html_of`.
 
 A card for each type, made of the parts that pictures and reports are made of: the process graph, verdicts, the sentence
-that sums a result up. `feddbn.shown.Shown` calls this when a notebook asks for HTML.
+that sums a result up. `feddbn.shown.Shown` asks for it when a notebook wants HTML.
+
+Everything is escaped by the template. A card has no scripts and asks for nothing from outside, so it is the same in every
+notebook, stays readable in a stored one, and cannot do anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, singledispatch
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
@@ -33,12 +35,12 @@ from feddbn.model.forecast import Forecast
 from feddbn.model.summary import Summary
 from feddbn.report.graph_svg import graph_svg
 from feddbn.report.mark_plots import mark_svg
-from feddbn.report.page import summary_sentence
+from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.words import card, counted, say
 
-__all__ = ["Card", "Point", "Table", "html_of", "point_of", "shown_number", "table_of"]
+__all__ = ["html_of"]
 
 # Readable on light and on dark pages; the mark before a sentence says the same.
 _COLOURS = {
@@ -87,7 +89,7 @@ class Card:
 
     def html(self) -> str:
         """The card as one ``<div>``."""
-        return str(_template().render(card=self, colours=_COLOURS, marks=_MARKS))
+        return str(template("card.html").render(card=self, colours=_COLOURS, marks=_MARKS))
 
 
 def point_of(finding: Finding) -> Point:
@@ -156,18 +158,6 @@ def _bar(share: float) -> Markup:
         'opacity=".15"/><rect width="{:.0f}" height="9" fill="#4393c3"/></svg>'
     )
     return Markup(form).format(shown_number(share), 60 * min(max(share, 0.0), 1.0))
-
-
-@cache
-def _template() -> Any:
-    environment = Environment(
-        loader=PackageLoader("feddbn.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("card.html")
 
 
 _EDGES, _LINES = 10, 20
@@ -280,7 +270,12 @@ def _confidence(table: ConfidenceTable) -> Card:
     within = f"; ci_low and ci_high hold {level:.0%} of them" if level else ""
     says = f"{len(table):,} edges{by}: {kept:,} in the fit on all rows, {sure:,} in at least 90% of the refits{within}."
     rows = table_of(shown, _LINES, all_of_it="pd.DataFrame(table) shows every row", bar="probability")
-    return Card("Edge confidence", says, tables=[rows], warnings=table.attrs.get("warnings") or ())
+    return Card(
+        "Edge confidence",
+        says,
+        tables=[rows],
+        warnings=_told(Findings.stored_in({str(k): v for k, v in table.attrs.items()})),
+    )
 
 
 @_card.register

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,16 +135,8 @@ def render_report(
     if truth is not None:
         beside["truth"] = truth.to_dict()
     record = read_record(result, {k: v for k, v in beside.items() if v is not None})
-    environment = Environment(
-        loader=PackageLoader("feddbn.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["thousands"] = _thousands
     data = json.dumps(page_data(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return environment.get_template("report.html").render(
+    page: str = template("report.html").render(
         record=record,
         title=title or _title(record),
         summary=summary_sentence(record),
@@ -151,10 +144,10 @@ def render_report(
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
         verdicts=[(one, card(one, audience)) for one in verdicts(record)],
         figures=_figures(record),
-        products=_product_rows(record.dbn),
-        kinds=kind_rows(record.dbn),
-        coefficients=coefficient_rows(record.dbn),
-        changes=changes_section(record),
+        products=_products(record.dbn),
+        kinds=kind_table(record.dbn),
+        coefficients=coefficient_table(record.dbn),
+        changes=changes_section(record, audience),
         sites=_site_rows(record),
         findings=[
             (one.level, _capitalised(say(one, audience), record.dbn.variables))
@@ -164,13 +157,24 @@ def render_report(
         treatment=[card(one, audience) for one in treatment(record)],
         held_out=held_out_tables(record),
         check=findings_tables(record, audience),
-        audit=_audit_rows(record.audit),
+        audit=_audit_table(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),
         # "<" cannot end the script element early once it is escaped.
         data=Markup(data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")),
         version=__version__,
     )
+    return page
+
+
+@cache
+def template(name: str) -> Any:
+    """A template of this folder; whatever is put into it is escaped."""
+    loader = PackageLoader("feddbn.report")
+    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=loader, undefined=StrictUndefined, **options)
+    environment.filters["thousands"] = lambda value: "–" if value is None else f"{value:,}"
+    return environment.get_template(name)
 
 
 def _title(record: ReportRecord) -> str:
@@ -262,21 +266,16 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     return {name: Markup(svg) for name, svg in figures.items()}
 
 
-def _product_rows(dbn: DBN) -> list[dict[str, Any]]:
+def _products(dbn: DBN) -> PageTable | None:
     """What pairs of variables do together, strongest first; squares are among the curves."""
-    pairs = [product for product in dbn.products if product.first != product.second]
-    return [
-        {
-            "first": dbn.variables[product.first],
-            "second": dbn.variables[product.second],
-            "target": dbn.variables[product.target],
-            "lag": product.lag,
-            "weight": f"{product.weight:.4g}",
-            "origins": " and ".join(f"{origin:.4g}" for origin in product.origins),
-            "scales": " and ".join(f"{scale:.4g}" for scale in product.scales),
-        }
-        for product in sorted(pairs, key=lambda product: -abs(product.weight))
-    ]
+    names, rows = dbn.variables, []
+    for one in sorted(dbn.products, key=lambda product: -abs(product.weight)):
+        if one.first != one.second:
+            origins, scales = (" and ".join(f"{x:.4g}" for x in pair) for pair in (one.origins, one.scales))
+            causes = f"{names[one.first]} × {names[one.second]}"
+            rows.append((causes, names[one.target], one.lag, f"{one.weight:.4g}", origins, scales))
+    heads = ("Causes", "Effect", "Lag", "Weight", "Origins", "Scales")
+    return PageTable(heads, rows, range(2, 4)) if rows else None
 
 
 def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
@@ -304,36 +303,26 @@ def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
     return rows
 
 
-def _audit_rows(audit: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _audit_table(audit: Sequence[Mapping[str, Any]]) -> PageTable | None:
     """Per kind of task: answers that left, refusals, bytes, numbers in an answer, and what protected them.
 
     The keys are those of a site's audit log (`feddbn.privacy.audit.AuditEntry`).
     """
-    kinds: dict[str, dict[str, Any]] = {}
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
     for entry in audit:
         # Greetings and approvals are in the site's own log and send nothing.
-        if entry.get("event", "sent") not in ("sent", "refused"):
-            continue
-        kind = str(entry.get("task") or "unknown task")
-        row = kinds.setdefault(
-            kind, {"task": kind, "sent": 0, "refused": 0, "bytes": 0, "lengths": set(), "protection": set()}
-        )
-        if entry.get("event") == "refused":
-            row["refused"] += 1
-            continue
-        row["sent"] += 1
-        row["bytes"] += int(entry.get("n_bytes") or 0)
-        if entry.get("length") is not None:
-            row["lengths"].add(int(entry["length"]))
-        row["protection"].add(str(entry.get("protection") or "none"))
-    return [
-        {
-            **row,
-            "lengths": ", ".join(f"{n:,}" for n in sorted(row["lengths"])),
-            "protection": "; ".join(sorted(row["protection"])),
-        }
-        for row in kinds.values()
-    ]
+        if entry.get("event", "sent") in ("sent", "refused"):
+            kinds.setdefault(str(entry.get("task") or "unknown task"), []).append(entry)
+    rows = []
+    for task, entries in kinds.items():
+        sent = [one for one in entries if one.get("event") != "refused"]
+        lengths = sorted({int(one["length"]) for one in sent if one.get("length") is not None})
+        n_bytes = sum(int(one.get("n_bytes") or 0) for one in sent)
+        protection = "; ".join(sorted({str(one.get("protection") or "none") for one in sent}))
+        counts = (f"{n:,}" for n in (len(sent), len(entries) - len(sent), n_bytes))
+        rows.append((task, *counts, ", ".join(f"{n:,}" for n in lengths) or "–", protection or "–"))
+    heads = ("Task", "Answers", "Refused", "Bytes", "Numbers in an answer", "Protection")
+    return PageTable(heads, rows, range(1, 4)) if rows else None
 
 
 def _spent(audit: Sequence[Mapping[str, Any]]) -> str:
@@ -382,10 +371,6 @@ def _whole(value: object) -> int | None:
     if not isinstance(value, (int, float, np.number)) or not np.isfinite(float(value)):
         return None
     return int(value)
-
-
-def _thousands(value: object) -> str:
-    return "–" if value is None else f"{value:,}"
 
 
 HORIZON = 12
@@ -499,12 +484,13 @@ def _rounded(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class PageTable:
-    """One table: a title, a sentence on how to read it, heads, rows of cells, and remarks."""
+    """One table: heads, rows of cells, where the columns of numbers begin and end; a title, how to read it, and remarks."""
 
-    title: str
-    note: str
     heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: Sequence[Sequence[Any]]
+    numbers: range = range(0)
+    title: str = ""
+    note: str = ""
     remarks: tuple[str, ...] = ()
 
 
@@ -538,7 +524,7 @@ def _selection(facts: Mapping[str, Any]) -> PageTable:
     remarks = tuple(full_sentence(str(text)) for text in facts.get("remarks") or ())
     note = f"Loss per row, {_where(facts.get('share'))}. {'' if remarks else rule}".strip()
     heads = (*names, "Held-out loss", "Standard error of the difference to the lowest", "")
-    return PageTable("How parameters were chosen", note, heads, rows, remarks)
+    return PageTable(heads, rows, title="How parameters were chosen", note=note, remarks=remarks)
 
 
 def _comparison(facts: Mapping[str, Any]) -> PageTable:
@@ -557,7 +543,7 @@ def _comparison(facts: Mapping[str, Any]) -> PageTable:
         for row in facts["methods"]
         if row.get("converged") is False
     )
-    return PageTable("How well methods predict", note, heads, rows, unfinished)
+    return PageTable(heads, rows, title="How well methods predict", note=note, remarks=unfinished)
 
 
 def _where(share: object) -> str:
@@ -588,7 +574,7 @@ def findings_tables(record: ReportRecord, audience: Audience = "python") -> list
         rows.append((one.level, str(one.values.get("site", "all")), words.detail, words.advice))
     rows = rows or [("note", "all", "Nothing was found that would make a network wrong.", "")]
     heads = ("Level", "Site", "Finding", "Cure")
-    return [PageTable("What the data-quality check found", _NOTE, heads, tuple(rows))]
+    return [PageTable(heads, rows, title="What the data-quality check found", note=_NOTE)]
 
 
 _MOST_ROWS = 200
@@ -603,10 +589,10 @@ _DISTRIBUTIONS = {
 }
 
 
-def kind_rows(dbn: DBN) -> list[dict[str, str]]:
-    """Variable, kind, distribution and usual values of each; empty without variables of other kinds."""
+def kind_table(dbn: DBN) -> PageTable | None:
+    """Variable, kind, distribution and usual values of each; None without variables of other kinds."""
     if not dbn.conditionals:
-        return []
+        return None
     try:
         rows = usual(dbn).rows.reshape(-1, dbn.d)
     except ParameterError:
@@ -616,9 +602,8 @@ def kind_rows(dbn: DBN) -> list[dict[str, str]]:
         law = _DISTRIBUTIONS[node.kind.name]
         if node.kind.name == "count" and node.dispersion > 0:
             law = f"negative binomial (overdispersion {node.dispersion:.3g})"
-        values = _usual_values(rows[:, j], node.kind.levels)
-        found.append({"variable": name, "kind": node.kind.name, "law": law, "usual": values})
-    return found
+        found.append((name, node.kind.name, law, _usual_values(rows[:, j], node.kind.levels)))
+    return PageTable(("Variable", "Kind", "Distribution", "Usual values"), found)
 
 
 def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
@@ -631,30 +616,25 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
     return f"{low:.3g} to {high:.3g}, median {middle:.3g}"
 
 
-def coefficient_rows(dbn: DBN) -> list[dict[str, Any]]:
-    """Every coefficient with its interval and meaning, by target, as text."""
+def coefficient_table(dbn: DBN) -> PageTable | None:
+    """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
     if not dbn.conditionals:
-        return []
-    table = dbn.coefficients()
-    return [
-        {
-            "cause": _named(row["source"], row["source_level"]),
-            "effect": _named(row["target"], row["target_level"]),
-            "lag": int(row["lag"]),
-            "coefficient": f"{row['coefficient']:.3g}",
-            "interval": "–" if pd.isna(row["lower"]) else f"{row['lower']:.3g} to {row['upper']:.3g}",
-            "ratio": "–" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}",
-            "meaning": row["meaning"],
-        }
-        for row in table.head(_MOST_ROWS).to_dict("records")
-    ]
+        return None
+    rows = []
+    for row in dbn.coefficients().head(_MOST_ROWS).to_dict("records"):
+        ends = (_named(row[end], row[f"{end}_level"]) for end in ("source", "target"))
+        interval = "–" if pd.isna(row["lower"]) else f"{row['lower']:.3g} to {row['upper']:.3g}"
+        ratio = "–" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}"
+        rows.append((*ends, int(row["lag"]), f"{row['coefficient']:.3g}", ratio, interval, row["meaning"]))
+    heads = ("Cause", "Effect", "Lag", "Coefficient", "Ratio", "95% interval", "Meaning of the coefficient")
+    return PageTable(heads, rows, range(2, 5))
 
 
 def _named(variable: str, level: str) -> str:
     return f"{variable} = {level}" if level else variable
 
 
-def changes_section(record: ReportRecord) -> dict[str, Any] | None:
+def changes_section(record: ReportRecord, audience: Audience = "python") -> dict[str, Any] | None:
     """Return what the section shows; None for a result without segments."""
     found = stored_changes(record.diagnostics, record.parameters)
     if found is None:
@@ -668,67 +648,69 @@ def changes_section(record: ReportRecord) -> dict[str, Any] | None:
     if len(found.courses):
         text = "Weights that drift, over time"
         drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
-    tables = [make(found) for make in (_edges, _variances, _drift, _sites)]
     return {
-        "sentence": say(found.finding),
-        "segments": _segments(found),
+        "sentence": say(found.finding, audience),
         "figure": Markup(figure),
         "drift": Markup(drift),
-        "tables": [table for table in tables if table["rows"]],
+        "segments": _segments(found),
+        "tables": [table for table in _change_tables(found) if table.rows],
     }
 
 
-def _segments(found: StoredChanges) -> list[dict[str, Any]]:
+def _segments(found: StoredChanges) -> PageTable:
+    rows = []
+    for k, (row, dbn) in enumerate(zip(found.segments.to_dict("records"), found.networks, strict=True)):
+        places = (found.place(row[end]) for end in ("start", "stop"))
+        rows.append((k + 1, *places, f"{row['rows']:,}", int(dbn.is_edge.sum())))
+    return PageTable(("Segment", "From", "To", "Rows of all sites", "Edges"), rows, range(3, 5))
+
+
+def _change_tables(found: StoredChanges) -> list[PageTable]:
+    """Edges, noise variances and levels that change or drift, and when each site changes."""
+
+    def numbers(row: Mapping[str, Any], *names: str) -> list[str]:
+        return [*(f"{row[name]:.4g}" for name in names), f"{row['probability']:.3f}"]
+
+    changed = ("At", "Before", "After", "Probability")
     return [
-        {
-            "name": k + 1,
-            "start": found.place(row["start"]),
-            "stop": found.place(row["stop"]),
-            "rows": row["rows"],
-            "edges": int(dbn.is_edge.sum()),
-        }
-        for k, (row, dbn) in enumerate(zip(found.segments.to_dict("records"), found.networks, strict=True))
+        PageTable(
+            ("Cause", "Effect", "Lag", *changed),
+            [
+                (
+                    row["source"],
+                    row["target"],
+                    row["lag"],
+                    found.place(row["row"]),
+                    *numbers(row, "before", "after"),
+                )
+                for row in found.changes
+            ],
+            title="Edges that change",
+        ),
+        PageTable(
+            ("Variable", "What", *changed),
+            [
+                (row["target"], row["what"], found.place(row["row"]), *numbers(row, "before", "after"))
+                for row in found.variances
+            ],
+            title="Noise variances and levels that change",
+        ),
+        PageTable(
+            ("Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"),
+            [
+                (
+                    row["source"] or "(level)",
+                    row["target"],
+                    row["lag"],
+                    *numbers(row, "start", "middle", "end"),
+                )
+                for row in found.drift
+            ],
+            title="Weights and levels that drift",
+        ),
+        PageTable(
+            ("Site", "At", "From regime", "To regime"),
+            [(row["site"], row["row"], row["before"], row["after"]) for row in found.sites],
+            title="When each site changes",
+        ),
     ]
-
-
-def _edges(found: StoredChanges) -> dict[str, Any]:
-    rows = [
-        [row["source"], row["target"], row["lag"], found.place(row["row"]), *_numbers(row)]
-        for row in found.changes
-    ]
-    heads = ["Cause", "Effect", "Lag", "At", "Weight before", "Weight after", "Probability"]
-    return {"title": "Edges that change", "heads": heads, "rows": rows}
-
-
-def _variances(found: StoredChanges) -> dict[str, Any]:
-    rows = [[row["target"], row["what"], found.place(row["row"]), *_numbers(row)] for row in found.variances]
-    heads = ["Variable", "What", "At", "Before", "After", "Probability"]
-    return {"title": "Noise variances and levels that change", "heads": heads, "rows": rows}
-
-
-def _drift(found: StoredChanges) -> dict[str, Any]:
-    rows = [
-        [
-            row["source"] or "(level)",
-            row["target"],
-            row["lag"],
-            *(f"{row[place]:.4g}" for place in ("start", "middle", "end")),
-            f"{row['probability']:.3f}",
-        ]
-        for row in found.drift
-    ]
-    heads = ["Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"]
-    return {"title": "Weights and levels that drift", "heads": heads, "rows": rows}
-
-
-def _sites(found: StoredChanges) -> dict[str, Any]:
-    rows = [[row["site"], row["row"], row["before"], row["after"]] for row in found.sites]
-    return {
-        "title": "When each site changes",
-        "heads": ["Site", "At", "From regime", "To regime"],
-        "rows": rows,
-    }
-
-
-def _numbers(row: dict[str, Any]) -> list[str]:
-    return [f"{row['before']:.4g}", f"{row['after']:.4g}", f"{row['probability']:.3f}"]

@@ -222,26 +222,14 @@ def _as_mapping(result: object) -> Mapping[str, Any]:
 
 
 def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str) -> DBN:
-    names = part.get("variables") or variables
     try:
-        W = np.array(part["W"], dtype=np.float64)
-        A = np.array(part.get("A", []), dtype=np.float64)
-        if A.size == 0:
-            A = np.zeros((0, *W.shape))
-        extra = {
-            k: np.array(part[k], dtype=np.float64) for k in ("intercept", "noise_variances") if part.get(k)
-        }
-        own = [str(name) for name in names] if names else [f"x{i}" for i in range(len(W))]
-        return DBN(
-            W,
-            A,
-            names,
-            **extra,
-            open_edges=[(s, t) for s, t in part.get("open_edges") or ()],
-            curves=curves_of(part.get("curves"), own, "the result"),
-            products=products_of(part.get("products"), own, "the result"),
-            conditionals=conditionals_of(part.get("conditionals"), own, "the result"),
-        )
+        d = len(part["W"])
+        names = part.get("variables") or variables or [f"x{i}" for i in range(d)]
+        A = part.get("A") or []
+        # What is not stored is as in a network without it.
+        plain = DBN(np.zeros((d, d)), np.zeros((len(A), d, d)), names).to_dict()
+        given = {name: value for name, value in part.items() if value is not None}
+        return DBN.from_dict({**plain, **given, "variables": [str(name) for name in names], "A": A})
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
@@ -254,14 +242,8 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     curves = curves_of(plain_curves(dbn), list(variables), "the truth")
     products = products_of(plain_products(dbn), list(variables), "the truth")
     nodes = conditionals_of(plain_conditionals(dbn), list(variables), "the truth")
-    return DBN(
-        dbn.W[np.ix_(order, order)],
-        dbn.A[:, order][:, :, order],
-        variables,
-        curves=curves,
-        products=products,
-        conditionals=nodes,
-    )
+    weights = dbn.adjacency_matrices[:, order][:, :, order]
+    return DBN(weights[0], weights[1:], variables, curves=curves, products=products, conditionals=nodes)
 
 
 def _deviations(facts: object, d: int) -> FloatArray | None:

@@ -16,7 +16,7 @@ from feddbn.report import (
     plot_process_graph,
     render_report,
 )
-from feddbn.report.page import coefficient_rows, kind_rows, page_data
+from feddbn.report.page import coefficient_table, kind_table, page_data
 from feddbn.report.record import read_record
 from support.mixed_networks import VARIABLES, effect, mixed_network
 
@@ -104,9 +104,9 @@ def test_the_report_has_a_section(dbn, small):
     text = render_report(small)
     assert 'id="kinds"' in text
     assert "negative binomial (overdispersion 0.2)" in text
-    kinds = {row["variable"]: row for row in kind_rows(dbn)}
-    assert kinds["ward"]["usual"].startswith("north ")
-    assert len(coefficient_rows(dbn)) == len(dbn.coefficients())
+    kinds = {row[0]: row for row in kind_table(dbn).rows}
+    assert kinds["ward"][-1].startswith("north ")
+    assert len(coefficient_table(dbn).rows) == len(dbn.coefficients())
 
 
 def test_a_network_without_a_usual_level_has_a_report():
@@ -117,7 +117,7 @@ def test_a_network_without_a_usual_level_has_a_report():
 
 
 def test_linear_networks_have_no_such_section(linear):
-    assert kind_rows(linear) == coefficient_rows(linear) == []
+    assert kind_table(linear) is coefficient_table(linear) is None
     assert 'id="kinds"' not in render_report(linear)
 
 

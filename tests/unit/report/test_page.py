@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from feddbn.errors import FileError, ParameterError
+from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.model.stored import curves_of, plain_curves
 from feddbn.privacy.audit import AuditChain
@@ -207,7 +208,7 @@ class Fitted:
         self.sites_ = pd.DataFrame(
             {"rows": [52, 42], "usable_rows": [50, 40]}, index=pd.Index(["a", "b"], name="site")
         )
-        self.warnings_ = ["look here"]
+        self.findings_ = [Finding("text", "note", {"text": "look here"})]
         self.W_raw_, self.A_raw_ = self.dbn_.W, self.dbn_.A
         self.history_ = pd.DataFrame({"round": [1, 2], "h": [0.5, 0.0], "primal": [1.0, 0.1]})
         edges = time_series_edges(self.dbn_)
@@ -305,7 +306,7 @@ def test_standard_deviations_that_cannot_be_are_not_used(given):
 def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     page = write_report(curved_dbn(), tmp_path / "report.html").read_text(encoding="utf-8")
     assert '<section id="curves">' in page
-    assert "<td>a × b</td><td>c</td>" in page
+    assert "a × b</th><td>c</td>" in page
     assert 'id="verdict-stable" class="verdict good"' in page
     data = embedded(page)
     assert not data["is_linear"]

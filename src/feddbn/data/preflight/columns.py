@@ -1,4 +1,9 @@
-"""Single columns of a site: gaps, text, codes for missing, constants, stuck sensors, outliers, few values."""
+"""Single columns of a site: gaps, text, codes for missing, constants, stuck sensors, outliers, few values, and their course.
+
+Columns that are read less often than rows are written hold each reading for several rows. A trend is judged against its
+standard error with the noise's autocorrelation. A cycle must be a peak in the periodogram far above its neighbours and keep
+its phase, so that a process that swings by itself does not count.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is kept of a recording while its rows pass by: counts, extremes, its beginning and a thinned course.
+"""The tables as they were given, once through, and what is kept of a recording while its rows pass by.
+
+Reading for a fit refuses some tables and forgets the index of others. Here nothing is refused but what cannot be opened, so
+that everything that is wrong can be told at once.
 
 Counts and extremes are exact. Everything costly looks at the first rows (at most `HEAD_ROWS` of a recording, and
 `SITE_ROWS` of a site), or at means of equally long stretches where the whole course matters. Memory is bounded.

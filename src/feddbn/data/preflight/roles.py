@@ -1,4 +1,14 @@
-"""Columns and indexes that look like times or names of recordings and were not declared as such."""
+"""What columns seem to be: times or names of recordings that were not declared, and kinds that could be.
+
+Kinds are proposed for all sites together, as a note: nothing is done unless it is declared. A proposal must not hurt where it
+is taken, so what may be a rounded measurement stays a number on a line:
+
+    binary       two values
+    count        whole numbers from 0 on with a mean below 10, spread as counts are, the largest rare
+    ordinal      few whole numbers, one after the other from 1, or many from 0
+    categorical  few whole numbers with unequal steps, or up to four from 0; few different texts
+    positive     above 0 and skewed, and hardly skewed on a log scale
+"""
 
 from __future__ import annotations
 

@@ -88,6 +88,8 @@ def export_result(directory: Path) -> StudyResult | None:
         absent = [str(one["words"]) for one in outcome.get("absent") or ()]
         values = {**values, "privacy": _protection(outcome.get("study", {}))}
         if absent:
+            told = [{"code": "text", "level": "warning", "values": {"text": text}} for text in absent]
+            values["findings"] = [*(values.get("findings") or ()), *told]
             values["warnings"] = [*(values.get("warnings") or ()), *absent]
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
