@@ -14,8 +14,6 @@ from typing import Any
 from feddbn.errors import FileError
 from feddbn.privacy.audit import Signer
 
-__all__ = ["Approval", "read_approval", "seal_approval"]
-
 
 @dataclass(frozen=True)
 class Approval:

@@ -32,18 +32,6 @@ from scipy.linalg import expm, orthogonal_procrustes
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 
-__all__ = [
-    "ConsensusAttack",
-    "PersonalAttack",
-    "PersonalRound",
-    "mean_guess_error",
-    "relative_error",
-    "rms_error",
-    "rotation_distance",
-    "rows_from_gram",
-]
-
-
 Ask = Literal["gradient", "zero", "step"]
 
 

@@ -25,30 +25,6 @@ from typing import Any, Literal, Protocol
 
 from feddbn.errors import FileError
 
-__all__ = [
-    "GENESIS",
-    "AuditChain",
-    "AuditEntry",
-    "BookHead",
-    "BookIndex",
-    "ChainReport",
-    "Head",
-    "Receipt",
-    "Seal",
-    "Signer",
-    "against_log",
-    "contradiction",
-    "index_key",
-    "is_signed",
-    "parse_entries",
-    "read_head",
-    "read_receipt",
-    "signed_head",
-    "signed_receipt",
-    "totals",
-    "verify_chain",
-]
-
 GENESIS = "0" * 64
 Seal = Literal["signed", "unchecked", "unkeyed"]
 

@@ -25,16 +25,6 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ParameterError
 
-__all__ = [
-    "DEFAULT_FRACTIONAL_BITS",
-    "LIMBS",
-    "Residues",
-    "decode_fixed",
-    "encode_fixed",
-    "largest_summand",
-    "sum_residues",
-]
-
 Residues = NDArray[np.uint64]
 
 LIMBS = 2

@@ -23,21 +23,6 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 
-__all__ = [
-    "LARGEST_EPSILON",
-    "LONGEST",
-    "SLACK",
-    "ClippedSum",
-    "Grid",
-    "Integers",
-    "RandomBytes",
-    "discrete_gaussian",
-    "discretisation_cost",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "noise_multiplier",
-]
-
 
 def gaussian_delta(epsilon: float, multiplier: float, n_releases: int = 1) -> float:
     """Return the smallest delta for which the releases are (epsilon, delta)-differentially private."""

@@ -33,23 +33,6 @@ try:
 except ImportError as error:  # pragma: no cover - exercised by installing without the extra
     raise MissingExtra("cryptography", "privacy") from error
 
-__all__ = [
-    "KEY_BYTES",
-    "TAG_BYTES",
-    "AgreementKey",
-    "Identity",
-    "PairKeys",
-    "RandomBytes",
-    "commitment",
-    "keystream",
-    "open_sealed",
-    "pair_tags",
-    "pinned_keys",
-    "seal",
-    "slot_keys",
-    "verify_signature",
-]
-
 KEY_BYTES = 32
 TAG_BYTES = 16
 RandomBytes = Callable[[int], bytes]

@@ -22,8 +22,6 @@ from feddbn.privacy.audit import AuditEntry
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
 from feddbn.privacy.policy import Unit
 
-__all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease", "entry_epsilon"]
-
 Accountant = Literal["pld", "rdp"]
 # Privacy losses are counted in steps of this size; coarser is faster and, by the accountant's rounding,
 # never too small.

@@ -15,23 +15,6 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.privacy.gaussian import LARGEST_EPSILON, LONGEST, SLACK, Grid, RandomBytes, noise_multiplier
 from feddbn.privacy.policy import Unit
 
-__all__ = [
-    "ClipRule",
-    "NoisePlan",
-    "NoisyMoments",
-    "NoisyVector",
-    "choose_clip",
-    "columns_of",
-    "effective_count",
-    "gram_weights",
-    "moments_of_noisy_sums",
-    "multiplier_for",
-    "norm_edges",
-    "norm_histogram",
-    "repair_psd",
-]
-
-
 # Which norm bounds a unit's vector, and which bound is worth its noise; `grid` clips and adds the noise.
 #
 # A vector's norm is ``|weights * v|``; the noise on coordinate i then has standard deviation ``sigma /

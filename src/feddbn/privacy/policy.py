@@ -23,8 +23,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from feddbn.errors import FileError, SiteRefused
 from feddbn.method_table import STUDY_METHODS, policy_names
 
-__all__ = ["SCHEDULES", "TRANSFORMATIONS", "SitePolicy", "Unit", "policy_from_toml"]
-
 Unit = Literal["recording", "row"]
 TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain")
 """What may be done to rows before they are summed: taking off means, trends and cycles of recordings, emptying cells that

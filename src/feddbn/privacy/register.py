@@ -38,19 +38,6 @@ import numpy as np
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.shamir import MAX_SHARES
 
-__all__ = [
-    "MOST_SETS",
-    "Entry",
-    "Members",
-    "MemoryShelf",
-    "Register",
-    "Shelf",
-    "check_data",
-    "member",
-    "read_entries",
-    "shown_by",
-]
-
 Members = frozenset[str]
 MOST_SETS = 200
 """Sums that one site may know of; a site with more takes part in sums with noise only."""

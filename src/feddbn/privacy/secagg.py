@@ -67,31 +67,6 @@ from feddbn.privacy.keys import KEY_BYTES, AgreementKey, PairKeys, keystream, sl
 from feddbn.privacy.register import Entry
 from feddbn.privacy.shamir import MAX_SHARES
 
-__all__ = [
-    "DEFAULT_MIN_SITES",
-    "KIND",
-    "SIGNATURE_BYTES",
-    "Advert",
-    "Epoch",
-    "Message",
-    "Order",
-    "Roster",
-    "as_bytes",
-    "default_threshold",
-    "lowest_threshold",
-    "odd_ones",
-    "order_of",
-    "read_integer",
-    "read_names",
-    "read_text",
-    "require_everybody",
-    "rows_of",
-    "slot_secrets",
-    "survivors_statement",
-    "usual_threshold",
-]
-
-
 # Which sites differ from most, and the refusal to say so where no majority shows it.
 
 Kind = TypeVar("Kind", bound=Hashable)

@@ -39,9 +39,6 @@ from feddbn.privacy.secagg import (
 )
 from feddbn.privacy.shamir import MAX_SHARES, combine_shares
 
-__all__ = ["TOLD", "Asked", "OpenedSum", "SecAggServer", "told_by"]
-
-
 # What the server expects in the replies to each phase of secure aggregation, and whose reply is something else.
 
 TOLD = ("data", "sets", "min_sites")

@@ -54,9 +54,6 @@ from feddbn.privacy.secagg import (
 )
 from feddbn.privacy.shamir import MAX_SHARES, split_secret
 
-__all__ = ["SecAggSite", "checked_roster", "epoch_from", "kept_epoch", "mask_together"]
-
-
 # How a site checks the roster that a server proposes: whom it will be added up with, and what these have been part of.
 
 

@@ -22,8 +22,6 @@ import numpy as np
 
 from feddbn.errors import AggregationError, ParameterError
 
-__all__ = ["MAX_SHARES", "combine_shares", "lagrange_at_zero", "split_secret"]
-
 MAX_SHARES = 255
 
 

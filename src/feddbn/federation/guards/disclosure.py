@@ -50,19 +50,6 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = [
-    "CELLS_PER_NUMBER",
-    "MOST_SHIFT",
-    "MOST_SPREAD",
-    "MOST_VARIANCE",
-    "DisclosureGuard",
-    "MixedGuard",
-    "ResampleBook",
-    "ResampleGuard",
-    "counted_rows",
-    "most_resamples",
-]
-
 MOST_VARIANCE = 100.0
 MOST_SHIFT = 5.0
 """Largest variance and mean of a site's standardised residuals: a site with few of all rows may be unlike the others, but a

@@ -22,8 +22,6 @@ from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedR
 from feddbn.privacy.noise_plan import NoisePlan, NoisyVector
 from feddbn.privacy.policy import Unit
 
-__all__ = ["DpGuard", "Promise"]
-
 
 @dataclass(frozen=True)
 class Promise:

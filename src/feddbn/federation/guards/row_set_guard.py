@@ -39,20 +39,6 @@ from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task
 from feddbn.findings import Finding
 
-__all__ = [
-    "BLOCK",
-    "MOST_CUTS",
-    "MOST_SETS",
-    "BlockSetGuard",
-    "RowBook",
-    "RowSetGuard",
-    "UsedRows",
-    "lagged_sets",
-    "seen_cells",
-    "too_few",
-]
-
-
 # Which rows of a site may be in a sum, given those that were in earlier ones.
 #
 # Theory of operation

@@ -25,8 +25,6 @@ from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.fixed_point import largest_summand
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["About", "AuditGuard", "BoundsGuard", "HeldOutGuard", "PolicyGuard", "in_short"]
-
 MOST_WORDS = 240
 
 

@@ -29,21 +29,6 @@ from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 from feddbn.settings import flat_names
 
-__all__ = [
-    "MOST_CLUSTERS",
-    "MOST_REFUSED",
-    "Asked",
-    "ScopeGuard",
-    "check_noise_size",
-    "check_tasks",
-    "costs_in_words",
-    "lacking_tasks",
-    "largest_columns",
-    "scope_of",
-    "size_in_words",
-    "tasks_of",
-]
-
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
 MOST_CLUSTERS = 4

@@ -37,7 +37,7 @@ from feddbn.core.designs.cells import FilledSite
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.recordings import CHUNK_ROWS, CompleteSite
+from feddbn.core.designs.recordings import CHUNK_ROWS, CompleteSite, Recording, SiteData
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.resampling import (
     RESAMPLINGS,
@@ -49,15 +49,7 @@ from feddbn.core.statistics.resampling import (
 from feddbn.errors import MissingExtra, ProtocolError
 from feddbn.federation.programs.curved import CurvedMomentsQuestion, curved_site
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteData,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
     Scope,
@@ -69,17 +61,6 @@ from feddbn.federation.protocol.task import (
     whole,
     wholes,
 )
-
-__all__ = [
-    "BLOCK_LENGTHS",
-    "FLOATS_PER_TASK",
-    "UNITS",
-    "BootstrapQuestion",
-    "ResampledMoments",
-    "bootstrap_program",
-    "resampling_plan",
-    "unit_sizes",
-]
 
 BLOCK_LENGTHS = ("auto", "politis-white")
 UNITS = ("auto", "recordings", "blocks")
@@ -319,6 +300,7 @@ def _plan(site: SiteData, question: BootstrapQuestion) -> ResamplingPlan:
     return resampling_plan(site, question.n_lags, length, question.unit)
 
 
+@answers(BootstrapQuestion)
 def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     first, stop = question.first, question.stop
@@ -393,6 +375,3 @@ def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> 
     # One length for all variables: the most dependent one decides (Patton, Politis and White 2009).
     best = float(np.nanmax(optimal_block_length(varying)["circular"].to_numpy()))
     return int(np.clip(np.ceil(best), 1, len(longest)))
-
-
-register_site_task(SiteTask(BootstrapQuestion, one_by_one(_answer)))

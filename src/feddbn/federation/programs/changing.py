@@ -33,17 +33,6 @@ from feddbn.federation.programs.treatment import AskedMoments, asked_moments_pro
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, treated
 from feddbn.federation.protocol.task import ServerProgram, asked_of, counted
 
-__all__ = [
-    "USUAL_BLOCKS",
-    "ChangingOutcome",
-    "TimeBlocks",
-    "changing_program",
-    "first_sums_program",
-    "shortest_segment",
-    "site_clocks_program",
-    "trimmed",
-]
-
 USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""
 _SHORTEST_BLOCKS = 3

@@ -21,7 +21,7 @@ from feddbn.core.designs.design import Basis, Design, are_public_units, public_u
 from feddbn.core.designs.features import BEND, CURVE, SMOOTH
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
-from feddbn.core.designs.recordings import CompleteRows, CompleteSite
+from feddbn.core.designs.recordings import CompleteRows, CompleteSite, Recording, SiteData
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.curved import (
     CurvedLearned,
@@ -57,15 +57,7 @@ from feddbn.federation.programs.residual_checks import MOST_NETWORKS, ResidualRe
 from feddbn.federation.programs.statistics import require_separate_units, row_sums, training_site
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteData,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
     Scope,
@@ -77,25 +69,6 @@ from feddbn.federation.protocol.task import (
     text,
     wholes,
 )
-
-__all__ = [
-    "MAPS",
-    "CurveOptions",
-    "CurvedChecksQuestion",
-    "CurvedMoments",
-    "CurvedMomentsQuestion",
-    "CurvedOutcome",
-    "auto_program",
-    "curved_checks_program",
-    "curved_moments_program",
-    "curved_program",
-    "curved_recordings",
-    "curved_site",
-    "features_of",
-    "learn_from_curved",
-    "local_curved_moments",
-    "part_of",
-]
 
 MAPS = {"spline": CURVE, "quadratic": BEND}
 """Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
@@ -300,14 +273,7 @@ def _units(here: Here, question: CurvedMomentsQuestion, unit: str) -> Iterator[F
             yield recording_gram(question.curved, whole).moments.to_sums()
 
 
-register_site_task(
-    SiteTask(
-        CurvedMomentsQuestion,
-        one_by_one(_moments_answer),
-        _units,
-        length=lambda question: sums_length(question.curved.q),
-    )
-)
+answers(CurvedMomentsQuestion, _units, lambda question: sums_length(question.curved.q))(_moments_answer)
 
 
 # Residual checks of a network with curves: the same sums as `residual_checks`, of residuals of a curved design.
@@ -373,6 +339,7 @@ def curved_checks_program(
     return check_residuals(sums.of(outputs_of(d, inputs)), None, own_share)
 
 
+@answers(CurvedChecksQuestion, length=lambda question: check_sums_length(question.d, question.n_lags + 1))
 def _checks_answer(here: Here, question: CurvedChecksQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     d, n_back = question.d, question.n_lags + 1
@@ -383,15 +350,6 @@ def _checks_answer(here: Here, question: CurvedChecksQuestion) -> tuple[SiteStat
     for recording in curved_recordings(here, question):
         total += recording_residuals(question.curved, recording, of, n_back)
     return here.state, total
-
-
-register_site_task(
-    SiteTask(
-        CurvedChecksQuestion,
-        one_by_one(_checks_answer),
-        length=lambda question: check_sums_length(question.d, question.n_lags + 1),
-    )
-)
 
 
 # The one-round method for effects that may be curved: one more sum, of functions of the variables.

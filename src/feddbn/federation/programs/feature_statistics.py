@@ -55,18 +55,6 @@ from feddbn.federation.protocol.task import (
     designs,
 )
 
-__all__ = [
-    "CENTRINGS",
-    "Candidate",
-    "FeatureStatistics",
-    "LaggedOptions",
-    "LaggedPosterior",
-    "feature_candidates",
-    "feature_statistics_program",
-    "lagged_posterior_program",
-    "pair_direction_program",
-]
-
 MOST_DESIGNS = 15
 CENTRINGS = ("shared", "recording", "label")
 

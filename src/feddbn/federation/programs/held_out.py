@@ -25,22 +25,10 @@ from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.statistics import held_out_part, recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, whole
 
 MOST_CANDIDATES = 10_000
-
-__all__ = [
-    "MOST_CANDIDATES",
-    "CandidateLosses",
-    "HeldOutQuestion",
-    "HeldOutSumsQuestion",
-    "Judge",
-    "Squares",
-    "Weights",
-    "comparison_program",
-    "judge_program",
-]
 
 
 @dataclass(frozen=True)
@@ -200,6 +188,7 @@ def _with_lags(C: FloatArray, q: int) -> FloatArray:
     return np.concatenate([C, np.zeros((max(q - len(C), 0), C.shape[1]))])
 
 
+@answers(HeldOutQuestion)
 def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]:
     state, c, m, d = here.state, question.candidate, question.n_candidates, question.d
     if question.abstains(state):
@@ -252,6 +241,7 @@ def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entri
     return np.maximum(own_squares, 0.0) + moments.n * offset**2
 
 
+@answers(HeldOutSumsQuestion)
 def _sums(here: Here, question: HeldOutSumsQuestion) -> tuple[SiteState, FloatArray]:
     losses, best = here.state.get("selection.losses"), question.best
     if losses is None or losses.shape != (2, question.n_candidates):
@@ -262,7 +252,3 @@ def _sums(here: Here, question: HeldOutSumsQuestion) -> tuple[SiteState, FloatAr
         return here.state, np.append(losses[0], losses[1].max())
     difference = losses[0] - losses[0, best]
     return here.state, np.concatenate([difference, difference**2])
-
-
-register_site_task(SiteTask(HeldOutQuestion, one_by_one(_loss)))
-register_site_task(SiteTask(HeldOutSumsQuestion, one_by_one(_sums)))

@@ -17,7 +17,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import recording_gram
-from feddbn.core.designs.recordings import CompleteSite
+from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData
 from feddbn.core.glm import (
     FAMILIES,
     Climb,
@@ -41,39 +41,8 @@ from feddbn.core.statistics.moments import Moments, sums_length, symmetric, uppe
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.statistics import training_site
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteData,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, texts, whole, wholes
-
-__all__ = [
-    "FEWEST_OF_A_LEVEL",
-    "MOST_MODEL_LISTS",
-    "MOST_STEPS",
-    "NORMAL",
-    "CodedQuestion",
-    "GlmStepQuestion",
-    "LevelCounts",
-    "LevelCountsQuestion",
-    "MixedMoments",
-    "MixedMomentsQuestion",
-    "MixedOptions",
-    "MixedOutcome",
-    "Refit",
-    "level_counts_program",
-    "mixed_moments_program",
-    "mixed_program",
-    "model_terms",
-    "model_text",
-    "refit_program",
-]
-
 
 # Sums for variables of any kind.
 #
@@ -283,6 +252,7 @@ def mixed_moments_program(
     return MixedMoments(question.coded, Moments.from_sums(value[:first], q), own, float(value[first]))
 
 
+@answers(LevelCountsQuestion, length=lambda question: question.n_counts)
 def _counts(here: Here, question: LevelCountsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     codings = question.coded.codings
@@ -297,6 +267,7 @@ def _counts(here: Here, question: LevelCountsQuestion) -> tuple[SiteState, Float
     return here.state, np.floor(told / question.unit) * question.unit
 
 
+@answers(MixedMomentsQuestion, length=lambda question: question.n_sums)
 def _moments(here: Here, question: MixedMomentsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     q = question.coded.q
@@ -306,14 +277,6 @@ def _moments(here: Here, question: MixedMomentsQuestion) -> tuple[SiteState, Flo
         total, own = total.merge(found), own + found.scatter
         n_recordings += found.n > 0
     return here.state, np.concatenate([total.to_sums(), [n_recordings], upper_triangle(own)])
-
-
-register_site_task(
-    SiteTask(LevelCountsQuestion, one_by_one(_counts), length=lambda question: question.n_counts)
-)
-register_site_task(
-    SiteTask(MixedMomentsQuestion, one_by_one(_moments), length=lambda question: question.n_sums)
-)
 
 
 # One sum for generalised linear models of nodes: gradient, information and likelihood at given coefficients.
@@ -453,6 +416,7 @@ def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowT
             ]
 
 
+@answers(GlmStepQuestion, length=lambda question: question.n_told)
 def _answer(here: Here, question: GlmStepQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     total = [ModelSums.empty(*form) for form in question.forms]
@@ -460,9 +424,6 @@ def _answer(here: Here, question: GlmStepQuestion) -> tuple[SiteState, FloatArra
         for one, more in zip(total, terms, strict=True):
             one.add(more)
     return here.state, question.to_sums(total)
-
-
-register_site_task(SiteTask(GlmStepQuestion, one_by_one(_answer), length=lambda question: question.n_told))
 
 
 # The refit of chosen parents: models of all nodes together, by a few sums of ``glm-step``.

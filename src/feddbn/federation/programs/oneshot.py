@@ -18,7 +18,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, whole_rows
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.recordings import CompleteRows
+from feddbn.core.designs.recordings import CompleteRows, Recording
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
@@ -61,31 +61,10 @@ from feddbn.federation.programs.residual_checks import FEWEST_COMPLETE, Residual
 from feddbn.federation.programs.statistics import training_parts
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program, moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, counted
 from feddbn.findings import Finding
 from feddbn.words import say
-
-__all__ = [
-    "MOST_QUESTIONS",
-    "Instead",
-    "NonGaussianReport",
-    "OneShotOptions",
-    "OneShotOutcome",
-    "ResidualsQuestion",
-    "checked_oneshot_program",
-    "first_look",
-    "learn_from_moments",
-    "oneshot_program",
-]
-
 
 # Sums of nonlinear functions of residuals: a nonlinear map of rows, which owners allow by name.
 #
@@ -163,7 +142,7 @@ def recording_residuals(
         yield rows_of.values @ B - shift
 
 
-register_site_task(SiteTask(ResidualsQuestion, one_by_one(_residual_features), _residual_feature_units))
+answers(ResidualsQuestion, _residual_feature_units)(_residual_features)
 
 T = TypeVar("T")
 

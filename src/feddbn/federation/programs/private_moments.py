@@ -18,14 +18,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.programs.survey import DeviationSharesQuestion
-from feddbn.federation.protocol.site import (
-    Here,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-    site_task,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers, site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Constant, Param, Question, Scope, ServerProgram, Task, choice
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
@@ -43,19 +36,6 @@ from feddbn.privacy.noise_plan import (
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import usual_threshold
 from feddbn.settings import flat_names
-
-__all__ = [
-    "CURVES_SHARE",
-    "SPIKES_SHARE",
-    "PrivateMoments",
-    "UnitNormsQuestion",
-    "guaranteed_sites",
-    "private_moments",
-    "private_moments_plan",
-    "study_costs",
-    "study_noise_plan",
-]
-
 
 # A private look at how large the units' vectors are, to choose a clipping bound that is paid for.
 #
@@ -142,16 +122,13 @@ def _indicators(here: Here, question: UnitNormsQuestion, unit: str) -> Iterator[
         yield from norm_histogram([vector], edges, rule.weights(len(vector)))
 
 
+@answers(UnitNormsQuestion, _indicators, lambda question: len(norm_edges()))
 def _answer(here: Here, question: UnitNormsQuestion) -> tuple[SiteState, FloatArray]:
     total = np.zeros(len(norm_edges()))
     for indicator in _indicators(here, question, question.unit):
         total += indicator
     return here.state, total
 
-
-register_site_task(
-    SiteTask(UnitNormsQuestion, one_by_one(_answer), _indicators, lambda question: len(norm_edges()))
-)
 
 SPIKES_SHARE = 0.1
 """Share of the budget that scales cost where outliers are to be left out."""

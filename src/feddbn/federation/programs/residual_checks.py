@@ -19,7 +19,7 @@ from feddbn.core.arrays import BoolArray, FloatArray, by_row, rows_in_cache
 from feddbn.core.designs.design import Design, are_public_units, design_rows, public_blocks, public_units
 from feddbn.core.designs.gram import OwnLevel
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
-from feddbn.core.designs.recordings import CompleteRows, leading_axes, stretches, usable_runs
+from feddbn.core.designs.recordings import CompleteRows, Recording, leading_axes, stretches, usable_runs
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import topological_order
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
@@ -45,25 +45,8 @@ from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.statistics import local_moments, training_parts
 from feddbn.federation.programs.treatment import AskedMoments, moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment, treated
-from feddbn.federation.protocol.site import Here, Recording, SiteState, SiteTask, register_site_task, stacked
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, wholes
-
-__all__ = [
-    "FEWEST_COMPLETE",
-    "ROWS_A_COLUMN",
-    "FittedNetwork",
-    "ResidualChecksQuestion",
-    "ResidualReport",
-    "checks_program",
-    "curvature_of",
-    "network_checks_program",
-    "own_checks_program",
-    "own_nuisances",
-    "own_residual_checks_program",
-    "recording_residuals",
-    "residual_checks_program",
-    "share_of_means",
-]
 
 MOST_NETWORKS = 12
 """Networks of one run whose residuals are looked at, on the same rows: three a fit, and up to four methods are compared."""
@@ -367,7 +350,7 @@ def _may_be_stacked(question: ResidualChecksQuestion) -> bool:
     return question.is_plain and question.nuisance == ONE_MEAN and question.coefficients is not None
 
 
-register_site_task(SiteTask(ResidualChecksQuestion, stacked(_answer, _may_be_stacked)))
+answers(ResidualChecksQuestion, together=_may_be_stacked)(_answer)
 
 
 # After a fit: what sites say about the residuals of a network.

@@ -24,7 +24,14 @@ from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
-from feddbn.core.designs.recordings import Block, CompleteRows, leading_axes, side_by_side
+from feddbn.core.designs.recordings import (
+    Block,
+    CompleteRows,
+    Recording,
+    SiteData,
+    leading_axes,
+    side_by_side,
+)
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.diagnostics import (
     DIFFERENT_NETWORKS_FACTOR,
@@ -38,16 +45,7 @@ from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS, UNTREATED, Fold, RowsQuestion, Treatment
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteData,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-    stacked,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
     Federation,
@@ -64,38 +62,6 @@ from feddbn.federation.protocol.task import (
     wholes,
 )
 from feddbn.findings import Finding
-
-__all__ = [
-    "CENTERS",
-    "FAR_FROM_ZERO",
-    "SCALES",
-    "ColumnStatistics",
-    "EarlierRows",
-    "MomentsQuestion",
-    "Preparation",
-    "ScaleChoice",
-    "SitePart",
-    "SummaryQuestion",
-    "TryingQuestion",
-    "asked_moments",
-    "autocorrelation",
-    "choose_scale",
-    "held_out_part",
-    "local_moments",
-    "make_fold",
-    "moments_key",
-    "on_fold",
-    "prepare",
-    "recording_moments",
-    "require_separate_units",
-    "row_sums",
-    "summary_of_moments",
-    "summary_program",
-    "training_part",
-    "training_parts",
-    "training_site",
-]
-
 
 # Later time blocks of every recording, held out one after the other.
 #
@@ -565,6 +531,15 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
             yield recording_moments(question.design, recording, None).to_sums(question.origin)
 
 
+answers(
+    MomentsQuestion,
+    _moment_units,
+    lambda question: sums_length(question.q),
+    together=lambda question: question.is_plain,
+    own=("moments.mean", "moments.scatter"),
+)(_moments)
+
+
 def row_sums(design: Design, recording: Recording, origin: FloatArray | None = None) -> Iterator[FloatArray]:
     """Yield what each row of a recording adds to a sum of moments."""
     for rows in design_rows(design, recording.blocks()):
@@ -572,6 +547,7 @@ def row_sums(design: Design, recording: Recording, origin: FloatArray | None = N
             yield Moments.of_rows(row[None]).to_sums(origin)
 
 
+@answers(SummaryQuestion)
 def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, FloatArray]:
     state, moments = asked_moments(here, question)
     d = question.d
@@ -579,17 +555,6 @@ def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, F
     cross = moments.about(centre)
     lagged = np.diag(cross, k=d)[:d] if moments.q > d else np.zeros(d)
     return state, np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
-
-
-register_site_task(
-    SiteTask(
-        MomentsQuestion,
-        stacked(_moments, lambda question: question.is_plain, ("moments.mean", "moments.scatter")),
-        _moment_units,
-        lambda question: sums_length(question.q),
-    )
-)
-register_site_task(SiteTask(SummaryQuestion, one_by_one(_summary_answer)))
 
 
 @dataclass(frozen=True)

@@ -42,30 +42,9 @@ from feddbn.core.statistics.survey import (
 )
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import (
-    Here,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-    with_notes,
-)
+from feddbn.federation.protocol.site import Here, SiteState, answers, with_notes
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, flag, number
 from feddbn.findings import Finding
-
-__all__ = [
-    "AgreementQuestion",
-    "DeviationSharesQuestion",
-    "SpikesQuestion",
-    "Survey",
-    "SurveyQuestion",
-    "above_noise",
-    "agreement_program",
-    "scales_program",
-    "spikes_program",
-    "survey_length",
-    "survey_program",
-]
 
 FAR_SHARE = 2e-4
 """From this share of its cells on, outliers of a variable are looked at."""
@@ -289,6 +268,7 @@ def survey_length(question: SurveyQuestion) -> int:
     return 5 + question.d * (3 + N_BINS) + N_FREQUENCIES + 2 * length
 
 
+@answers(SurveyQuestion, length=survey_length)
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     d = question.d
@@ -338,6 +318,7 @@ def agreement_program(
     return round(float((yield Task(question)).value[0]))
 
 
+@answers(AgreementQuestion)
 def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, FloatArray]:
     state = {key: value for key, value in here.state.items() if key != "agreement.abstains"}
     own, found = state.get("agreement.profile"), None
@@ -359,6 +340,7 @@ def spikes_program(
     return judge_outliers((yield Task(question)).value, suspects)
 
 
+@answers(SpikesQuestion)
 def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     total = np.zeros(outlier_sums_length(question.d))
@@ -371,11 +353,6 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
             sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
             total += outlier_sums(sizes, deviation > limits, block.values)
     return here.state, total
-
-
-register_site_task(SiteTask(SurveyQuestion, one_by_one(_survey), length=survey_length))
-register_site_task(SiteTask(AgreementQuestion, one_by_one(_agreement)))
-register_site_task(SiteTask(SpikesQuestion, one_by_one(_spikes)))
 
 
 # How outliers lie from their neighbours in time, one recording one vote: robust scales that noise can protect.
@@ -445,13 +422,9 @@ def _units(here: Here, question: DeviationSharesQuestion, unit: str) -> Iterator
         yield _recording_shares(recording, question.d)
 
 
+@answers(DeviationSharesQuestion, _units, lambda question: question.d * N_BINS)
 def _answer(here: Here, question: DeviationSharesQuestion) -> tuple[SiteState, FloatArray]:
     total = np.zeros(question.d * N_BINS)
     for shares in _units(here, question, "recording"):
         total += shares
     return here.state, total
-
-
-register_site_task(
-    SiteTask(DeviationSharesQuestion, one_by_one(_answer), _units, lambda question: question.d * N_BINS)
-)

@@ -24,8 +24,6 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["Tally", "changes_of_treatment", "new_moments_program", "tally_of"]
-
 
 @dataclass(frozen=True)
 class Tally:

@@ -45,22 +45,8 @@ from feddbn.federation.protocol.rows import (
     is_block_length,
     period_numbers,
 )
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, whole, wholes
-
-__all__ = [
-    "BlockChecksQuestion",
-    "BlockMomentsQuestion",
-    "BlockPiece",
-    "BlocksQuestion",
-    "SegmentNetwork",
-    "block_checks_program",
-    "block_moments_program",
-    "block_pieces",
-    "local_block_moments",
-    "rows_of_blocks",
-    "rows_of_labels",
-]
 
 _FAR = 10**12
 
@@ -233,21 +219,13 @@ def local_block_moments(data: SiteData, question: BlocksQuestion) -> list[Moment
     return total
 
 
+@answers(BlockMomentsQuestion, length=lambda question: question.n_blocks * sums_length(question.q))
 def _moments_answer(here: Here, question: BlockMomentsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     if question.abstains(here.state):
         return here.state, np.zeros(question.n_blocks * sums_length(question.q))
     found = local_block_moments(here.data, question)
     return here.state, np.concatenate([one.to_sums(question.origin) for one in found])
-
-
-register_site_task(
-    SiteTask(
-        BlockMomentsQuestion,
-        one_by_one(_moments_answer),
-        length=lambda question: question.n_blocks * sums_length(question.q),
-    )
-)
 
 
 # Residual checks of a network that changes: every row has the residuals of its own segment's network.
@@ -430,6 +408,11 @@ def _spans(question: BlockChecksQuestion, recording: Recording) -> dict[int, tup
     return spans
 
 
+def _length(question: BlockChecksQuestion) -> int:
+    return check_sums_length(question.d, question.n_back) + CurvatureSums.length(question.q, question.d)
+
+
+@answers(BlockChecksQuestion, length=_length)
 def _checks_answer(here: Here, question: BlockChecksQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     d, n_back = question.d, question.n_back
@@ -449,10 +432,3 @@ def _checks_answer(here: Here, question: BlockChecksQuestion) -> tuple[SiteState
         for s, span in _spans(question, recording).items():
             total[:stop] += residual_sums(watched(recording, s), span, d, n_back).to_vector()
     return here.state, total
-
-
-def _length(question: BlockChecksQuestion) -> int:
-    return check_sums_length(question.d, question.n_back) + CurvatureSums.length(question.q, question.d)
-
-
-register_site_task(SiteTask(BlockChecksQuestion, one_by_one(_checks_answer), length=_length))

@@ -47,20 +47,8 @@ from feddbn.federation.programs.survey import (
     survey_program,
 )
 from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Scope, ServerProgram, Task, array
-
-__all__ = [
-    "AskedMoments",
-    "FirstLook",
-    "Pairs",
-    "PairsQuestion",
-    "asked_moments_program",
-    "first_look_program",
-    "moments_program",
-    "pairs_program",
-]
-
 
 # Products over pairs of cells that are both there: where rows with empty cells begin.
 #
@@ -155,6 +143,7 @@ def _read(total: FloatArray, question: PairsQuestion) -> Pairs:
     return Pairs(n_rows, mean, covariances, ns, (1.0, *parts[1:, 0].tolist()), log_gains, unseen)
 
 
+@answers(PairsQuestion)
 def _pairs(here: Here, question: PairsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     q, tried = question.q, question.tried
@@ -180,9 +169,6 @@ def _part(rows: FloatArray, basis: FloatArray | None) -> FloatArray:
     counts, products = pairwise_sums(rows, basis)
     rank = 0.0 if basis is None else float(min(basis.shape[1], len(rows)))
     return np.concatenate([[rank], upper_triangle(counts), upper_triangle(products)])
-
-
-register_site_task(SiteTask(PairsQuestion, one_by_one(_pairs)))
 
 
 # The first look at the data of all sites: how they are, and how many sites do not fit the others.

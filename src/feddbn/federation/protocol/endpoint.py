@@ -25,6 +25,7 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
@@ -46,27 +47,11 @@ from feddbn.federation.protocol.messages import (
     sentence_of,
     task_from,
 )
-from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, SiteData, notes_of
+from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, notes_of
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.federation.protocol.study_methods import StudyResult, personal_result
 from feddbn.federation.protocol.task import Task
 from feddbn.words import say
-
-__all__ = [
-    "SiteEndpoint",
-    "SiteEvent",
-    "Step",
-    "StudyCheck",
-    "Witness",
-    "agree",
-    "announcement",
-    "chosen_variables",
-    "decide",
-    "greeted",
-    "kind_differences",
-    "unit_differences",
-]
-
 
 # What a site and a server agree on before any task: version, site, variables, units; names only, no data.
 

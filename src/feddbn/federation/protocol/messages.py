@@ -24,40 +24,6 @@ from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.site import SiteState, task_from_fields
 from feddbn.federation.protocol.task import Sum, Task, task_digest
 
-__all__ = [
-    "MAX_MESSAGE_BYTES",
-    "NEVER",
-    "WITHHELD",
-    "Entry",
-    "Exchange",
-    "Header",
-    "Journal",
-    "RecordStore",
-    "Reply",
-    "Request",
-    "SiteRecord",
-    "Snapshot",
-    "check_run_id",
-    "code_of",
-    "decode_record",
-    "digest_of",
-    "encode_record",
-    "encode_reply",
-    "encode_request",
-    "framed",
-    "frames",
-    "raise_refusal",
-    "read_journal",
-    "read_reply",
-    "read_request",
-    "refusal",
-    "refusal_fields",
-    "refused_in",
-    "sentence_of",
-    "task_from",
-    "task_request",
-]
-
 MAX_MESSAGE_BYTES = 64 * 2**20
 NEVER = -1
 WITHHELD = "this site refused the question; its owner can read why."

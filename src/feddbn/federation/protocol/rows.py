@@ -39,24 +39,6 @@ from feddbn.federation.protocol.task import (
     wholes,
 )
 
-__all__ = [
-    "CALENDAR",
-    "MOST_BLOCKS",
-    "MOST_MODELS",
-    "MOST_TIME_BLOCKS",
-    "UNTREATED",
-    "BlockWish",
-    "Fold",
-    "RowsQuestion",
-    "Treatment",
-    "does_not_fit",
-    "is_block_length",
-    "period_name",
-    "period_numbers",
-    "treated",
-]
-
-
 # How time is to be cut into blocks, as people say it: by rows, by the calendar or by a column.
 #
 # ``"auto"``, 64              blocks of so many rows, a power of two; the data decide how many

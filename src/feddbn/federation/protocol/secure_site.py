@@ -20,9 +20,6 @@ from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_site import SecAggSite
 
-__all__ = ["Digest", "DigestOnce", "SecureSite", "read_secure_reply"]
-
-
 Digest = Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], str]
 
 

@@ -22,36 +22,10 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.recordings import Recording, SiteData, stacks
+from feddbn.core.designs.recordings import SiteData, stacks
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.task import Question, Task
 from feddbn.findings import Finding
-
-__all__ = [
-    "PLAIN",
-    "TOGETHER",
-    "Answers",
-    "Channel",
-    "Guard",
-    "Here",
-    "Memo",
-    "Record",
-    "Recording",
-    "Site",
-    "SiteData",
-    "SiteState",
-    "SiteTask",
-    "answer_together",
-    "notes_of",
-    "one_by_one",
-    "register_site_task",
-    "site_task",
-    "stacked",
-    "stacked_vectors",
-    "sum_of_units",
-    "task_from_fields",
-    "with_notes",
-]
 
 SiteState = dict[str, np.ndarray]
 Memo = dict[str, Any]
@@ -88,6 +62,7 @@ class Here:
 
 
 Answers = tuple[Sequence[SiteState], FloatArray]
+_Program = Callable[[Here, Any], tuple[SiteState, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -353,6 +328,27 @@ def stacked(
         return [state for state, _ in each], stacked_vectors([vector for _, vector in each], question.name)
 
     return answers
+
+
+def answers(
+    kind: type[Question],
+    units: Callable[[Here, Any, str], Iterator[FloatArray]] | None = None,
+    length: Callable[[Any], int] | None = None,
+    *,
+    together: Callable[[Any], bool] | None = None,
+    own: Sequence[str] = (),
+) -> Callable[[_Program], _Program]:
+    """Make a program of a single site answer questions of a kind; see `SiteTask`.
+
+    `together` and `own` are what `stacked` asks for, where it can also answer for many small sites at once.
+    """
+
+    def register(program: _Program) -> _Program:
+        every = one_by_one(program) if together is None else stacked(program, together, own)
+        register_site_task(SiteTask(kind, every, units, length))
+        return program
+
+    return register
 
 
 # A site's state as a named, versioned record: every field is an array with a leading axis for the sites.

@@ -28,24 +28,6 @@ from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.method_table import find_method
 from feddbn.privacy.secagg import usual_threshold
 
-__all__ = [
-    "CHOSEN_BY_ROWS",
-    "GOALS",
-    "Attendance",
-    "Compare",
-    "Confidence",
-    "Goal",
-    "Privacy",
-    "Select",
-    "Strict",
-    "Study",
-    "check_sites",
-    "parse_study",
-    "study_from_json",
-    "wrong_entry",
-]
-
-
 # What a study settles besides its question: how sums are protected, and what happens when a site is missing.
 
 

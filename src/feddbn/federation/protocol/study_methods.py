@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,24 +17,6 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, find_method
 from feddbn.settings import flat_names
-
-if TYPE_CHECKING:
-    from feddbn.federation.protocol.study import Study
-
-__all__ = [
-    "StudyMethod",
-    "StudyResult",
-    "Way",
-    "check_goal",
-    "check_name",
-    "check_noise",
-    "check_update",
-    "personal_result",
-    "register_personal_result",
-    "register_study_method",
-    "study_method",
-    "study_methods",
-]
 
 
 @dataclass(frozen=True)

@@ -21,38 +21,6 @@ from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError, ProtocolError, SiteRefused
 from feddbn.privacy.policy import TRANSFORMATIONS
 
-__all__ = [
-    "LARGEST",
-    "MOST_LAGS",
-    "MOST_NUMBERS",
-    "Constant",
-    "Federation",
-    "Observer",
-    "Param",
-    "Question",
-    "Scope",
-    "ServerProgram",
-    "Sum",
-    "Task",
-    "array",
-    "asked_of",
-    "asking",
-    "choice",
-    "counted",
-    "designs",
-    "flag",
-    "names",
-    "number",
-    "numbers",
-    "run_program",
-    "task_digest",
-    "text",
-    "texts",
-    "whole",
-    "wholes",
-]
-
-
 # What the questions of one study may be about.
 #
 # A scope is made from the study that a site agreed to, so what may be asked is settled at the greeting. Every kind of

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from feddbn.core.backend.device import open_device
+from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary
 from feddbn.data.layout import ROW_TIMES, declared_kinds
@@ -20,7 +21,7 @@ from feddbn.federation.protocol.endpoint import (
     unit_differences,
 )
 from feddbn.federation.protocol.rows import BlockWish
-from feddbn.federation.protocol.site import Site, SiteData
+from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy

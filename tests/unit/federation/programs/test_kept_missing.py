@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data import read_sites
 from feddbn.federation.programs.bootstrap import BootstrapQuestion, resampling_plan
 from feddbn.federation.programs.feature_statistics import (
@@ -16,7 +17,7 @@ from feddbn.federation.programs.feature_statistics import (
 from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.oneshot import ResidualsQuestion
 from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part
-from feddbn.federation.protocol.site import Here, SiteData, site_task
+from feddbn.federation.protocol.site import Here, site_task
 from feddbn.federation.protocol.task import Question
 
 D, P = 3, 1

@@ -20,7 +20,7 @@ from feddbn.federation.programs.statistics import (
     local_moments,
     prepare,
 )
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["EntryMomentsQuestion", "entry_moments_program"]
@@ -93,6 +93,7 @@ def _entry(i: int, variables: tuple[str, ...]) -> str:
     return repr(variables[k]) + (f" at lag {lag}" if lag else "")
 
 
+@answers(EntryMomentsQuestion)
 def _answer(here: Here, question: EntryMomentsQuestion) -> tuple[SiteState, FloatArray]:
     own_lags = question.lags_of(here.name)
     entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
@@ -104,6 +105,3 @@ def _answer(here: Here, question: EntryMomentsQuestion) -> tuple[SiteState, Floa
     cross[block] = moments.about(np.zeros(moments.q))
     counts[block] = moments.n
     return state, np.concatenate([[moments.n], totals, cross.ravel(), counts.ravel()])
-
-
-register_site_task(SiteTask(EntryMomentsQuestion, one_by_one(_answer)))
