@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.site_guards import AuditGuard, PolicyGuard
+from feddbn.federation.guards.site_guards import AuditGuard, BoundsGuard, PolicyGuard
+from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import PLAIN, Channel, Site
 from feddbn.federation.protocol.task import Task, texts
 from feddbn.privacy.audit import parse_entries, verify_chain
+from feddbn.privacy.fixed_point import decode_fixed, encode_fixed, largest_summand
 from feddbn.privacy.policy import SitePolicy
 from support.questions import Values, make_question
 from support.saying import refused
@@ -108,3 +110,36 @@ def test_feature_maps_are_checked(features):
         site.answer(Task(Guarded(features=features)), MASKED)
     site.answer(Task(Guarded(features=("linear",))), MASKED)
     site.answer(Task(Guarded()), MASKED)
+
+
+MOMENTS = Task(MomentsQuestion(n_lags=1, variables=("u", "v")))
+OF_THREE = Channel(masked=True, n_guaranteed=3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays(value):
+    for channel in (PLAIN, OF_THREE):
+        with refused(SiteRefused, "moments", code="not-finite"):
+            BoundsGuard(3).after(MOMENTS, np.array([1.0, value]), channel)
+
+
+@pytest.mark.parametrize("n_sites", [3, 10, 200])
+def test_a_number_too_large_to_mask_stays_and_the_largest_that_passes_can_be_added_up(n_sites):
+    limit = largest_summand(n_sites)
+    guard = BoundsGuard(n_sites)
+    with refused(SiteRefused, n_sites, code="too-large"):
+        guard.after(MOMENTS, np.array([0.0, -limit]), OF_THREE)
+    guard.after(MOMENTS, np.array([limit]), PLAIN)
+    largest = guard.after(MOMENTS, np.array([np.nextafter(limit, 0.0)]), OF_THREE)
+    with np.errstate(over="ignore"):
+        total = np.sum([encode_fixed(largest, n_sites)] * n_sites, axis=0, dtype=np.uint64)
+    np.testing.assert_allclose(decode_fixed(total, n_sites), n_sites * largest)
+
+
+def test_an_answer_up_to_the_declared_norm_leaves_as_it_is():
+    guard = BoundsGuard(3, max_norm=5.0)
+    vector = np.array([3.0, -4.0])
+    assert guard.after(MOMENTS, vector, OF_THREE) is vector
+    with refused(SiteRefused, "max_norm", 5, code="too-long") as caught:
+        guard.after(MOMENTS, vector * 1.001, OF_THREE)
+    assert "5.005" not in str(caught.value)

@@ -1,12 +1,12 @@
 """Small sites that are alike are read together, and each answers what it would answer alone."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
+from feddbn.core.arrays import FloatArray
 from feddbn.core.designs import recordings as stacked_sites
 from feddbn.core.designs.recordings import Block, StackedSite, stacks
 from feddbn.core.statistics.moments import Moments
@@ -14,8 +14,9 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError
 from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol import site as sites
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, answer_of_one, site_task
+from feddbn.federation.protocol.site import TOGETHER, Here, Record, answer_of_one, site_task
 
 NAMES = ("a", "b", "c")
 
@@ -140,3 +141,34 @@ def test_moments_of_many_are_those_of_each() -> None:
         expected = np.cov(z.T) * (len(z) - 1)
         np.testing.assert_allclose(together.scatter[k], expected, atol=1e-12 * np.abs(expected).max())
         assert together.n == len(z)
+
+
+@dataclass(frozen=True)
+class Notes(Record):
+    prefix = "notes"
+    version = 1
+
+    C: FloatArray
+
+
+def test_a_memo_gives_back_what_was_kept_for_the_same_states_only():
+    memo, notes = {}, Notes(np.arange(6.0).reshape(2, 3))
+    states = notes.kept([{}, {}], None, memo, "a")
+    assert Notes.read(states, memo, "a") is notes
+    # Another site of the same name, or one that has gone on since, is read from its state.
+    changed = [states[0], {**states[1], "notes.C": np.zeros(3)}]
+    assert np.array_equal(Notes.read(changed, memo, "a").C, [[0, 1, 2], [0, 0, 0]])
+    assert np.array_equal(Notes.read(states[:1], memo, "a").C, [[0, 1, 2]])
+    assert np.array_equal(Notes.read(states, {}, "a").C, notes.C)
+
+
+def test_a_memo_keeps_the_last_record_of_each_part_and_none_beyond_its_room(monkeypatch):
+    memo: dict = {}
+    for turn in range(5):
+        for first in ("a", "b"):
+            states = Notes(np.full((1, 3), turn)).kept([{}], None, memo, first)
+    assert len(memo[TOGETHER]) == 2
+    monkeypatch.setattr(sites, "_ROOM", 40)
+    states = Notes(np.ones((1, 3))).kept([{}], None, memo, "b")
+    assert len(memo[TOGETHER]) == 1
+    assert np.array_equal(Notes.read(states, memo, "b").C, np.ones((1, 3)))
