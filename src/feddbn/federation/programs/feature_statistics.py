@@ -4,7 +4,7 @@ What leaves a site is one vector in which recordings, sites and candidates have 
 
     feature-scale      [n, sum x, sum x^2]                 once, to make origin and scale public
     feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred as below
-    pair-direction     sums of prewhitened products and their asymmetry (core/ranking/direction.py)
+    pair-direction     sums of prewhitened products and their asymmetry (core/ranking.py)
 
 Centring (`centring` parameter of feature-moments)
 --------------------------------------------------
