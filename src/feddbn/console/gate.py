@@ -102,14 +102,7 @@ class Keys:
 class Gate:
     """Lets through, to the app behind it, what comes from a page of the console itself.
 
-    Parameters
-    ----------
-    app
-        What lies behind; it sees paths without the random part.
-    keys
-        The secrets.
-    hosts
-        The values of the Host header that are the console's own, with port.
+    The app sees paths without the random part; `hosts` are the Host headers that are the console's own, with port.
     """
 
     def __init__(self, app: Asgi, keys: Keys, hosts: Iterable[str]) -> None:

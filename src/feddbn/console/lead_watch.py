@@ -68,17 +68,7 @@ class Sight:
 
 
 class LeadWatch:
-    """Looks at a federation through a lead's session until it is stopped.
-
-    Parameters
-    ----------
-    session
-        Not yet connected.
-    poll_s
-        How often it looks while somebody looks at a page.
-    clock
-        Seconds since 1970.
-    """
+    """Looks at a federation through a lead's session until it is stopped: every `poll_s` while a page is open."""
 
     def __init__(self, session: Session, poll_s: float = 2.0, clock: Callable[[], float] = time.time) -> None:
         self._session = session
@@ -120,8 +110,7 @@ class LeadWatch:
             return future.result(timeout_s)
         except TimeoutError:
             raise FederationError(
-                f"the server has not answered within {timeout_s:.0f} s; try again.",
-                code="no-answer",
+                f"the server has not answered within {timeout_s:.0f} s; try again.", code="no-answer"
             ) from None
 
     def _run(self) -> None:

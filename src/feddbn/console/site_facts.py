@@ -167,14 +167,7 @@ def _parts(text: str, other: str) -> Parts:
 class SiteFacts:
     """The facts of one site.
 
-    Parameters
-    ----------
-    kit
-        The site's kit.
-    check
-        Refuses a study that no site could take part in, as the commands do before they read it out.
-    clock
-        Seconds since 1970.
+    `check` refuses a study that no site could take part in, as the commands do before they read it out.
     """
 
     def __init__(

@@ -46,18 +46,8 @@ class Courier(Protocol):
 class SecureFederation:
     """A federation whose server sees only sums.
 
-    Parameters
-    ----------
-    courier
-        Carries the messages: within this process, or inside the requests of a deployed run.
-    run
-        Name of the run, the one the sites were set up with.
-    min_sites, threshold
-        See `SecAggServer`.
-    variables
-        Names of what the sites measure.
-    digest
-        Digest of a task; in one process the one the sites use, too.
+    `courier` carries the messages: within this process, or inside the requests of a deployed run. `run` is the one the sites
+    were set up with; `min_sites` and `threshold` are those of `SecAggServer`. In one process sites use the same `digest`.
     """
 
     answered_tasks: frozenset[str] | None = None

@@ -28,23 +28,10 @@ from feddbn.privacy.noise_plan import NoisePlan
 class PrivateFederation:
     """A federation whose moments are noisy and say so by a smaller count.
 
-    Parameters
-    ----------
-    federation
-        Where the sums are made; with the noise spread over sites, it must be a secure one.
-    plan
-        The plan the sites' guards use.
-    n_guaranteed
-        Sites sure to be in every sum: the threshold of secure aggregation; 1 for plain sums.
-    quantile
-        Share of the units that stay unclipped.
-
-    Attributes
-    ----------
-    answered_tasks
-        What the plan covers; every other task costs infinitely much, so methods do not ask for it.
-    last
-        The moments last handed out, with the clipping bound and the noise in them.
+    `federation` makes the sums; with the noise spread over sites, it must be a secure one. `n_guaranteed` sites are sure to
+    be in every sum: the threshold of secure aggregation; 1 for plain sums. A share `quantile` of the units stays unclipped.
+    `answered_tasks` is what the plan covers; every other task costs infinitely much, so methods do not ask for it. `last` are
+    the moments last handed out, with the clipping bound and the noise in them.
     """
 
     def __init__(

@@ -61,12 +61,8 @@ Tell = Callable[[ServerEvent], None]
 class Line:
     """The server's line to the sites of one run.
 
-    Attributes
-    ----------
-    refused
-        Site -> its last word, if that was a refusal by policy, state or privacy.
-    said
-        Site -> what it said no with in the attempt under way.
+    `refused` has the last word of sites that refuse by policy, state or privacy, `said` what sites said no with in the
+    attempt under way.
     """
 
     def __init__(self, exchange: Exchange, run_id: str, tell: Tell, pause_s: float) -> None:

@@ -15,11 +15,9 @@ is cut off.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -47,9 +45,11 @@ from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.deployed.store import (
     AUDIT,
     EventLog,
+    Version,
     append_lines,
-    for_owner,
+    file_version,
     iso_time,
+    locked,
     whole_part,
     write_atomically,
 )
@@ -82,7 +82,7 @@ class _Standing:
     """Where the site's own log stands, and what it says since midnight and since its owner last decided something."""
 
     chain: AuditChain
-    version: tuple[int, int, int] | None = None
+    version: Version | None = None
     day: str = ""
     said: dict[tuple[str, ...], AuditEntry] = field(default_factory=dict)
     n_refused: int = 0
@@ -108,24 +108,10 @@ def _about(entry: AuditEntry) -> tuple[str, ...]:
 
 
 class SiteAudit:
-    """The site's own log, written by any of its processes, and where the logs of runs are.
-
-    Parameters
-    ----------
-    state
-        The site's state directory.
-    site, identity
-        Who writes, and the key that signs; without one, nothing is signed and there are no heads.
-    clock
-        Seconds since 1970.
-    """
+    """The site's own log, written by any of its processes; without a key nothing is signed, and there are no heads."""
 
     def __init__(
-        self,
-        state: Path,
-        site: str,
-        identity: Identity | None,
-        clock: Callable[[], float] = time.time,
+        self, state: Path, site: str, identity: Identity | None, clock: Callable[[], float] = time.time
     ) -> None:
         self.directory = Path(state) / AUDIT
         self.site = site
@@ -151,14 +137,7 @@ class SiteAudit:
         """Return what the site's own log says."""
         return parse_entries(whole_lines(self.path))
 
-    def note(
-        self,
-        event: str,
-        task: str = "",
-        note: str = "",
-        run: str = "",
-        **more: Any,
-    ) -> AuditEntry:
+    def note(self, event: str, task: str = "", note: str = "", run: str = "", **more: Any) -> AuditEntry:
         """Write one entry, on disk when this returns; a log that is not intact is not continued.
 
         What was written today is not written again, unless the owner has decided something since, and refused greetings are
@@ -188,7 +167,7 @@ class SiteAudit:
                 return known
             entry = standing.chain.add(write=partial(append_lines, self.path), time=now, **said)
             standing.hear(entry)
-            standing.version = self._version()
+            standing.version = file_version(self.path)
             return entry
 
     def head(self) -> Head | None:
@@ -200,7 +179,7 @@ class SiteAudit:
 
     def _standing(self) -> _Standing:
         """Return where the site's own log stands; it is read if it is not as this process left it."""
-        version = self._version()
+        version = file_version(self.path)
         if self._known is None or version is None or self._known.version != version:
             lines = whole_lines(self.path)
             chain = AuditChain.resume(lines, self.identity, self.key)
@@ -214,14 +193,6 @@ class SiteAudit:
                 self._known.hear(entry)
         return self._known
 
-    def _version(self) -> tuple[int, int, int] | None:
-        """Tell one content of the log, which grows, from another."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
-
     def _reached(self, run_id: str) -> str:
         """How far the log of a run has come, "n hash"."""
         if not run_id:
@@ -232,13 +203,9 @@ class SiteAudit:
             return "not a log"
         return f"{last[0].index + 1} {last[0].hash}" if last else f"0 {GENESIS}"
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """Hold the site's own log and what it keeps of others: several processes may answer for one site."""
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.directory / "site.lock", "ab", opener=for_owner) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return locked(self.directory, "site.lock")
 
 
 @dataclass(frozen=True)
@@ -275,16 +242,10 @@ def budget_finding(account: Account, policy: SitePolicy) -> Finding:
 
 
 class Books:
-    """The audit logs of one site.
+    """The audit logs of one site's runs.
 
-    Parameters
-    ----------
-    state
-        The site's state directory.
-    secret
-        Secret bytes of the site's identity; empty without one, and whoever can write the logs can then rewrite the index.
-    tell
-        Called with a sentence for the site's owner.
+    Without `secret`, bytes of the site's identity, whoever can write the logs can rewrite the index, too. `tell` hears
+    sentences for the owner.
     """
 
     def __init__(
@@ -299,7 +260,6 @@ class Books:
 
     def begin(self) -> None:
         """Make the place for the logs; a site without logs gets an empty index, one with logs only by `adopt`."""
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
             if not self._index.exists() and not self._logs():
                 self._store(BookIndex())
@@ -329,7 +289,7 @@ class Books:
                 f"the audit log of run {run_id!r} ended in half a line, which was cut off: a process was killed "
                 "while it wrote, and what the line was about never left."
             )
-        return _decoded(whole, run_id)
+        return whole_lines(path)
 
     def append(self, run_id: str, line: str) -> None:
         """Add an entry to the log of a run; it is on disk when the call returns."""
@@ -385,7 +345,6 @@ class Books:
 
     def adopt(self) -> int:
         """Index the logs as they are, if each is intact by itself; return how many there are. The owner's decision."""
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
             heads = {}
             for run_id in self._logs():
@@ -451,12 +410,9 @@ class Books:
     def _store(self, index: BookIndex) -> None:
         write_atomically(self._index, index.to_bytes(self._key))
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
         """One process at a time reads or writes the books."""
-        with open(self._directory / "index.lock", "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return locked(self._directory, "index.lock")
 
 
 def books_of(settings: SiteSettings, tell: Callable[[str], None] = lambda sentence: None) -> Books:
@@ -472,13 +428,6 @@ def books_of(settings: SiteSettings, tell: Callable[[str], None] = lambda senten
 def account_of(settings: SiteSettings) -> Account:
     """Return what a site's books say; nothing is written but a torn line cut off."""
     return books_of(settings).account()
-
-
-def _decoded(content: bytes, run_id: str) -> list[str]:
-    try:
-        return content.decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise FileError(f"the audit log of run {run_id!r} is not text.") from None
 
 
 @dataclass(frozen=True)

@@ -48,16 +48,9 @@ def visit_name(messages: Mapping[str, bytes]) -> str:
 
 @dataclass
 class Visit:
-    """One message to each of some sites.
+    """One message to each of some sites: when its window was opened, in seconds, and which replies have come.
 
-    Attributes
-    ----------
-    opened
-        When its window was opened, in seconds.
-    replies
-        Site -> its reply.
-    missing
-        Who was left out when it was closed; None while it is open.
+    `missing` is who was left out when it was closed; None while it is open.
     """
 
     opened: float
@@ -155,23 +148,9 @@ LONGEST_PAUSE_S = 60.0
 class Collecting:
     """Collects the replies to each message.
 
-    Parameters
-    ----------
-    exchange
-        Reaches the sites that are there.
-    rules
-        The study's attendance: `window_h` and `enough`.
-    book
-        Where replies are kept.
-    tell
-        Told who has come and who is awaited.
-    here
-        The sites that `exchange` can reach at all as long as it lives; None is any.
-    stay_s
-        How long after the last reply the sites that are not there are waited for; then `StillCollecting` is raised, and
-        a later attempt goes on.
-    clock, wait
-        The time in seconds, and what passes it.
+    `exchange` reaches the sites that are there, at most those in `here` (None is any). Sites that are not there are waited
+    for `stay_s` seconds after the last reply; then `StillCollecting` is raised, and a later attempt goes on. `wait` passes
+    the time that `clock` tells.
     """
 
     def __init__(

@@ -27,12 +27,7 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import (
-    FeddbnError,
-    FileError,
-    ProtocolError,
-    StateError,
-)
+from feddbn.errors import FeddbnError, ProtocolError, StateError
 from feddbn.federation.protocol.messages import (
     NEVER,
     Exchange,
@@ -47,9 +42,10 @@ from feddbn.federation.protocol.messages import (
 from feddbn.federation.protocol.study import Attendance, Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.federation.protocol.task import Sum, Task
-from feddbn.privacy.audit import Head, Receipt, read_head, read_receipt
+from feddbn.privacy.audit import read_head, read_receipt
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell, Turn, too_few
+from feddbn.runtime.deployed.peer_heads import well_formed
 from feddbn.runtime.deployed.store import JournalFile
 
 MAX_BACKOFF = 16
@@ -105,14 +101,8 @@ class Roll:
 
 
 class Replay:
-    """The journal of a run and how far its program has come.
-
-    Attributes
-    ----------
-    seq
-        Number of the next sum.
-    counted
-        Site -> number of the last task whose answer by this site is in a sum so far.
+    """The journal of a run and how far its program has come: `seq` is the number of the next sum, and `counted` has, for each
+    site, the number of the last task whose answer by it is in a sum so far.
     """
 
     def __init__(self, log: JournalFile, study: Study, run_id: str) -> None:
@@ -169,20 +159,6 @@ class Replay:
             )
 
 
-Sums = Callable[[Turn], Sum]
-"""Makes the sum for a task; whether the sites in it are enough is for the caller to say."""
-
-
-def sums_for(study: Study, line: Line, roll: Roll) -> Sums:
-    """Return how a study wants its sums made: in the clear or under masks."""
-    if not study.privacy.secure_aggregation:
-        return PlainSums(line, roll, study.privacy.max_norm)
-    # Masks need a package that plain studies do without.
-    from feddbn.runtime.deployed.masked_sums import MaskedSums
-
-    return MaskedSums(study, line)
-
-
 class PlainSums:
     """Asks for the sites' vectors and adds them in sorted site order."""
 
@@ -231,9 +207,8 @@ class PlainSums:
         """Keep the vectors of the shape that most have; a site whose shape differs is not counted."""
         odd = odd_ones({site: vector.shape for site, vector in vectors.items()}, "shape")
         for site, shape, usual in odd:
-            self._refuse(
-                site, f"site {site!r} answered with shape {shape}, most with {usual}.", turn, "other-shape"
-            )
+            said = f"site {site!r} answered with shape {shape}, most with {usual}."
+            self._refuse(site, said, turn, "other-shape")
         return {site: vector for site, vector in vectors.items() if site not in {one for one, _, _ in odd}}
 
     def _refuse(self, site: str, sentence: str, turn: Turn, code: str) -> None:
@@ -245,66 +220,35 @@ def share_heads(line: Line, replies: Mapping[str, Reply]) -> None:
 
     Only what a site says of itself is carried on, and only if it is well formed: a site cannot stop a run with it.
     """
-    found = {site: _head_of(reply) for site, reply in replies.items()}
-    heads = {site: head for site, head in found.items() if head is not None}
+    said = {site: well_formed([reply.meta.get("head")], read_head) for site, reply in replies.items()}
+    heads = {site: head for site, found in said.items() for head in found if head.site == site}
     if len(heads) < 2:
         return
+
+    def carry(what: str, words: Mapping[str, list[Any]]) -> dict[str, Reply]:
+        requests = {
+            site: Request("heads", line.run_id, meta={what: told}) for site, told in words.items() if told
+        }
+        messages = {site: encode_request(request) for site, request in requests.items()}
+        return line.ask(messages, "heads", NEVER) if messages else {}
+
     others = {site: [head.fields() for name, head in heads.items() if name != site] for site in heads}
-    held = _carry(line, "heads", others)
-    given = [receipt for reply in held.values() for receipt in _receipts_of(reply)]
-    receipts = {site: [word.fields() for word in given if word.head.site == site] for site in held}
-    _carry(line, "receipts", {site: words for site, words in receipts.items() if words})
-
-
-def _head_of(reply: Reply) -> Head | None:
-    try:
-        head = read_head(reply.meta.get("head"))
-    except FileError:
-        return None
-    return head if head.site == reply.site else None
-
-
-def _receipts_of(reply: Reply) -> list[Receipt]:
-    found = []
-    words = reply.meta.get("receipts")
-    for word in words if isinstance(words, list) else ():
-        try:
-            receipt = read_receipt(word)
-        except FileError:
-            continue
-        if receipt.holder == reply.site:
-            found.append(receipt)
-    return found
-
-
-def _carry(line: Line, what: str, words: Mapping[str, list[Any]]) -> dict[str, Reply]:
-    messages = {
-        site: encode_request(Request("heads", line.run_id, meta={what: said})) for site, said in words.items()
-    }
-    return line.ask(messages, "heads", NEVER) if messages else {}
+    held = carry("heads", others)
+    given = [
+        receipt
+        for site, reply in held.items()
+        for receipt in well_formed(reply.meta.get("receipts"), read_receipt)
+        if receipt.holder == site
+    ]
+    carry("receipts", {site: [one.fields() for one in given if one.head.site == site] for site in held})
 
 
 class Coordinator:
-    """A federation of sites that are reached through an exchange.
+    """A federation of sites that are reached through an exchange, which gives each call its own timeout.
 
-    Parameters
-    ----------
-    exchange
-        Carries messages; gives each call its own timeout.
-    study
-        What is computed and by whom; its `attendance` rules drop-outs.
-    run_id
-        Names the run at every site and at the server; it outlives engine jobs.
-    log
-        The journal's place; what it was given is on disk when it returns.
-    on_event
-        Told about agreements, refusals, silent sites, sums.
-    pause_s
-        Between two attempts of the "wait" policy.
-    opening_s
-        How long the handshake waits at least, whatever the study's rules: sites may still be reading data.
-    here
-        The sites that the exchange can reach at all; the others are not waited for. None: all.
+    `log` has on disk what it was given when it returns. `on_event` hears of agreements, refusals, silent sites and sums. The
+    handshake waits `opening_s` at least, whatever the study's rules: sites may still be reading data. Sites that are not in
+    `here` cannot be reached at all and are not waited for.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -326,7 +270,15 @@ class Coordinator:
         self._replay = Replay(log, study, run_id)
         self._line = Line(exchange, run_id, on_event or (lambda event: None), pause_s)
         self._roll = Roll(study.attendance)
-        self._sums = sums_for(study, self._line, self._roll)
+        # Makes the sum for a task; whether the sites in it are enough is said here.
+        self._sums: Callable[[Turn], Sum]
+        if study.privacy.secure_aggregation:
+            # Masks need a package that plain studies do without.
+            from feddbn.runtime.deployed.masked_sums import MaskedSums
+
+            self._sums = MaskedSums(study, self._line)
+        else:
+            self._sums = PlainSums(self._line, self._roll, study.privacy.max_norm)
 
     @property
     def sites(self) -> tuple[str, ...]:

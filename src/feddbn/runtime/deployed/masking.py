@@ -68,17 +68,7 @@ class SealedFile:
 
 
 class KeptMasks:
-    """Answers messages of secure aggregation, each once.
-
-    Parameters
-    ----------
-    secure
-        What answers them.
-    register
-        The register that it asks; what it was told at the beginning of an epoch is kept, too.
-    file
-        Where everything is kept.
-    """
+    """Answers messages of secure aggregation, each once; what the register was told when an epoch began is kept, too."""
 
     def __init__(self, secure: SecureSite, register: Register, file: SealedFile) -> None:
         self._secure = secure

@@ -44,9 +44,7 @@ COVERING_EPSILON = 1.0
 
 
 def read_data(
-    settings: SiteSettings,
-    variables: tuple[str, ...] | None = None,
-    kinds: Mapping[str, Kind] | None = None,
+    settings: SiteSettings, variables: tuple[str, ...] | None = None, kinds: Mapping[str, Kind] | None = None
 ) -> SiteData:
     """Return the site's recordings, with these of its variables; `kinds` are those of a study, of what it leaves open."""
     read = settings.reading

@@ -11,11 +11,10 @@ believed to be the study of its name only if the digest of its text says so.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +28,14 @@ from feddbn.privacy.approval import Approval, read_approval, seal_approval
 from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.peer_heads import PeerHeads
 from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import iso_time, private_directory, write_atomically
+from feddbn.runtime.deployed.store import (
+    Version,
+    file_version,
+    iso_time,
+    locked,
+    private_directory,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from feddbn.privacy.approval import Approval
@@ -38,23 +44,14 @@ if TYPE_CHECKING:
 APPROVALS = "_approvals"
 DEFAULT_DAYS = 30.0
 MOST_DAYS = 3650.0
-_HOW = "its owner approves it with `feddbn site approve study.toml --kit KIT`"
+_HOW = "owner approves it with `feddbn site approve study.toml --kit KIT`"
 
 
 class Approvals:
-    """The approvals of one site.
+    """The approvals of one site, signed by its key.
 
-    Parameters
-    ----------
-    state
-        The site's state directory.
-    site, identity
-        Whose approvals they are, and the key that signs them.
-    clock
-        Seconds since 1970.
-    begun
-        Digest of a study -> runs that were begun since it was last approved, as another record says: an older file put
-        back in its place does not win runs back.
+    `begun` gives the runs of a study (by digest) that were begun since it was last approved, as another record says: an older
+    file put back in its place does not win runs back.
     """
 
     def __init__(
@@ -70,7 +67,7 @@ class Approvals:
         self._identity = identity
         self._clock = clock
         self._begun = begun
-        self._seen: dict[str, tuple[tuple[int, int, int], Approval]] = {}
+        self._seen: dict[str, tuple[Version | None, Approval]] = {}
         self._digest: tuple[Study, str] | None = None
 
     def give(
@@ -122,27 +119,15 @@ class Approvals:
 
     def damaged(self) -> list[Path]:
         """Return the files that are no approvals of this site; they approve nothing."""
-        out = []
-        for path in sorted(self._directory.glob("*.json")):
-            try:
-                self._read(path.stem)
-            except FileError:
-                out.append(path)
-        return out
+        good = {approval.digest for approval, _ in self.all()}
+        return [path for path in sorted(self._directory.glob("*.json")) if path.stem not in good]
 
     def revoke(self, which: str) -> Approval:
         """Take back the approval of the study of this name, or whose digest begins so; the file stays as a record."""
-        open_ones = [approval for approval, state in self.all() if state != "revoked"]
-        found = [one for one in open_ones if one.study == which or (which and one.digest.startswith(which))]
-        if len(found) != 1:
-            known = ", ".join(f"{one.study} ({one.digest[:12]})" for one in open_ones) or "none"
-            what = "no approval" if not found else "more than one approval"
-            raise ParameterError(
-                f"{which!r} names {what} that can be revoked; name the study or the beginning of its digest: {known}.",
-                code="which-approval",
-            )
+        known = {one.digest: one.study for one, state in self.all() if state != "revoked"}
+        digest = _named(which, known, "approval that can be revoked", "which-approval")
         with self._locked():
-            approval = self._read(found[0].digest)
+            approval = self._read(digest)
             return self._write(seal_approval(self._identity, approval, revoked=iso_time(self._clock())))
 
     def find(self, study: Study) -> tuple[Approval, str] | None:
@@ -169,12 +154,12 @@ class Approvals:
             return self._read(self._digest[1])
         except FileNotFoundError:
             raise SiteRefused(
-                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; {_HOW}.",
+                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; its {_HOW}.",
                 code="not-approved",
             ) from None
         except FileError as error:
             raise SiteRefused(
-                f"the study {study.name!r} is not approved at this site: {error} {_again()}",
+                f"the study {study.name!r} is not approved at this site: {error} Its {_HOW}.",
                 code="bad-approval",
             ) from None
 
@@ -193,14 +178,13 @@ class Approvals:
                 "approval-over-epsilon": True,
             }
             code = next(code for code, is_so in whys.items() if is_so)
-            raise SiteRefused(f"the study {study.name!r} {reason}. {_again()}", code=code)
+            raise SiteRefused(f"the study {study.name!r} {reason}. Its {_HOW}.", code=code)
 
     def _read(self, digest: str) -> Approval:
         """Return a signed approval; what was read before is read again only if the file has changed."""
         path = self._directory / f"{digest}.json"
         try:
-            found = path.stat()
-            version = (found.st_ino, found.st_mtime_ns, found.st_size)
+            version = file_version(path)
             known = self._seen.get(digest)
             if known is not None and known[0] == version:
                 return known[1]
@@ -225,17 +209,9 @@ class Approvals:
             raise StateError(f"the approval cannot be stored: {error.strerror}.", code="not-stored") from None
         return approval
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
         """Two processes that count runs at the same time could count one of two."""
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self._directory / "lock", "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-
-def _again() -> str:
-    return f"{_HOW[0].upper()}{_HOW[1:]}."
+        return locked(self._directory)
 
 
 STUDIES = "_studies"
@@ -312,31 +288,28 @@ class OfferedStudies:
 
     def named(self, which: str) -> Offered:
         """Return the one study of this name, or whose digest begins so; refuse what names none or several."""
-        found = [
-            one
-            for one in self.all()
-            if one.study.name == which or (which and one.study.digest.startswith(which))
-        ]
-        if len(found) != 1:
-            known = ", ".join(f"{one.study.name} ({one.study.digest[:12]})" for one in self.all()) or "none"
-            what = "no study" if not found else "more than one study"
-            raise ParameterError(
-                f"{which!r} names {what} that was offered; name the study or the beginning of its digest: {known}.",
-                code="which-study",
-            )
-        return found[0]
+        known = {one.study.digest: one for one in self.all()}
+        names = {digest: one.study.name for digest, one in known.items()}
+        return known[_named(which, names, "study that was offered", "which-study")]
+
+
+def _named(which: str, known: Mapping[str, str], what: str, code: str) -> str:
+    """Return the one digest of a study of this name, or that begins so; `known` are digests and names."""
+    found = [
+        digest for digest, name in known.items() if name == which or (which and digest.startswith(which))
+    ]
+    if len(found) != 1:
+        listed = ", ".join(f"{name} ({digest[:12]})" for digest, name in known.items()) or "none"
+        raise ParameterError(
+            f"{which!r} names {'more than one' if found else 'no'} {what}; name the study or the beginning of its digest: "
+            f"{listed}.",
+            code=code,
+        )
+    return found[0]
 
 
 class Owner:
-    """A site's settings, and what follows from its identity key.
-
-    Parameters
-    ----------
-    settings
-        The site's settings.
-    warn
-        Told what the owner should know.
-    """
+    """A site's settings, and what follows from its identity key; `warn` is told what the owner should know."""
 
     def __init__(self, settings: SiteSettings, warn: Callable[[str], None] = lambda sentence: None) -> None:
         self._settings = settings

@@ -8,11 +8,12 @@ signature under a longer log than it has knows that its log was rolled back. The
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from feddbn.errors import FileError
@@ -27,23 +28,16 @@ from feddbn.privacy.audit import (
     signed_receipt,
 )
 from feddbn.runtime.deployed.audit import SiteAudit
-from feddbn.runtime.deployed.store import file_version, write_atomically
+from feddbn.runtime.deployed.store import Version, file_version, write_atomically
 
 MOST_ODD = 8
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What is known of one other site.
-
-    Attributes
-    ----------
-    held
-        Its head that reaches furthest.
-    odd
-        Heads of it that contradict what was held then.
-    receipt
-        Its word that it holds a head of this site.
+    """What is known of one other site: its head that reaches furthest, heads that contradict what was held then, and its
+    receipt: its word that it holds a head of this site.
     """
 
     site: str
@@ -77,17 +71,7 @@ def _read_peer(text: str) -> Peer:
 
 
 class PeerHeads:
-    """A site's end of the exchange of heads.
-
-    Parameters
-    ----------
-    audit
-        The site's own log.
-    keys
-        Site -> public key, as pinned by the owner.
-    warn
-        Told what the owner should know.
-    """
+    """A site's end of the exchange of heads; `keys` are those that its owner has pinned."""
 
     def __init__(
         self, audit: SiteAudit, keys: Mapping[str, bytes], warn: Callable[[str], None] = lambda sentence: None
@@ -95,7 +79,7 @@ class PeerHeads:
         self._audit = audit
         self._keys = {site: key for site, key in keys.items() if site != audit.site}
         self._warn = warn
-        self._read: dict[str, tuple[tuple[int, int] | None, Peer]] = {}
+        self._read: dict[str, tuple[Version | None, Peer]] = {}
 
     def head(self) -> dict[str, Any] | None:
         """Return this site's head, to be carried to the others."""
@@ -108,9 +92,9 @@ class PeerHeads:
         What is malformed, or not signed by a pinned key, is passed over: the server could have made it up.
         """
         most = len(self._keys)
-        receipts = [self._keep(head) for head in _words(meta.get("heads"), read_head, most)]
+        receipts = [self._keep(head) for head in well_formed(meta.get("heads"), read_head, most)]
         given = [
-            word for word in _words(meta.get("receipts"), read_receipt, most) if self._keep_receipt(word)
+            word for word in well_formed(meta.get("receipts"), read_receipt, most) if self._keep_receipt(word)
         ]
         entries = self._audit.entries() if given else []
         for receipt in given:
@@ -200,13 +184,12 @@ class PeerHeads:
         self._read[peer.site] = (file_version(path), peer)
 
 
-def _words(values: object, read: Callable[[object], Any], most: int) -> list[Any]:
+def well_formed(values: object, read: Callable[[object], T], most: int | None = None) -> list[T]:
+    """Return what can be read of a list that came from elsewhere."""
     found = []
     for value in values[:most] if isinstance(values, list) else ():
-        try:
+        with contextlib.suppress(FileError):
             found.append(read(value))
-        except FileError:
-            continue
     return found
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +28,7 @@ from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
-from feddbn.runtime.deployed.store import append_lines, whole_part
+from feddbn.runtime.deployed.store import append_lines, locked, whole_part
 
 T = TypeVar("T")
 
@@ -68,13 +67,9 @@ class RegisterLines(Generic[T]):
         self._read = read
         self._means = means
 
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self) -> contextlib.AbstractContextManager[None]:
         """Keep every other process of this site from reading and writing meanwhile."""
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self._path.with_name("lock"), "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return locked(self._path.parent)
 
     def all(self) -> list[T]:
         """What the whole lines say."""
@@ -129,22 +124,23 @@ class FileShelf:
 
 
 class _DataBook(Generic[T]):
-    """A file of what was done with the present version of a site's data.
+    """A file of what was done with the present version of a site's data; each of its lines is of one version.
 
-    Parameters
-    ----------
-    lines
-        The file; each of its lines is of one version of the data.
-    data
-        All the data that the site offers, whatever a study chooses of it.
-    run_id, study
-        Which run of which study it is now, for the owner.
+    `data` are all that the site offers, whatever a study chooses of it. Run and study are for the owner.
     """
 
-    def __init__(self, lines: RegisterLines[tuple[str, T]], data: SiteData, run_id: str, study: str) -> None:
-        self._lines = lines
+    file: str
+    means: str
+
+    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        self._lines = RegisterLines(Path(directory) / self.file, self._line, self.means)
         self._data = data
         self._about = {"run": run_id, "study": study}
+
+    @staticmethod
+    def _line(line: Any) -> tuple[str, T]:
+        """Return the version of the data that a line is of, and what it says."""
+        raise NotImplementedError
 
     @cached_property
     def _known(self) -> tuple[str, Mapping[str, int]]:
@@ -165,9 +161,13 @@ class _DataBook(Generic[T]):
 class FileRowBook(_DataBook[UsedRows]):
     """Which rows a site has used, in a file."""
 
-    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        lines = RegisterLines(Path(directory) / "rows.jsonl", _used, "which of its rows were summed")
-        super().__init__(lines, data, run_id, study)
+    file, means = "rows.jsonl", "which of its rows were summed"
+
+    @staticmethod
+    def _line(line: Any) -> tuple[str, UsedRows]:
+        rows, left_out = _unpacked(line["rows"]), _unpacked(line["left_out"])
+        used = UsedRows(str(line["cells"]), int(line["n_lags"]), rows, left_out, str(line.get("run", "")))
+        return str(line["data"]), used
 
     def order(self) -> Mapping[str, int]:
         """Return the number of each recording."""
@@ -179,16 +179,9 @@ class FileRowBook(_DataBook[UsedRows]):
 
     def add(self, used: Sequence[UsedRows]) -> None:
         """Write some more down; it is on disk when this returns."""
+        packed = [{"rows": _packed(one.rows), "left_out": _packed(one.left_out)} for one in used]
         self._write(
-            *(
-                {
-                    "cells": one.cells,
-                    "n_lags": one.n_lags,
-                    "rows": _packed(one.rows),
-                    "left_out": _packed(one.left_out),
-                }
-                for one in used
-            )
+            *({"cells": one.cells, "n_lags": one.n_lags, **p} for one, p in zip(used, packed, strict=True))
         )
 
 
@@ -197,9 +190,9 @@ class FileResampleBook(_DataBook[tuple[str, int]]):
 
     file, means = "resamples.jsonl", "how often its rows were resampled"
 
-    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        lines = RegisterLines(Path(directory) / self.file, _resampled, self.means)
-        super().__init__(lines, data, run_id, study)
+    @staticmethod
+    def _line(line: Any) -> tuple[str, tuple[str, int]]:
+        return str(line["data"]), (str(line["kind"]), int(line["stop"]))
 
     def answered(self) -> Mapping[str, int]:
         """Return how many of each kind were answered from the present version of the data."""
@@ -217,17 +210,6 @@ class FileStepBook(FileResampleBook):
     """How many numbers steps of models have told, in a file."""
 
     file, means = "steps.jsonl", "how much steps of models have told about its rows"
-
-
-def _resampled(line: Any) -> tuple[str, tuple[str, int]]:
-    return str(line["data"]), (str(line["kind"]), int(line["stop"]))
-
-
-def _used(line: Any) -> tuple[str, UsedRows]:
-    rows, left_out = _unpacked(line["rows"]), _unpacked(line["left_out"])
-    return str(line["data"]), UsedRows(
-        str(line["cells"]), int(line["n_lags"]), rows, left_out, str(line.get("run", ""))
-    )
 
 
 def _packed(rows: RowNumbers) -> str:

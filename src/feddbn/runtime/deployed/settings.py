@@ -138,8 +138,7 @@ def load_programs(modules: tuple[str, ...]) -> None:
             importlib.import_module(module)
         except ImportError as error:
             raise ParameterError(
-                f"programs names the module {module!r}, which cannot be imported: {error}.",
-                code="no-program",
+                f"programs names the module {module!r}, which cannot be imported: {error}.", code="no-program"
             ) from None
 
 

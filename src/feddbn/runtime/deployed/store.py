@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,6 +118,15 @@ def private_directory(path: Path) -> None:
         raise FileError(f"the directory {path} cannot be created: {error.strerror}.") from None
 
 
+@contextlib.contextmanager
+def locked(directory: Path, name: str = "lock") -> Iterator[None]:
+    """Keep every other process of this site from what is in a directory meanwhile."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(directory / name, "ab", opener=for_owner) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file all or nothing: temporary file, flush to disk, rename, flush the directory; only its owner reads it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -127,6 +136,18 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     os.replace(temporary, path)
     flush_directory(path.parent)
+
+
+Version = tuple[int, int, int]
+
+
+def file_version(path: Path) -> Version | None:
+    """Tell one content of a file that is only ever replaced, or that only grows, from another."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class OwnFile:
@@ -140,7 +161,7 @@ class OwnFile:
         self._root = Path(root)
         self._run_id = run_id
         self._name = name
-        self._seen: tuple[int, int] | None = None
+        self._seen: Version | None = None
 
     def load(self) -> bytes | None:
         """Return its content, or None if there is none."""
@@ -160,8 +181,7 @@ class OwnFile:
         """Replace its content, all or nothing."""
         path = run_directory(self._root, self._run_id) / self._name
         try:
-            with open(path.with_name("lock"), "ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with locked(path.parent):
                 if file_version(path) != self._seen:
                     raise StateError(
                         f"another process of this site has gone on with run {self._run_id!r}.", code="gone-on"
@@ -170,8 +190,7 @@ class OwnFile:
                 self._seen = file_version(path)
         except OSError as error:
             raise StateError(
-                f"the state of run {self._run_id!r} cannot be stored: {error.strerror}.",
-                code="not-stored",
+                f"the state of run {self._run_id!r} cannot be stored: {error.strerror}.", code="not-stored"
             ) from None
 
 
@@ -203,15 +222,6 @@ class FileStore:
             write_atomically(
                 directory / "personal.feddbn", encode({"type": "personal", "site": self.site}, personal)
             )
-
-
-def file_version(path: Path) -> tuple[int, int] | None:
-    """Tell one content of a file that is only ever replaced from another."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 class JournalFile:

@@ -222,13 +222,7 @@ class WarmJob:
 
 
 class WarmStart:
-    """The process to fork from: started once, started again by the next job if it was killed.
-
-    Parameters
-    ----------
-    modules
-        Names of the modules to import ahead.
-    """
+    """The process to fork from, with these modules imported: started once, and again by the next job if it was killed."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = tuple(modules)
@@ -252,13 +246,7 @@ class WarmStart:
             raise StateError("this system cannot fork; jobs start in fresh interpreters.", code="cannot-fork")
         self._close()
         ours, theirs = socket.socketpair()
-        command = [
-            sys.executable,
-            "-m",
-            __name__,
-            str(theirs.fileno()),
-            *self._modules,
-        ]
+        command = [sys.executable, "-m", __name__, str(theirs.fileno()), *self._modules]
         with theirs:
             # Its own session: an interrupt from the terminal is for the site, which then closes the socket.
             self._process = subprocess.Popen(

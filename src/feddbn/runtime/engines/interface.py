@@ -38,16 +38,9 @@ LATE_S = 10.0
 
 @dataclass(frozen=True)
 class Presence:
-    """One site.
+    """One site: whether it can be asked now, and when it was last heard of.
 
-    Attributes
-    ----------
-    site
-        Its name.
-    is_here
-        Whether it can be asked now.
-    heard
-        When it was last heard of, in seconds since 1970 by the server's clock; None if it never was.
+    `heard` is in seconds since 1970 by the server's clock; None if it never was.
     """
 
     site: str
@@ -70,13 +63,7 @@ class Presence:
 
 
 class SeenSites:
-    """What a lead remembers of sites: servers forget those that are gone for long.
-
-    Parameters
-    ----------
-    path
-        The file; one that cannot be read is begun anew.
-    """
+    """What a lead remembers of sites, since servers forget those that are gone for long; a damaged file is begun anew."""
 
     def __init__(self, path: Path) -> None:
         self._path = Path(path)
@@ -322,15 +309,7 @@ def sites_needed(study: Study) -> int:
 
 
 class Engine(ABC):
-    """One way to carry a federation.
-
-    Attributes
-    ----------
-    name
-        What it is called in ``--engine``.
-    instead
-        What to do where it is refused to do something, the end of a sentence.
-    """
+    """One way to carry a federation, by its name in ``--engine``; `instead` ends the sentence of what it does not do."""
 
     name: str
     instead: str

@@ -72,21 +72,7 @@ def _lives(process: psutil.Process) -> bool:
 class LocalFederation:
     """Server, sites and lead of one engine below one directory; a context manager that leaves no process behind.
 
-    Parameters
-    ----------
-    engine
-        What carries the federation.
-    sites
-        Names of the sites.
-    root
-        A directory for kits and logs; what is in it stays.
-    name
-        Name of the federation.
-
-    Attributes
-    ----------
-    seconds_used
-        Processor seconds of the processes that were ended.
+    Kits and logs in `root` stay; `seconds_used` are processor seconds of the processes that were ended.
     """
 
     def __init__(self, engine: Engine, sites: tuple[str, ...], root: Path, name: str = "try") -> None:

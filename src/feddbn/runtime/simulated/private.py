@@ -8,11 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.private_moments import (
-    CURVES_SHARE,
-    SPIKES_SHARE,
-    private_moments_plan,
-)
+from feddbn.federation.programs.private_moments import CURVES_SHARE, SPIKES_SHARE, private_moments_plan
 from feddbn.federation.protocol.site import Site
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, usual_threshold

@@ -24,15 +24,8 @@ MOST_STREAMS_KEPT = 4096
 class InProcessCourier:
     """Messages between objects of this process, never encoded, with faults on request.
 
-    Parameters
-    ----------
-    ends
-        The sites' ends of secure aggregation.
-    sites
-        The sites themselves: what they answer to a task is computed together.
-    fault
-        Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply
-        lost" reaches the site, but not back. For tests and demonstrations.
+    What sites answer to a task is computed together. `fault` is called with (site, phase of the message): None delivers;
+    "request lost" never reaches the site; "reply lost" reaches the site, but not back. For tests and demonstrations.
     """
 
     def __init__(

@@ -194,12 +194,7 @@ def release_memory() -> bool:
 def forget_ended(connections: Any, running: Collection[str]) -> list[str]:
     """Drop what the transport keeps of jobs and sessions that have ended; return the names of their ends.
 
-    Parameters
-    ----------
-    connections
-        NVFlare's connection manager.
-    running
-        Ids of the jobs that run: one may have lost its connection and be about to connect again.
+    `running` are the ids of the jobs that run: one may have lost its connection and be about to connect again.
     """
     ended = []
     for name, end in list(connections.sfm_endpoints.items()):
@@ -250,12 +245,7 @@ _FOUND = re.compile(r"Connection \[.* => .*\] is created")
 class StudiesOnly(logging.Filter):
     """Passes what the site says and warnings; of the engine's many lines about a lost connection it makes one.
 
-    Parameters
-    ----------
-    every_s
-        How often a server that cannot be reached is told again.
-    clock
-        Seconds that only grow.
+    A server that cannot be reached is told again after `every_s`.
     """
 
     def __init__(self, every_s: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:

@@ -113,8 +113,7 @@ class NVFlareSession(Session):
         except Exception as error:
             place = f"{self._admin.get('host')}:{self._admin.get('port')}"
             raise FederationError(
-                f"the server {place} cannot be reached with the kit {self.kit}: {error}.",
-                code="no-server",
+                f"the server {place} cannot be reached with the kit {self.kit}: {error}.", code="no-server"
             ) from None
         return self
 
