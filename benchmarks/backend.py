@@ -27,10 +27,8 @@ import numpy as np
 
 from feddbn.core.backend.device import HOST, Device, open_device, product
 from feddbn.core.designs.recordings import Block
-from feddbn.core.fdbnl.dynotears import penalty_matrix
-from feddbn.core.fdbnl.path import RunOptions
-from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.fdbnl.server import ConsensusRun
+from feddbn.core.fdbnl.path import RunOptions, make_schedule
+from feddbn.core.fdbnl.server import ConsensusRun, penalty_matrix
 from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints

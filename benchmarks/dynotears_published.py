@@ -29,7 +29,7 @@ from optimum import AS_IS, MILD, STRONG, lagged
 from threadpoolctl import threadpool_limits
 
 import feddbn
-from feddbn.core.graphs.pruning import break_cycles
+from feddbn.core.graphs.constraints import break_cycles
 from feddbn.core.solvers.lasso import loss_value
 from feddbn.core.statistics.moments import Moments
 

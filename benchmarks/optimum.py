@@ -15,7 +15,7 @@ import numpy as np
 
 import feddbn
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum.scores import LassoScores, members
+from feddbn.core.optimum import LassoScores, members
 from feddbn.core.solvers.lasso import loss_value, penalty_value
 from feddbn.core.statistics.moments import Moments
 

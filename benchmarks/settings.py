@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn import simulate
-from feddbn.core.graphs.pruning import break_cycles
+from feddbn.core.graphs.constraints import break_cycles
 from feddbn.core.solvers.lasso import loss_value
 from feddbn.core.statistics.moments import Moments
 

@@ -10,21 +10,27 @@ from sklearn.linear_model import Lasso
 
 import feddbn
 from feddbn import FDBNL, Dynotears, Prepare, Rounds
-from feddbn.core.fdbnl.path import RunOptions
-from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.path import RunOptions, make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum.certified import Certificate, best_order, groups_of
-from feddbn.core.optimum.moves import improved, order_value
-from feddbn.core.optimum.scores import LassoScores, members, set_of
-from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
-from feddbn.core.solvers.lasso_column import followed_weights
+from feddbn.core.optimum import (
+    Certificate,
+    LassoScores,
+    best_order,
+    groups_of,
+    improved,
+    members,
+    order_value,
+    set_of,
+)
+from feddbn.core.solvers.lasso import followed_weights, loss_value, penalty_value
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.lassos import solve_lasso
 
 AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
 
@@ -226,7 +232,7 @@ def test_lassos_solved_together_are_those_solved_one_by_one(monkeypatch):
     W = np.triu(rng.uniform(-2, 2, (d, d)) * (rng.random((d, d)) < 0.5), 1)
     G = np.corrcoef(rng.standard_normal((60, d)) @ np.linalg.inv(np.eye(d) - W), rowvar=False)
     monkeypatch.setattr(
-        "feddbn.core.optimum.scores.followed_weights",
+        "feddbn.core.optimum.followed_weights",
         lambda *given: lost.append(1) or followed_weights(*given),
     )
     together, single = (scores_of(G + 1e-10 * np.eye(d), d, penalty=0.01) for _ in range(2))

@@ -11,8 +11,7 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
-from feddbn.core.fdbnl.path import RunOptions
-from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.path import RunOptions, make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import Consensus, Decomposed
 from feddbn.core.graphs.constraints import EdgeConstraints

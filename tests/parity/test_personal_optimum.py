@@ -9,12 +9,16 @@ import pytest
 import feddbn
 from feddbn import PFDBNL, PersonalRounds, Prepare
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum.certified import Certificate, PersonalCertificate
-from feddbn.core.optimum.moves import improved, order_value
-from feddbn.core.optimum.scores import LassoScores, members
-from feddbn.core.pfdbnl.own_problem import OwnProblem
-from feddbn.core.pfdbnl.stages import PersonalSite
-from feddbn.core.solvers.lasso_column import lasso_column
+from feddbn.core.optimum import (
+    Certificate,
+    LassoScores,
+    PersonalCertificate,
+    improved,
+    members,
+    order_value,
+)
+from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite
+from support.lassos import lasso_column
 
 AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
 D = 4

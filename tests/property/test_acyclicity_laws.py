@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, logdet_value_and_grad
-from feddbn.core.graphs.constraints import has_cycle
-from feddbn.core.graphs.pruning import break_cycles, topological_order
+from feddbn.core.graphs.constraints import break_cycles, has_cycle, topological_order
 
 matrices = arrays(
     np.float64, (5, 5), elements=st.floats(-0.4, 0.4).map(lambda x: 0.0 if abs(x) < 0.15 else x)

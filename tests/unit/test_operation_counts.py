@@ -15,7 +15,7 @@ import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs import acyclicity
-from feddbn.core.graphs.pruning import break_cycles
+from feddbn.core.graphs.constraints import break_cycles
 from feddbn.core.orders.parents import ParentRegressions, ParentSelection
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.residual_checks import CurvatureSums

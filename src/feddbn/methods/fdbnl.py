@@ -11,7 +11,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.fdbnl.path import StagedPath
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum.certified import Certificate
+from feddbn.core.optimum import Certificate
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
 from feddbn.federation.programs.fdbnl import (
@@ -193,7 +193,7 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
         How the fit went. With "gram" `n_rounds_` is the number of sums, and `history_` has the server's steps.
     certificate_
         How far `objective_` can be above the global minimum: "exact", or a `lower_bound` and a `gap`
-        (`core.optimum.certified.Certificate`); None if no order was searched.
+        (`core.optimum.Certificate`); None if no order was searched.
     n_samples_
         Usable rows over all sites.
     center_, scale_

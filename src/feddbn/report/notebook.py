@@ -19,7 +19,7 @@ import pandas as pd
 from markupsafe import Markup
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
-from feddbn.core.optimum.certified import Certificate
+from feddbn.core.optimum import Certificate
 from feddbn.findings import LEVELS, Finding, Findings
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.comparison import Comparison

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from feddbn import FDBNL, Prepare, simulate
-from feddbn.core.fdbnl import best_order
+from feddbn.core.fdbnl import server
 
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    monkeypatch.setattr(best_order, "MANY_NODES", 4)
+    monkeypatch.setattr(server, "MANY_NODES", 4)
 
 
 @pytest.mark.parametrize("seed", range(2))

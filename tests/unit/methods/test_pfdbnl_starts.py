@@ -9,14 +9,14 @@ import pytest
 
 import feddbn
 from feddbn import PFDBNL, Prepare, simulate
-from feddbn.core.fdbnl.dynotears import penalty_matrix
-from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.graphs.pruning import topological_order
+from feddbn.core.fdbnl.path import make_schedule
+from feddbn.core.fdbnl.server import penalty_matrix
+from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.pfdbnl.server import N_NUMBERS, PersonalOptions, PersonalRun
 from feddbn.core.pfdbnl.stages import searched_order
-from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
+from feddbn.core.solvers.lasso import loss_value, penalty_value
 from feddbn.federation.programs.pfdbnl import site as personal_site
+from support.lassos import solve_lasso
 
 STRONG = (0.5, 2.0)
 

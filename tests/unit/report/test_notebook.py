@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.core.optimum.certified import Certificate
+from feddbn.core.optimum import Certificate
 from feddbn.data.preflight import preflight
 from feddbn.findings import Finding, Findings
 from feddbn.methods.confidence import ConfidenceTable

@@ -1,12 +1,15 @@
-"""The server's half of FDBNL as a state machine, fed with sums only.
+"""The server's half of FDBNL as a state machine, fed with sums only, or with the summed Gram matrix.
+
+    min_{W, A}  1/2 tr((E - C)' G (E - C)) + sum(L o |C|)   subject to   h(W) = 0          [fdbnl] Eq. (V1)
 
 Theory of operation
 -------------------
 Broadcast `C` (with `ask`, `rho2_before`, `rho2`, `relaxation`); feed the sum of the sites' vectors to `advance`; repeat
 until `is_done`. What the server learns about a broadcast point's residuals it learns from the next sum.
 
-The adaptive path asks the sites for gradients, whose sum is the pooled gradient whatever the split; so the path through
-the non-convex part, and with it the local optimum, is the same for one site and for sixty-four:
+The path asks for gradients, whose sum is the pooled gradient whatever the split; so the path through the non-convex part,
+and with it the local optimum, is the same for one site and for sixty-four, and on the summed Gram matrix itself
+(`solve_dynotears`), which needs no sites:
 
     WARM      the lasso without acyclicity
     ACYCLIC   acyclicity gains weight slowly, from almost nothing: a homotopy
@@ -20,9 +23,11 @@ data. Consensus ADMM in their place took some 20 rounds a stage on mild data and
 over 64 sites.
 
 Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
-(`core.fdbnl.best_order`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every
+(`searched`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every
 lag, the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left
-after `most_acyclic` rounds, wherever it is then. With many variables (`goes_straight`) it is not followed at all.
+after `most_acyclic` rounds, wherever it is then. With many variables (`goes_straight`) it is not followed at all. After
+p + 1 different points the summed gradients determine the pooled quadratic, so the search needs no further sum, and its
+answer does not depend on how rows are split among sites.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
@@ -36,25 +41,84 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.fdbnl.best_order import goes_straight, searched
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath
-from feddbn.core.fdbnl.site import Ask
+from feddbn.core.fdbnl.site import Ask, gradient_answers
 from feddbn.core.graphs.acyclicity import start_within_reach
-from feddbn.core.graphs.pruning import (
+from feddbn.core.graphs.constraints import (
     CANDIDATE_SHARE,
     DroppedEdge,
+    EdgeConstraints,
     break_cycles,
     threshold,
     topological_order,
 )
 from feddbn.core.graphs.status import Status
-from feddbn.core.optimum.certified import Certificate
+from feddbn.core.optimum import BestOrder, Certificate, LassoScores, best_order, order_as_it_is
+from feddbn.core.orders.search import order_of_gram
 from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
-from feddbn.core.solvers.lasso import penalty_value, soft_threshold
+from feddbn.core.solvers.lasso import penalty_value, soft_threshold, solve_by_signs
 from feddbn.core.solvers.seen_gram import FINE, SeenGram
-from feddbn.core.solvers.sign_search import solve_by_signs
 
-__all__ = ["ConsensusRun"]
+__all__ = [
+    "BUDGETS",
+    "MANY_NODES",
+    "OPTIMA",
+    "ConsensusRun",
+    "goes_straight",
+    "penalty_matrix",
+    "searched",
+    "solve_dynotears",
+]
+
+MANY_NODES = 200
+"""With more variables the order is OneShotDBN's, and no path is followed: its matrix exponentials and the lassos of moves
+would take hours."""
+BUDGETS = {"order": 6000, "exact": 300_000}
+"""Lassos that a search may solve: work, not time, so that every machine finds the same order."""
+OPTIMA = (*BUDGETS, "path")
+_WHOLE_BUDGET = 50
+
+
+def goes_straight(options: RunOptions) -> bool:
+    """Whether a run that searches takes the order of OneShotDBN, without a path or moves of its own."""
+    return options.constraints.d > MANY_NODES and options.n_rows is not None and options.optimum != "exact"
+
+
+def searched(seen: SeenGram, lipschitz: float, options: RunOptions, own: list[int]) -> BestOrder:
+    """Return the best order found, with its certificate, for the quadratic seen so far.
+
+    The search starts from the run's `own` order and, if the number of rows is known, from the first one of OneShotDBN.
+    """
+    constraints, root = options.constraints, seen.root
+    is_large = goes_straight(options)
+    units = root[: constraints.d, 0]
+    H = seen.scaled(lipschitz, FINE)
+    starts = [own]
+    if options.n_rows is not None:
+        G = root * H * root.T / options.schedule.total_weight
+        first = order_of_gram(G, options.n_rows, constraints, moves=is_large)
+        starts = [first] if is_large else [own, first]
+    scores = LassoScores(
+        H,
+        options.penalty / (root * units),
+        constraints.allowed,
+        constraints.required,
+        units**2,
+        seen.basis,
+    )
+    if is_large:
+        found = order_as_it_is(scores, starts[0])
+    else:
+        # Lassos of many variables take longer.
+        found = best_order(
+            scores, starts, BUDGETS[options.optimum] * _WHOLE_BUDGET // max(constraints.d, _WHOLE_BUDGET)
+        )
+    if scores.is_exact:
+        return found
+    # Lassos that use what has not been seen are only bounded from above.
+    return BestOrder(found.order, Certificate.nothing_known(found.certificate.objective))
+
 
 _RELAXATION = 1.6
 # Where the order is searched, the path only offers a start: paths that have not ended by then never did (docs/optimum.md).
@@ -111,10 +175,6 @@ class ConsensusRun(StagedPath):
         self._seen = SeenGram(options.metric)
         self._contributors: object = None
         self._joined, self._momentum = False, 1.0
-
-    def start_at(self, C: FloatArray) -> None:
-        """Begin from the weights C instead of zero; before the first sum only."""
-        self.C = self._iterate = self._iterate_before = np.where(self._allowed, C, 0.0)
 
     @property
     def ask(self) -> Ask:
@@ -398,3 +458,19 @@ class ConsensusRun(StagedPath):
     def _norm(self, C: FloatArray) -> float:
         """Frobenius norm in the metric D."""
         return float(np.sqrt(np.vdot(self.options.metric[:, None] * C, C)))
+
+
+def penalty_matrix(constraints: EdgeConstraints, lambda_w: float, lambda_a: float) -> FloatArray:
+    """Return the (q, d) penalties: lambda_w over W, lambda_a over A, none on required edges."""
+    L = np.full(constraints.allowed.shape, float(lambda_a))
+    L[: constraints.d] = lambda_w
+    L[constraints.required] = 0.0
+    return L
+
+
+def solve_dynotears(G: FloatArray, options: RunOptions, device: Device = HOST) -> ConsensusRun:
+    """Return the finished run for the Gram matrix G = Z'Z/n (``C_raw`` penalised, ``C`` pruned and refitted)."""
+    run = ConsensusRun(options)
+    while not run.is_done:
+        run.advance(gradient_answers(G[None], run.C, device)[0], 1)
+    return run

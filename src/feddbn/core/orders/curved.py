@@ -34,8 +34,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import CURVE, SMOOTH, relative_variances
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.graphs.pruning import topological_order
+from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.average import (
     Hyper,
     NodeTable,

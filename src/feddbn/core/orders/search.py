@@ -32,8 +32,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.graphs.pruning import topological_order
+from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.parents import (
     MANY_NODES,
     Columns,

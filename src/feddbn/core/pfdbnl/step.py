@@ -47,8 +47,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs.acyclicity import Acyclicity, start_within_reach
 from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
-from feddbn.core.solvers.lasso import soft_threshold
-from feddbn.core.solvers.ordered_step import Solve, ordered_columns
+from feddbn.core.solvers.lasso import Solve, ordered_columns, soft_threshold
 
 __all__ = [
     "Members",

@@ -1,6 +1,6 @@
 """FDBNL over sums, by three schedules.
 
-    gram     the summed Gram matrix, which the first sums ask for anyway; the rest is the server's (`core.fdbnl.dynotears`)
+    gram     the summed Gram matrix, which the first sums ask for anyway; the rest is the server's (`core.fdbnl.server`)
     rounds   one sum of gradients per round, for sites that must not send their second moments in one piece
     paper    [fdbnl] Algorithm 1: one sum of ``C_k + U_k / (rho2 D)`` per round
 
@@ -19,11 +19,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.best_order import OPTIMA
-from feddbn.core.fdbnl.dynotears import penalty_matrix, solve_dynotears
-from feddbn.core.fdbnl.path import RunOptions
-from feddbn.core.fdbnl.schedules import SCHEDULES, Schedule, make_schedule
-from feddbn.core.fdbnl.server import ConsensusRun
+from feddbn.core.fdbnl.path import SCHEDULES, RunOptions, Schedule, make_schedule
+from feddbn.core.fdbnl.server import OPTIMA, ConsensusRun, penalty_matrix, solve_dynotears
 from feddbn.core.fdbnl.site import Ask, Consensus, Decomposed, gradient_answers
 from feddbn.core.graphs.acyclicity import ACYCLICITIES, get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
@@ -378,7 +375,7 @@ def fit_of_moments(
     preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
     check_summary(variables, preparation)
     options = _options(settings, preparation, constraints, settings.rounds.schedule("gram", 1, 1.0), device)
-    run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options, device=device)
+    run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options, device)
     return ConsensusFit(run, preparation, 1.0, asked, scale)
 
 
@@ -431,7 +428,7 @@ def _rounds_program(
     if settings.schedule == "gram":
         answer = yield Task(question(Ask.GRAM))
         G = symmetric(answer.value, len(preparation.center))
-        run = solve_dynotears(G, options, device=device)
+        run = solve_dynotears(G, options, device)
     while not run.is_done:
         answer = yield Task(question(run.ask), note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.best_order import OPTIMA
+from feddbn.core.fdbnl.server import OPTIMA
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.fdbnl import PenalisedSettings, Rounds, fit_of_moments

@@ -20,8 +20,7 @@ from feddbn.core.designs.design import Design, are_public_units, design_rows, pu
 from feddbn.core.designs.gram import OwnLevel
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.recordings import CompleteRows, Recording, leading_axes, stretches, usable_runs
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.graphs.pruning import topological_order
+from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals

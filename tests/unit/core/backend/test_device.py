@@ -17,7 +17,9 @@ from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import MissingExtra, ParameterError
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.base import simulated
+from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -102,6 +104,13 @@ def test_arrays_that_cannot_be_written_to_and_slices_are_carried(torch_on_cpu):
     assert A[0, 0] == 0.0
 
 
+def placed(sites, device):
+    """Sites of this process whose large products are made by a device."""
+    return InProcessFederation(
+        {name: Site(name, data, device=device) for name, data in read_sites(sites).items()}
+    )
+
+
 @needs_torch
 def test_a_whole_fit_is_that_of_numpy(torch_on_cpu, counted, monkeypatch):
     """The one device serves the server's acyclicity and the sites' rows and gradients."""
@@ -109,7 +118,7 @@ def test_a_whole_fit_is_that_of_numpy(torch_on_cpu, counted, monkeypatch):
     for schedule in ("gram", "rounds"):
         quick = {"optimum": "path", "schedule": schedule, "prepare": AS_THEY_ARE}
         here = FDBNL(**quick).fit(sites)
-        there = FDBNL(federation=simulated(read_sites(sites), torch_on_cpu), **quick).fit(None)
+        there = FDBNL(federation=placed(sites, torch_on_cpu), **quick).fit(None)
         np.testing.assert_allclose(there.W_, here.W_, atol=1e-8)
         np.testing.assert_allclose(there.A_, here.A_, atol=1e-8)
         assert there.n_rounds_ == here.n_rounds_
@@ -121,7 +130,7 @@ def test_sites_with_networks_of_their_own_multiply_there(torch_on_cpu, counted, 
     sites = simulate(d=4, n_sites=2, n_samples=120, random_state=4).sites
     quick = {"rounds": PersonalRounds(max_rounds=60), "prepare": replace(AS_THEY_ARE, on_disagreement="warn")}
     here = PFDBNL(**quick).fit(sites)
-    there = PFDBNL(federation=simulated(read_sites(sites), torch_on_cpu), **quick).fit(None)
+    there = PFDBNL(federation=placed(sites, torch_on_cpu), **quick).fit(None)
     assert (2, 4, 4) in counted
     for name, dbn in there.dbns_.items():
         np.testing.assert_allclose(dbn.W, here.dbns_[name].W, atol=1e-8)
@@ -158,7 +167,7 @@ def test_small_work_stays_with_numpy_and_does_not_even_import_torch(monkeypatch)
     rng = np.random.default_rng(0)
     sites = simulate(d=5, n_sites=2, n_samples=100, random_state=0).sites
     quick = {"optimum": "path", "prepare": AS_THEY_ARE}
-    there = FDBNL(federation=simulated(read_sites(sites), AutoDevice()), **quick).fit(None)
+    there = FDBNL(federation=simulated(sites, device="auto"), **quick).fit(None)
     here = FDBNL(**quick).fit(sites)
     np.testing.assert_array_equal(there.W_raw_, here.W_raw_)
     A = rng.normal(size=(20, 20))

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 
-from feddbn.core.graphs.constraints import has_cycle
-from feddbn.core.graphs.pruning import break_cycles
+from feddbn.core.graphs.constraints import break_cycles, has_cycle
 
 
 def one_by_one(W, required):

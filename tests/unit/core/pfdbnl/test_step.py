@@ -10,12 +10,11 @@ import pytest
 from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs.acyclicity import expm_value_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.pfdbnl.own_problem import OwnProblem
-from feddbn.core.pfdbnl.stages import order_of
+from feddbn.core.pfdbnl.stages import OwnProblem, order_of
 from feddbn.core.pfdbnl.step import Members, PersonalRound, auxiliary, coupling, solve_personal
-from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
-from feddbn.core.solvers.ordered_step import ordered_columns
+from feddbn.core.solvers.lasso import loss_value, ordered_columns, penalty_value
 from feddbn.core.statistics.moments import completed, nearest_positive
+from support.lassos import solve_lasso
 
 D, Q = 4, 8
 

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from feddbn.core.fdbnl.path import RunOptions, Stage
-from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.path import RunOptions, Stage, make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import gradient_answers, loss_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.solvers import seen_gram
-from feddbn.core.solvers.lasso import solve_lasso
 from feddbn.core.solvers.seen_gram import SeenGram
+from support.lassos import solve_lasso
 
 Q, D = 8, 4
 METRIC = np.array([0.1, 3.0, 1.0, 2.0, 0.5, 1.0, 7.0, 1.0])

@@ -10,7 +10,7 @@ import pytest
 import feddbn
 import feddbn.federation.programs
 from feddbn import FDBNL, PFDBNL, Dynotears, simulate
-from feddbn.core.solvers import ordered_step
+from feddbn.core.solvers import lasso
 from feddbn.data import read_sites
 from feddbn.errors import StateError
 from feddbn.federation.programs.fdbnl import StepQuestion
@@ -130,7 +130,7 @@ def test_pfdbnl_of_sites_together_is_that_of_sites_alone(
 
 @pytest.mark.parametrize(
     ("module", "limit", "value"),
-    [(in_process, "_NUMBERS_TOGETHER", 1), (ordered_step, "_ROOM", 0)],
+    [(in_process, "_NUMBERS_TOGETHER", 1), (lasso, "_ROOM", 0)],
     ids=["one site at a time", "no room for inverses"],
 )
 def test_limits_of_memory_do_not_change_the_answer(

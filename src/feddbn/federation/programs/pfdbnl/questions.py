@@ -7,10 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.best_order import OPTIMA
-from feddbn.core.fdbnl.dynotears import penalty_matrix
-from feddbn.core.fdbnl.path import Stage
-from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.path import Stage, make_schedule
+from feddbn.core.fdbnl.server import OPTIMA, penalty_matrix
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound

@@ -18,9 +18,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST
-from feddbn.core.fdbnl.best_order import OPTIMA
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.graphs.pruning import break_cycles, threshold
+from feddbn.core.fdbnl.server import OPTIMA
+from feddbn.core.graphs.constraints import EdgeConstraints, break_cycles, has_cycle, threshold
 from feddbn.core.orders.search import search_order
 from feddbn.core.pfdbnl.server import PersonalOptions, PersonalRun
 from feddbn.core.pfdbnl.step import PersonalRound
@@ -37,7 +36,7 @@ from feddbn.federation.programs.fdbnl import (
     run_options,
 )
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
-from feddbn.federation.programs.pfdbnl.entry_moments import entry_moments_program
+from feddbn.federation.programs.pfdbnl.entries import entry_moments_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
 from feddbn.federation.programs.prepare import Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import Preparation, ScaleChoice

@@ -25,10 +25,9 @@ from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.fdbnl.site import Decomposed, loss_and_grad
 from feddbn.core.graphs.acyclicity import get_acyclicity
-from feddbn.core.pfdbnl.own_problem import OwnProblem
-from feddbn.core.pfdbnl.stages import PersonalSite, searched_order
+from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite, searched_order
 from feddbn.core.pfdbnl.step import Members, objectives
-from feddbn.core.solvers.ordered_step import KnownInverses, Solve
+from feddbn.core.solvers.lasso import KnownInverses, Solve
 from feddbn.core.statistics.moments import completed
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
