@@ -32,6 +32,7 @@ def test_a_second_run_runs_nothing_and_a_longer_one_only_what_is_new(tiny, tmp_p
     assert len(read_rows(tmp_path)) == 16
 
 
+@pytest.mark.slow
 def test_two_processes_record_the_same_rows_as_one(tiny, tmp_path):
     cells = expand(tiny, seeds=1)
     with RowStore(tmp_path / "one") as store:

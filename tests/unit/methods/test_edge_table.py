@@ -168,7 +168,7 @@ def test_equal_variances_leave_nothing_open():
 
 def posterior(probability, n_orders):
     hyper = Hyper(0.1, 0.1, 1.0, 1.0)
-    return OrderPosterior(np.asarray(probability), np.zeros((2, 2)), hyper, n_orders)
+    return OrderPosterior(np.asarray(probability), hyper, n_orders)
 
 
 def test_links_by_hand():

@@ -288,7 +288,6 @@ class OrderTotals:
         self.regressions = regressions
         d = regressions.d
         self.edges = np.zeros((regressions.n_edges, d))
-        self.precedes = np.zeros((d, d))
         self.explained = np.zeros(d)
         self.log_sums: list[float] = []
         self.count = 0
@@ -319,9 +318,6 @@ class OrderTotals:
                 )
             self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)
         self.log_sums.append(total)
-        position = np.empty(chain.d, dtype=int)
-        position[chain.order] = np.arange(chain.d)
-        self.precedes += position[:, None] < position[None, :]
 
 
 def given_order(chain: OrderChain) -> OrderTotals:
@@ -496,21 +492,15 @@ class OrderPosterior:
     ----------
     probability
         ((p+1) d, d) probability of each edge, the stack ``[W; A_1; ...]``.
-    precedes
-        (d, d) probability that one variable comes before another in the order.
     hyper
         The fitted prior.
     n_orders
         Orders averaged over; 1 if the order was given.
-    n_chains
-        Chains averaged over: those that arrived where the best one is.
     """
 
     probability: FloatArray
-    precedes: FloatArray
     hyper: Hyper
     n_orders: int
-    n_chains: int = 1
 
 
 def average_orders(
@@ -652,8 +642,7 @@ def posterior_of(runs: list[OrderTotals], hyper: Hyper) -> OrderPosterior:
     """Return the average over what all orders imply."""
     count = sum(run.count for run in runs)
     edges = sum((run.edges for run in runs), np.zeros_like(runs[0].edges)) / count
-    precedes = sum((run.precedes for run in runs), np.zeros_like(runs[0].precedes)) / count
-    return OrderPosterior(edges, precedes, hyper, count, len(runs))
+    return OrderPosterior(edges, hyper, count)
 
 
 def median_graph(probability: FloatArray, required: BoolArray, *, keep_links: bool = False) -> BoolArray:

@@ -158,11 +158,6 @@ class TokenRegressions(ParentRegressions):
         """Possible causes of a node, whatever their shape."""
         return self.tokens.n_edges
 
-    @property
-    def max_parents(self) -> int:
-        """Priors keep every fit defined; more tokens than half of the rows say nothing all the same."""
-        return max(0, min(self.q - 1, int((self.n - 1) // 2)))
-
     def _compute(self, node: int, parents: Parents) -> ChargedFit:
         R, ridge = self.correlation, self.ridge
         columns = [c for t in parents for c in self.tokens.columns[t]]
@@ -458,26 +453,6 @@ class CurvedLearned:
     tokens: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class NodeEffects:
-    """What the tokens of one node come to, in the units of the moments.
-
-    Attributes
-    ----------
-    columns, coefficients
-        Columns of the moments and their expected coefficients.
-    covariance
-        Of the coefficients.
-    noise_variance
-        What is left, per degree of freedom.
-    """
-
-    columns: IntArray
-    coefficients: FloatArray
-    covariance: FloatArray
-    noise_variance: float
-
-
 def learn_curved(
     moments: Moments,
     tokens: Tokens,
@@ -532,19 +507,6 @@ def straight_score(curved: CurvedLearned, straight: Learned) -> float:
     other = curved.learned.search.like(noise_variance=straight.noise.kind)
     network = [tuple(np.flatnonzero(straight.support[:, j]).tolist()) for j in range(other.d)]
     return other.score_of(network)
-
-
-def node_effects(
-    moments: Moments, regressions: TokenRegressions, node: int, tokens: Sequence[int]
-) -> NodeEffects:
-    """What a node's tokens come to; curves are drawn in as far as the prior expects small coefficients."""
-    columns, beta, K = regressions.coefficients(node, tokens)
-    S = moments.scatter
-    left = S[node, node] - 2 * beta @ S[columns, node] + beta @ S[np.ix_(columns, columns)] @ beta
-    # A shrunk coefficient takes less than one degree of freedom.
-    used = float(np.trace(K @ S[np.ix_(columns, columns)])) if len(columns) else 0.0
-    s2 = max(float(left), 0.0) / max(moments.n - 1 - used, 1.0)
-    return NodeEffects(columns, beta, K * s2, s2)
 
 
 @dataclass(frozen=True)
@@ -616,26 +578,30 @@ def curved_network(moments: Moments, design: Design, tokens: Sequence[Sequence[i
     shares = np.zeros((d, d))
     curves: list[CurvePart] = []
     products: list[ProductPart] = []
-    regressions = TokenRegressions(moments.scatter, moments.n, tokens_of(design))
+    S, regressions = moments.scatter, TokenRegressions(moments.scatter, moments.n, tokens_of(design))
     for j in range(d):
-        found = node_effects(moments, regressions, j, tokens[j])
-        place = {int(column): k for k, column in enumerate(found.columns)}
-        intercept[j] = moments.mean[j] - float(moments.mean[found.columns] @ found.coefficients)
-        variances[j] = found.noise_variance
+        # Curves are drawn in as far as the prior expects small coefficients.
+        columns, beta, K = regressions.coefficients(j, tokens[j])
+        among = S[np.ix_(columns, columns)]
+        left = S[j, j] - 2 * beta @ S[columns, j] + beta @ among @ beta
+        # A shrunk coefficient takes less than one degree of freedom.
+        used = float(np.trace(K @ among)) if len(columns) else 0.0
+        variances[j] = max(float(left), 0.0) / max(moments.n - 1 - used, 1.0)
+        covariance = K * variances[j]
+        place = {int(column): k for k, column in enumerate(columns)}
+        intercept[j] = moments.mean[j] - float(moments.mean[columns] @ beta)
         for t in tokens[j]:
             own = [place[column] for column in regressions.tokens.columns[t]]
-            size = found.coefficients[own]
+            size = beta[own]
             edges = regressions.tokens.edges[t]
-            explained = float(size @ moments.scatter[found.columns[own], j]) / max(
-                moments.scatter[j, j], 1e-300
-            )
+            explained = float(size @ S[columns[own], j]) / max(S[j, j], 1e-300)
             for row in edges:
                 shares[row % d, j] += explained / len(edges)
             if t < q:
                 weights[t, j] = size[0]
             elif t < 2 * q:
                 both = [place[t - q], *own]
-                curves.append(CurvePart(t % d, j, (t - q) // d, size, found.covariance[np.ix_(both, both)]))
+                curves.append(CurvePart(t % d, j, (t - q) // d, size, covariance[np.ix_(both, both)]))
             else:
                 first, second, lag = design.products[t - 2 * q]
                 products.append(ProductPart(first, second, j, lag, float(size[0])))

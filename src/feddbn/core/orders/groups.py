@@ -328,7 +328,7 @@ class Review:
     """
 
     def __init__(self, support: BoolArray, orientation: Sequence[EdgeOrientation]) -> None:
-        self._support, self._orientation = support, tuple(orientation)
+        self._orientation = tuple(orientation)
         self.d = support.shape[1]
         self.edges: list[tuple[int, int]] = []
         n_open = [0] * self.d

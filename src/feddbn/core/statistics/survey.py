@@ -30,7 +30,6 @@ one else's numbers, and only the number of sites that do not fit is ever added u
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -477,30 +476,6 @@ _IS_EXCHANGED = 0.4
 _NEARLY = 1 - 1e-9
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How one site compares with the others.
-
-    Attributes
-    ----------
-    factors
-        (d,) its standard deviations over those of the others.
-    distance
-        Mean square of the differences of its correlations, in units of how much sites differ; about 1 for a site that fits.
-    findings
-        What does not fit, for its owner; empty if all is well.
-    """
-
-    factors: FloatArray
-    distance: float
-    findings: tuple[Finding, ...]
-
-    @property
-    def objects(self) -> bool:
-        """Whether this site had better stay out of the sums."""
-        return bool(self.findings)
-
-
 def compared(
     own: FloatArray,
     n: float,
@@ -508,10 +483,13 @@ def compared(
     squares: FloatArray,
     n_sites: float,
     variables: Sequence[str],
-) -> Agreement | None:
-    """Compare a site's profile from `n` rows with the sums over `n_sites` sites, itself among them; None if they are few."""
+) -> tuple[Finding, ...]:
+    """What of a site's profile from `n` rows does not fit the sums over `n_sites` sites, itself among them; for its owner.
+
+    Nothing if there are few sites; a site with findings had better stay out of the sums.
+    """
     if n_sites < FEWEST_SITES:
-        return None
+        return ()
     d, others = len(variables), n_sites - 1
     mean = (total - own) / others
     spread = np.maximum((squares - own**2) / others - mean**2, 0.0) * others / (others - 1)
@@ -541,9 +519,7 @@ def compared(
             findings.append(Finding("mixed-columns", "warning", {"behaves_like": pairs}))
         elif is_other:
             findings.append(Finding("other-relations", "warning", {"distance": distance}))
-    else:
-        distance = 0.0
-    return Agreement(factors, distance, tuple(findings))
+    return tuple(findings)
 
 
 def _exchanged(here: FloatArray, there: FloatArray, variance: FloatArray, d: int) -> list[tuple[int, int]]:

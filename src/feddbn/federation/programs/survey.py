@@ -321,14 +321,14 @@ def agreement_program(
 @answers(AgreementQuestion)
 def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, FloatArray]:
     state = {key: value for key, value in here.state.items() if key != "agreement.abstains"}
-    own, found = state.get("agreement.profile"), None
+    own, found = state.get("agreement.profile"), tuple[Finding, ...]()
     if own is not None and len(own) == len(question.total):
         n = float(state["agreement.rows"])
         names = [question.variables[j] for j in outputs_of(question.d, question.inputs)]
         found = compared(own, n, question.total, question.squares, question.n_sites, names)
-    if found is None or not found.objects:
+    if not found:
         return with_notes(state, ()), np.zeros(1)
-    notes = (*found.findings, Finding("site-own-network", "note")) if question.personal else found.findings
+    notes = (*found, Finding("site-own-network", "note")) if question.personal else found
     return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.ones(1)
 
 

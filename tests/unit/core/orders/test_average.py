@@ -98,7 +98,6 @@ def test_required_edges_have_probability_one_and_forbidden_edges_zero():
     assert result.probability[4, 0] == pytest.approx(1.0)
     assert result.probability[5 + 1, 3] == pytest.approx(1.0)
     assert (result.probability[5:, 2] == 0).all()
-    assert result.precedes[4, 0] == 1.0
 
 
 @pytest.mark.parametrize(
