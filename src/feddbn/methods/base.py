@@ -61,7 +61,6 @@ __all__ = [
     "FederatedEstimator",
     "history_frame",
     "in_process",
-    "label_column",
     "network",
     "simulated",
 ]
@@ -173,15 +172,6 @@ def _where_instead(owner: str, fitted: dict[str, Any], name: str) -> str:
     if name.endswith("_") and learned:
         return f"{start}; it has {', '.join(sorted(learned))}."
     return f"{start}."
-
-
-def label_column(center_by: str | None, label: str | None) -> str | None:
-    """Return the column of row labels of an estimator whose `center_by` may name one."""
-    if center_by in (None, "recording"):
-        return label
-    if label not in (None, center_by):
-        raise ParameterError(f"label={label!r} must be the column of center_by={center_by!r}.")
-    return center_by
 
 
 class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ignore[misc]

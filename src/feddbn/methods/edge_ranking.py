@@ -15,7 +15,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import DEFAULT_KNOTS
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.data import SiteData
-from feddbn.errors import DataError
+from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.feature_statistics import (
     LaggedOptions,
     LaggedPosterior,
@@ -24,7 +24,7 @@ from feddbn.federation.programs.feature_statistics import (
     pair_direction_program,
 )
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
-from feddbn.methods.base import FederatedEstimator, label_column
+from feddbn.methods.base import FederatedEstimator
 from feddbn.settings import (
     MethodSettings,
     edges,
@@ -161,7 +161,12 @@ class LaggedEdgeRanker(_Ranker[LaggedRankerSettings]):
         return self._settings.n_lags
 
     def _label_column(self, label: str | None) -> str | None:
-        return label_column(self._settings.center_by, label)
+        center_by: str | None = self._settings.center_by
+        if center_by in (None, "recording"):
+            return label
+        if label not in (None, center_by):
+            raise ParameterError(f"label={label!r} must be the column of center_by={center_by!r}.")
+        return center_by
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
