@@ -45,9 +45,7 @@ def test_a_study_gives_the_same_network_as_in_process(finished, federation, name
 
 def test_a_sites_terminal_tells_studies_and_no_engine(finished, federation):
     lines = federation.terminal(SITES[0]).splitlines()
-    assert any(
-        line.endswith(f"site {SITES[0]} is connected to its server and waits for studies") for line in lines
-    )
+    assert any(f"site {SITES[0]} is connected" in line for line in lines)
     for name, (study, _, _) in finished.items():
         began = f"study {study.name!r} from lead@example.org began (run conformance-{name})"
         assert any(began in line for line in lines)

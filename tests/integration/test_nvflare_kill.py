@@ -98,10 +98,7 @@ def test_a_run_survives_the_process_its_jobs_are_forked_from(federation):
     assert not federation.console.wait(job).endswith("COMPLETED")
     assert not federation.job_processes("site-a", job)
     job = resume(federation, {"warm": study})["warm"]
-    assert (
-        "The job starts in a fresh interpreter: the process to fork from was not running"
-        in federation.log("site-a")
-    )
+    assert "fresh interpreter" in federation.log("site-a")
     assert_result(federation, study, "warm", job)
     assert_nothing_executed_twice(federation, "warm")
     assert federation.warm_process("site-a") != warm

@@ -13,6 +13,7 @@ pytest.importorskip("nvflare")
 from feddbn import AS_THEY_ARE
 from feddbn.cli.main import app
 from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.runtime.deployed.results import read_outcome
 from feddbn.runtime.engines.interface import engine_of
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.nvflare_federation import SERVER, NVFlareFederation
@@ -70,42 +71,45 @@ def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
             assert (previous.state(site) / name / "result.feddbn").exists()
 
 
-def test_a_task_that_came_later_is_refused_by_name(previous, frames):
+def refused(previous, frames, run, approved=True, **changes):
+    """Send a study that every site refuses; return why, and what the outcome says."""
     variables = next(iter(frames.values())).columns
-    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"]
-    approve(previous, study, "looking")
-    job = previous.console.submit(study, "looking")
+    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"].model_copy(update=changes)
+    if approved:
+        approve(previous, study, run)
+    job = previous.console.submit(study, run)
     previous.console.wait(job)
-    outcome = (previous.console.fetch(job, previous.root / "out" / "looking") / "outcome.json").read_text()
-    assert "will ask for the tasks survey, residual-checks, which this site's policy does not list" in outcome
+    outcome = read_outcome(previous.console.fetch(job, previous.root / "out" / run))
+    assert set(outcome["reasons"]) == set(SITES)
+    (code,) = set(outcome["reasons"].values())
+    return code, outcome["sentence"]
+
+
+def test_a_task_that_came_later_is_refused_by_name(previous, frames):
+    code, sentence = refused(previous, frames, "looking")
+    assert code == "tasks-not-allowed"
+    assert "survey, residual-checks" in sentence
 
 
 def test_a_study_that_nobody_approved_is_refused_with_the_command_to_type(previous, frames):
-    variables = next(iter(frames.values())).columns
-    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"].model_copy(update={"name": "unheard"})
-    job = previous.console.submit(study, "unheard")
-    previous.console.wait(job)
-    outcome = (previous.console.fetch(job, previous.root / "out" / "unheard") / "outcome.json").read_text()
-    assert "is not approved at this site; its owner approves it with `feddbn site approve" in outcome
+    code, sentence = refused(previous, frames, "unheard", approved=False, name="unheard")
+    assert code == "not-approved"
+    assert "`feddbn site approve" in sentence
     for site in SITES:
         done = CliRunner().invoke(app, ["site", "log", "--kit", str(previous.kits[site]), "--run", "unheard"])
-        assert "not approved" in " ".join(done.output.split())
+        assert "refused" in done.output
 
 
 def test_only_its_lead_can_send_a_study_that_names_one(previous, frames):
-    variables = next(iter(frames.values())).columns
-    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"].model_copy(
-        update={"lead": "other@example.org"}
-    )
-    approve(previous, study, "of-another")
-    job = previous.console.submit(study, "of-another")
-    previous.console.wait(job)
-    outcome = (previous.console.fetch(job, previous.root / "out" / "of-another") / "outcome.json").read_text()
-    assert f"is led by 'other@example.org', but '{previous.plan.admin}' has sent it" in outcome
+    code, sentence = refused(previous, frames, "of-another", lead="other@example.org")
+    assert code == "other-lead"
+    assert previous.plan.admin in sentence
 
 
 def test_the_site_check_finds_nothing_wrong_with_such_a_kit(previous):
     for site in SITES:
-        findings = engine_of(previous.kits[site]).check_site(previous.kits[site])
-        assert [finding for finding in findings if finding.ok is False] == []
-        assert {"settings", "classes", "certificate", "server"} <= {finding.what for finding in findings}
+        found = engine_of(previous.kits[site]).check_site(previous.kits[site])
+        assert [one for one in found if one.level == "error"] == []
+        assert {"settings-read", "classes-ours", "certificate", "server-answers"} <= {
+            one.code for one in found
+        }

@@ -96,7 +96,7 @@ def events_of(federation, run):
 
 
 def refusals(federation, run):
-    return [e["sentence"] for e in events_of(federation, run) if e["what"] == "refused"]
+    return [e for e in events_of(federation, run) if e["what"] == "refused"]
 
 
 def contributors(federation, run):
@@ -119,7 +119,7 @@ def test_a_straggler_delays_a_round_by_the_timeout_and_joins_the_next(jobs, fede
     assert_result(federation, STUDIES["slow"], "slow", jobs["slow"])
     assert_nothing_executed_twice(federation, "slow")
     events = (federation.state("site-b") / "slow" / "events.jsonl").read_text()
-    assert "executed from the previous state; the last answer was not counted" in events
+    assert "previous state" in events
 
 
 def test_a_masked_sum_is_not_opened_without_a_site_that_is_in_earlier_ones(jobs, federation):
@@ -136,9 +136,8 @@ def test_a_masked_sum_is_not_opened_without_a_site_that_is_in_earlier_ones(jobs,
 
 
 def test_a_study_with_too_little_noise_is_refused_by_the_site_with_a_budget(jobs, federation):
-    sentence = f"the study announces epsilon = {2 * BUDGET:g}; this site allows epsilon up to {BUDGET:g}"
-    assert any(sentence in said for said in refusals(federation, "too-much"))
-    assert sentence in federation.log("site-c")
+    assert "epsilon-not-allowed" in [e["code"] for e in refusals(federation, "too-much")]
+    assert f"epsilon = {2 * BUDGET:g}" in federation.log("site-c")
     assert set(contributors(federation, "too-much")) == {("site-a", "site-b")}
     assert not (federation.kits["site-c"] / "state-noisy" / "too-much").exists()
 
@@ -152,8 +151,8 @@ def test_a_study_within_the_budget_is_answered_with_noise_that_is_booked(jobs, f
 
 def test_a_budget_that_is_used_up_ends_the_sites_part_over_all_runs(jobs, federation):
     # Why is for the owner to read.
-    assert any(WITHHELD in said for said in refusals(federation, "used-up"))
-    assert f"this site's budget is {BUDGET:g}" in federation.log("site-c")
+    assert any(WITHHELD in e["sentence"] for e in refusals(federation, "used-up"))
+    assert f"budget is {BUDGET:g}" in federation.log("site-c")
     assert set(contributors(federation, "used-up")) == {("site-a", "site-b")}
     assert {entry.event for entry in audit(federation.kits["site-c"] / "state-noisy", "used-up")} == {
         "refused"

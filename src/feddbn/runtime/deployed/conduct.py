@@ -175,6 +175,8 @@ def conduct(
         raise
     except FeddbnError as error:
         outcome.update(state="stopped", error=type(error).__name__, code=error.code, sentence=str(error))
+        # Site -> the code of what it said no with.
+        outcome["reasons"] = error.values.get("reasons", {})
         log(str(error))
         raise
     finally:

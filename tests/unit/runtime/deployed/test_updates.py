@@ -149,12 +149,12 @@ def test_few_new_rows_are_refused_as_in_any_study(federation, months):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"method": "fdbnl", "parameters": {"n_lags": 1}}, "use goal = 'network' and method = "),
+        ({"method": "fdbnl", "parameters": {"n_lags": 1}}, "fdbnl"),
         (
             {"privacy": {"secure_aggregation": True, "epsilon": 1.0}},
-            "sums with noise are not added up over runs",
+            "noise",
         ),
-        ({"attendance": {"when_missing": "continue", "min_sites": 3}}, "needs all sites of that run"),
+        ({"attendance": {"when_missing": "continue", "min_sites": 3}}, "sites"),
     ],
 )
 def test_updates_that_cannot_be_are_refused_before_anything_is_sent(changes, said):
