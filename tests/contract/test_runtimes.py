@@ -7,17 +7,18 @@ import pytest
 
 from feddbn import FDBNL, Rounds, simulate
 from feddbn.data import read_sites
-from feddbn.errors import FederationError, ProtocolError
+from feddbn.errors import FederationError, NotEnoughSites, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
-from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.site import Guard, Site
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Question, Task
+from feddbn.federation.protocol.task import Question, Task, run_program
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.masking import site_masking
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
+from support.questions import make_question
 from support.saying import refused
 from support.study_programs import WalkQuestion
 
@@ -26,23 +27,27 @@ MADE = simulate(d=4, n_lags=1, n_sites=4, n_samples=200, mean_degree=2, random_s
 NAMES = tuple(MADE.sites)
 VARIABLES = ("x0", "x1", "x2", "x3")
 MASKED_ERROR = 1e-9
+DATA = dict(reversed(read_sites(MADE.sites).items()))
 
 
-def in_process():
-    return InProcessFederation({n: Site(n, s) for n, s in read_sites(MADE.sites).items()})
+def sites(guards=(), names=NAMES):
+    return {name: Site(name, data, guards) for name, data in DATA.items() if name in names}
 
 
-def masked_in_process():
-    return secure_federation({n: Site(n, s) for n, s in read_sites(MADE.sites).items()})
+def in_process(guards=()):
+    return InProcessFederation(sites(guards))
 
 
-def messages(masked=False):
-    data = read_sites(MADE.sites)
+def masked_in_process(guards=()):
+    return secure_federation(sites(guards))
+
+
+def messages(guards=(), masked=False):
     identities = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
 
     def make(name):
         keys = site_masking(name, identities[name], pinned_keys(identities), 3, None)
-        return SiteEndpoint(Site(name, data[name]), MemoryStore(name), masked=keys)
+        return SiteEndpoint(sites(guards)[name], MemoryStore(name), masked=keys)
 
     study = Study(
         name="s", method="m", variables=VARIABLES, sites=NAMES, privacy={"secure_aggregation": masked}
@@ -52,8 +57,13 @@ def messages(masked=False):
     return coordinator
 
 
-def masked_messages():
-    return messages(masked=True)
+def masked_messages(guards=()):
+    return messages(guards, masked=True)
+
+
+RUNTIMES = pytest.mark.parametrize(
+    "make", [in_process, masked_in_process, messages, masked_messages], ids=lambda make: make.__name__
+)
 
 
 @pytest.fixture(
@@ -61,6 +71,9 @@ def masked_messages():
 )
 def federation(request):
     return request.param()
+
+
+Ragged = make_question("ragged", lambda here, question: (here.state, np.zeros(1 + NAMES.index(here.name))))
 
 
 def walk(participants=None, centre=0.0):
@@ -119,6 +132,38 @@ def test_an_unknown_task_is_refused_with_a_sentence(federation):
 
     with refused(FederationError, "unheard-of"):
         federation.sum(Task(Unheard()))
+
+
+def test_vectors_of_different_lengths_are_not_added_up(federation):
+    with pytest.raises(FederationError):
+        federation.sum(Task(Ragged()))
+
+
+@RUNTIMES
+def test_a_site_that_refuses_tells_the_server_one_sentence(make):
+    class Never(Guard):
+        def before(self, task, state, channel):
+            raise SiteRefused("not on Sundays.", code="sunday")
+
+    with pytest.raises((SiteRefused, NotEnoughSites)) as caught:
+        make((Never(),)).sum(walk())
+    # Only in this process is there nobody to keep the reason from.
+    assert ("Sundays" in str(caught.value)) == (make in (in_process, masked_in_process))
+
+
+@pytest.mark.parametrize("make", [InProcessFederation, secure_federation])
+def test_a_federation_needs_sites(make):
+    with pytest.raises(NotEnoughSites):
+        make({})
+
+
+def test_a_program_gets_the_same_answers(federation):
+    def program():
+        first = yield walk()
+        return (yield walk(centre=float(first.value[0]) / 10)).value
+
+    expected = run_program(program(), in_process())
+    np.testing.assert_allclose(run_program(program(), federation), expected, rtol=0, atol=MASKED_ERROR)
 
 
 def test_fdbnl_learns_the_same_network(federation):
