@@ -463,228 +463,211 @@ def checked_oneshot_program(
     """
     outcome = yield from oneshot_program(variables, constraints, options, rng)
     assert outcome.asked is not None
-    looking = _looked_at(outcome, variables, constraints, options, rng, instead)
-    return (yield from treated(looking, outcome.asked.treatment))
-
-
-def _looked_at(
-    outcome: OneShotOutcome,
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    rng: np.random.Generator,
-    instead: Instead | None,
-) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
-    assert outcome.asked is not None
     wanted = options.prepare
     prepare = replace(
         AS_THEY_ARE, center=outcome.asked.center, exogenous=wanted.exogenous, scale=wanted.scale
     )
     settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False)
-    fit = _Fit(outcome, outcome.moments)
-    checks, may_add = yield from _checked(fit, variables, settled)
-    has_gaps = outcome.asked.treatment.row_model is not None
-    if has_gaps and checks.n < FEWEST_COMPLETE:
-        return replace(outcome, n_sums=outcome.n_sums + 1), None
-    if instead is not None and "curvature" in violations(checks):
-        # A curve that is taken for a line leaves residuals that seem to have memory and changing variances: curves first.
-        outcome, report = yield from instead(replace(outcome, n_sums=outcome.n_sums + 1), checks)
-        if report is not None:
-            return outcome, report
-        fit = replace(fit, outcome=outcome)
-        n_sums = outcome.n_sums
-    else:
-        n_sums = outcome.n_sums + 1
-    # Memory is looked for in moments with one lag more, for which there is no model of rows with empty cells.
-    may_add = may_add and not has_gaps
-    found, gain = violations(checks), None
-    if may_add and ("memory" in found or _is_mirrored(outcome)):
-        fit, checks, gain, asked = yield from _explain_memory(
-            fit, checks, variables, constraints, options, settled, rng
-        )
-        n_sums += asked
-    left = violations(checks)
-    factor = checks.inflation if "volatility" in left else 1.0
-    if factor > 1.0:
-        fit = _tempered(fit, factor, checks.shared > LARGE_SHARED, variables, constraints, settled, rng)
-    doubts = _hidden_causes(fit, factor, variables, constraints, settled, rng)
-    is_clear = doubts is not None and _is_clear(doubts, checks)
-    effects = doubts.effects if doubts is not None and is_clear else ()
-    if effects:
-        fit, left = _left_open(fit, effects), ("hidden", *left)
-    report = ResidualReport(
-        checks,
-        found,
-        left,
-        fit.rho,
-        fit.outcome.n_lags - outcome.n_lags,
-        gain,
-        fit.outcome.moments.n / factor,
-        hidden=tuple(tuple(variables[j] for j in one) for one in effects),
-        hidden_gain=0.0 if doubts is None or not is_clear else doubts.gain,
-        doubts=doubts,
-    )
-    return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
+    look = _Look(variables, constraints, options, settled, rng)
+    return (yield from treated(look.program(outcome, instead), outcome.asked.treatment))
 
 
-def _checked(
-    fit: _Fit, variables: tuple[str, ...], options: OneShotOptions
-) -> ServerProgram[tuple[ResidualChecks, bool]]:
-    """Ask about the residuals of a network."""
-    outcome, asked = fit.outcome, fit.outcome.asked
-    own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
-    return (
-        yield from checks_program(
-            fit.learned_from,
-            outcome.learned.support,
-            variables,
-            options.prepare.center,
-            options.prepare.input_places(variables),
-            own_share,
-            fit.to_learned,
-            outcome.learned.order,
-        )
-    )
+@dataclass(frozen=True)
+class _Look:
+    """How a network that was learned from the treated rows of sites is looked at, and learned again.
 
-
-def _explain_memory(
-    fit: _Fit,
-    checks: ResidualChecks,
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    settled: OneShotOptions,
-    rng: np.random.Generator,
-) -> ServerProgram[tuple[_Fit, ResidualChecks, float, int]]:
-    """Compare what may be behind residuals that remember, and take what leaves none that do.
-
-    Returns the network and its checks, what one lag more would gain, and how many sums that took.
+    `options` are those of the user, `settled` those that say what was decided by them.
     """
-    outcome, d, p = fit.outcome, len(variables), fit.outcome.n_lags
-    longer = yield from moments_program(variables, p + 1, settled.prepare.center)
-    # Recordings centred on their own means come with none; levels are those of the first sum.
-    longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
-    scale = (
-        safe_roots(np.diag(longer.scatter)[:d] / longer.n)
-        if settled.prepare.scale == "federated"
-        else np.ones(d)
-    )
-    plain = longer.select(np.arange((p + 1) * d))
-    inputs = settled.prepare.input_places(variables)
-    limits = _limits(constraints, p + 1, d, inputs)
 
-    def score(moments: Moments) -> float:
-        n_lags = moments.q // d - 1
-        kept = EdgeConstraints(limits.allowed[: moments.q], limits.required[: moments.q])
-        criterion, kind = settled.learn.criterion, outcome.learned.noise.kind
-        working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
-        search = OrderSearch(working, d, n_lags, kept, criterion.for_orders, kind)
-        # Many variables stay where they are unless a move helps.
-        start = outcome.learned.network
-        network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)
-        found = search.select_edges(network, criterion)
-        # What inputs add is no evidence about the noise.
-        return float(found.score) - len(inputs) * moments.n * level
+    variables: tuple[str, ...]
+    constraints: EdgeConstraints
+    options: OneShotOptions
+    settled: OneShotOptions
+    rng: np.random.Generator
 
-    base = score(plain)
-    lag_gain = base - score(longer)
-    # If nothing is delayed, p lags fit as well without any memory; p - 1 lags then tell its size.
-    memories = [memory_of_noise(longer, d, inputs), *([memory_of_noise(plain, d, inputs)] if p else [])]
-    scores = [score(without_memory(longer, rho, d)) for rho in memories]
-    rho = memories[int(np.argmin(scores))]
-    memory_gain = base - min(scores) - float(np.log(longer.n))
-    n_sums = 1
-    gains = {"memory": memory_gain, "lag": lag_gain if options.choose_n_lags else -np.inf}
-    for name in sorted(gains, key=lambda key: -gains[key]):
-        if gains[name] < STRONG_EVIDENCE:
-            break
-        if name == "memory":
-            other = _without_memory(
-                without_memory(longer, rho, d), rho, longer.mean, variables, limits, settled, rng
-            )
+    @property
+    def d(self) -> int:
+        """Number of variables."""
+        return len(self.variables)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Positions of variables that only act on others."""
+        return self.settled.prepare.input_places(self.variables)
+
+    def program(
+        self, outcome: OneShotOutcome, instead: Instead | None
+    ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
+        """Look at the residuals, and learn again where that helps."""
+        assert outcome.asked is not None
+        fit = _Fit(outcome, outcome.moments)
+        checks, may_add = yield from self._checked(fit)
+        has_gaps = outcome.asked.treatment.row_model is not None
+        if has_gaps and checks.n < FEWEST_COMPLETE:
+            return replace(outcome, n_sums=outcome.n_sums + 1), None
+        if instead is not None and "curvature" in violations(checks):
+            # A curve that is taken for a line leaves residuals that seem to have memory and changing variances: curves first.
+            outcome, report = yield from instead(replace(outcome, n_sums=outcome.n_sums + 1), checks)
+            if report is not None:
+                return outcome, report
+            fit = replace(fit, outcome=outcome)
+            n_sums = outcome.n_sums
         else:
-            asked = replace(settled, n_lags=p + 1)
-            again = yield from oneshot_program(variables, limits, asked, rng)
-            other = _Fit(again, again.moments)
-            n_sums += again.n_sums
-        then, _ = yield from _checked(other, variables, settled)
-        n_sums += 1
-        if "memory" not in violations(then):
-            return other, then, lag_gain, n_sums
-    return fit, checks, lag_gain, n_sums
-
-
-def _without_memory(
-    filtered: Moments,
-    rho: float,
-    mean: FloatArray,
-    variables: tuple[str, ...],
-    limits: EdgeConstraints,
-    options: OneShotOptions,
-    rng: np.random.Generator,
-) -> _Fit:
-    """Learn from moments without the noise's memory."""
-    q, d = filtered.q, len(variables)
-    kept = EdgeConstraints(limits.allowed[:q], limits.required[:q])
-    outcome = learn_from_moments(filtered, variables, kept, options, rng)
-    # Weights are the same; means and the noise's whole variance are those of the variables as they are.
-    moments = Moments(filtered.n, mean[:q], filtered.scatter / (1.0 - rho * rho))
-    to_learned = memory_filter(rho, outcome.n_lags, d)
-    return _Fit(replace(outcome, moments=moments), filtered, to_learned, rho)
-
-
-def _tempered(
-    fit: _Fit,
-    factor: float,
-    is_shared: bool,
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    rng: np.random.Generator,
-) -> _Fit:
-    """Learn again as from fewer rows; where the noise's shape decided about edges, only their probabilities.
-
-    Shapes decide rightly only while noises are independent: not if their variances change together.
-    """
-    outcome, moments = fit.outcome, fit.learned_from
-    fewer = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
-    inputs = options.prepare.input_places(variables)
-    limits = _limits(constraints, outcome.n_lags, len(variables), inputs)
-    again = learn_from_moments(fewer, variables, limits, replace(options, n_lags=outcome.n_lags), rng)
-    learned = again.learned
-    if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
-        learned = replace(outcome.learned, posterior=learned.posterior)
-        return replace(fit, outcome=replace(outcome, learned=learned))
-    return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
-
-
-def _hidden_causes(
-    fit: _Fit,
-    factor: float,
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    rng: np.random.Generator,
-) -> HiddenDoubts | None:
-    """The edges that hidden causes could stand for; None if that cannot be told.
-
-    Where all noises have one variance nothing is left for a hidden cause to explain. With inputs, dependent variables, or
-    very few or many variables it is not looked for.
-    """
-    outcome, moments, d = fit.outcome, fit.learned_from, len(variables)
-    support = outcome.learned.support
-    if outcome.learned.noise.kind == "equal":
-        return HiddenDoubts(np.zeros_like(support))
-    is_told = not outcome.dependent and may_be_looked_for(d)
-    if not is_told or options.prepare.input_places(variables):
-        return None
-    moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
-    if options.prepare.scale == "federated":
-        moments = moments.scaled(
-            np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
+            n_sums = outcome.n_sums + 1
+        # Memory is looked for in moments with one lag more, for which there is no model of rows with empty cells.
+        may_add = may_add and not has_gaps
+        found, gain = violations(checks), None
+        if may_add and ("memory" in found or _is_mirrored(outcome)):
+            fit, checks, gain, asked = yield from self._explain_memory(fit, checks)
+            n_sums += asked
+        left = violations(checks)
+        factor = checks.inflation if "volatility" in left else 1.0
+        if factor > 1.0:
+            fit = self._tempered(fit, factor, checks.shared > LARGE_SHARED)
+        doubts = self._hidden_causes(fit, factor)
+        is_clear = doubts is not None and _is_clear(doubts, checks)
+        effects = doubts.effects if doubts is not None and is_clear else ()
+        if effects:
+            fit, left = _left_open(fit, effects), ("hidden", *left)
+        report = ResidualReport(
+            checks,
+            found,
+            left,
+            fit.rho,
+            fit.outcome.n_lags - outcome.n_lags,
+            gain,
+            fit.outcome.moments.n / factor,
+            hidden=tuple(tuple(self.variables[j] for j in one) for one in effects),
+            hidden_gain=0.0 if doubts is None or not is_clear else doubts.gain,
+            doubts=doubts,
         )
-    limits = _limits(constraints, outcome.n_lags, d)
-    return doubtful_edges(moments, support, limits, options.learn.criterion, rng)
+        return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
+
+    def _checked(self, fit: _Fit) -> ServerProgram[tuple[ResidualChecks, bool]]:
+        """Ask about the residuals of a network."""
+        outcome, asked = fit.outcome, fit.outcome.asked
+        own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
+        return (
+            yield from checks_program(
+                fit.learned_from,
+                outcome.learned.support,
+                self.variables,
+                self.settled.prepare.center,
+                self.inputs,
+                own_share,
+                fit.to_learned,
+                outcome.learned.order,
+            )
+        )
+
+    def _explain_memory(
+        self, fit: _Fit, checks: ResidualChecks
+    ) -> ServerProgram[tuple[_Fit, ResidualChecks, float, int]]:
+        """Compare what may be behind residuals that remember, and take what leaves none that do.
+
+        Returns the network and its checks, what one lag more would gain, and how many sums that took.
+        """
+        outcome, d, p = fit.outcome, self.d, fit.outcome.n_lags
+        longer = yield from moments_program(self.variables, p + 1, self.settled.prepare.center)
+        # Recordings centred on their own means come with none; levels are those of the first sum.
+        longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
+        scale = (
+            safe_roots(np.diag(longer.scatter)[:d] / longer.n)
+            if self.settled.prepare.scale == "federated"
+            else np.ones(d)
+        )
+        plain = longer.select(np.arange((p + 1) * d))
+        inputs = self.inputs
+        limits = _limits(self.constraints, p + 1, d, inputs)
+
+        def score(moments: Moments) -> float:
+            n_lags = moments.q // d - 1
+            kept = EdgeConstraints(limits.allowed[: moments.q], limits.required[: moments.q])
+            criterion, kind = self.settled.learn.criterion, outcome.learned.noise.kind
+            working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
+            search = OrderSearch(working, d, n_lags, kept, criterion.for_orders, kind)
+            # Many variables stay where they are unless a move helps.
+            start = outcome.learned.network
+            network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)
+            found = search.select_edges(network, criterion)
+            # What inputs add is no evidence about the noise.
+            return float(found.score) - len(inputs) * moments.n * level
+
+        base = score(plain)
+        lag_gain = base - score(longer)
+        # If nothing is delayed, p lags fit as well without any memory; p - 1 lags then tell its size.
+        memories = [memory_of_noise(longer, d, inputs), *([memory_of_noise(plain, d, inputs)] if p else [])]
+        scores = [score(without_memory(longer, rho, d)) for rho in memories]
+        rho = memories[int(np.argmin(scores))]
+        memory_gain = base - min(scores) - float(np.log(longer.n))
+        n_sums = 1
+        gains = {"memory": memory_gain, "lag": lag_gain if self.options.choose_n_lags else -np.inf}
+        for name in sorted(gains, key=lambda key: -gains[key]):
+            if gains[name] < STRONG_EVIDENCE:
+                break
+            if name == "memory":
+                other = self._without_memory(without_memory(longer, rho, d), rho, longer.mean, limits)
+            else:
+                asked = replace(self.settled, n_lags=p + 1)
+                again = yield from oneshot_program(self.variables, limits, asked, self.rng)
+                other = _Fit(again, again.moments)
+                n_sums += again.n_sums
+            then, _ = yield from self._checked(other)
+            n_sums += 1
+            if "memory" not in violations(then):
+                return other, then, lag_gain, n_sums
+        return fit, checks, lag_gain, n_sums
+
+    def _without_memory(
+        self, filtered: Moments, rho: float, mean: FloatArray, limits: EdgeConstraints
+    ) -> _Fit:
+        """Learn from moments without the noise's memory."""
+        q, d = filtered.q, self.d
+        kept = EdgeConstraints(limits.allowed[:q], limits.required[:q])
+        outcome = learn_from_moments(filtered, self.variables, kept, self.settled, self.rng)
+        # Weights are the same; means and the noise's whole variance are those of the variables as they are.
+        moments = Moments(filtered.n, mean[:q], filtered.scatter / (1.0 - rho * rho))
+        to_learned = memory_filter(rho, outcome.n_lags, d)
+        return _Fit(replace(outcome, moments=moments), filtered, to_learned, rho)
+
+    def _tempered(self, fit: _Fit, factor: float, is_shared: bool) -> _Fit:
+        """Learn again as from fewer rows; where the noise's shape decided about edges, only their probabilities.
+
+        Shapes decide rightly only while noises are independent: not if their variances change together.
+        """
+        outcome, moments = fit.outcome, fit.learned_from
+        fewer = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
+        inputs = self.inputs
+        limits = _limits(self.constraints, outcome.n_lags, self.d, inputs)
+        again = learn_from_moments(
+            fewer, self.variables, limits, replace(self.settled, n_lags=outcome.n_lags), self.rng
+        )
+        learned = again.learned
+        if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
+            learned = replace(outcome.learned, posterior=learned.posterior)
+            return replace(fit, outcome=replace(outcome, learned=learned))
+        return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
+
+    def _hidden_causes(self, fit: _Fit, factor: float) -> HiddenDoubts | None:
+        """The edges that hidden causes could stand for; None if that cannot be told.
+
+        Where all noises have one variance nothing is left for a hidden cause to explain. With inputs, dependent variables, or
+        very few or many variables it is not looked for.
+        """
+        outcome, moments, d = fit.outcome, fit.learned_from, self.d
+        support = outcome.learned.support
+        if outcome.learned.noise.kind == "equal":
+            return HiddenDoubts(np.zeros_like(support))
+        is_told = not outcome.dependent and may_be_looked_for(d)
+        if not is_told or self.inputs:
+            return None
+        moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
+        if self.settled.prepare.scale == "federated":
+            moments = moments.scaled(
+                np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
+            )
+        limits = _limits(self.constraints, outcome.n_lags, d)
+        return doubtful_edges(moments, support, limits, self.settled.learn.criterion, self.rng)
 
 
 def _is_clear(doubts: HiddenDoubts, checks: ResidualChecks) -> bool:
