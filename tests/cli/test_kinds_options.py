@@ -11,24 +11,12 @@ import pytest
 from feddbn.cli.options import given_parameters, parse_kinds
 from feddbn.core.kinds import read_kinds
 from feddbn.errors import ParameterError
-from feddbn.method_table import Method
+from feddbn.method_table import METHODS
 from feddbn.words import setting
 from support.saying import refused
-from support.toy_class import Toy
 from support.wards import wards
 
-
-class Kindly(Toy):
-    """A method that takes kinds."""
-
-    def __init__(self, n_lags=1, *, kinds=None, federation=None):
-        super().__init__(n_lags, federation=federation)
-        self.kinds = kinds
-
-
-WORDS = dict.fromkeys(("label", "summary", "assumes", "reveals", "rounds", "gives"), "")
-KINDLY = Method(name="kindly", cls="Kindly", module=__name__, **WORDS)
-PLAIN = Method(name="plain", cls="Toy", module="support.toy_method", **WORDS)
+KINDLY, PLAIN = METHODS["mixed"], METHODS["oneshot"]
 
 
 @pytest.fixture
@@ -118,7 +106,7 @@ def test_kinds_become_a_parameter_of_methods_that_have_it():
     assert (found, read) == ({"kinds": {"calls": "count"}, "n_lags": 2}, {"site": None})
     with refused(ParameterError, "--kinds", "--param"):
         given_parameters([KINDLY], {"kinds": {"calls": "count"}}, ['kinds={"calls": "count"}'])
-    with refused(ParameterError, "--kinds", "plain"):
+    with refused(ParameterError, "--kinds", "oneshot"):
         given_parameters([KINDLY, PLAIN], {"kinds": {"calls": "count"}}, None)
     assert given_parameters([PLAIN], {"kinds": None}, None) == {}
 

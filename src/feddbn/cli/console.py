@@ -13,7 +13,7 @@ from feddbn.cli.terminal import remark, say
 if TYPE_CHECKING:
     from feddbn.console.gate import Keys
 
-__all__ = ["lead_app", "lead_console", "site_console"]
+__all__ = ["lead_app", "site_console"]
 
 DEFAULT_PORT = 8764
 

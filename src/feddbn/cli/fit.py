@@ -17,7 +17,7 @@ from feddbn.method_table import METHODS, default_method, get_method
 if TYPE_CHECKING:
     pass
 
-__all__ = ["fit", "print_result", "update"]
+__all__ = ["fit", "update"]
 
 
 @reads_data()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["EXIT_CODES", "PAGES", "Page", "attach", "commands_below"]
+__all__ = ["EXIT_CODES", "PAGES", "attach", "commands_below"]
 
 EXIT_CODES = {
     0: "done",

@@ -43,7 +43,6 @@ __all__ = [
     "results",
     "resume",
     "status",
-    "still_awaited",
     "stop",
     "submit",
     "wait_for_one",

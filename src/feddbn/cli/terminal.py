@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
-    "Watch",
     "complain",
     "number",
     "print_frame",

@@ -34,7 +34,6 @@ __all__ = [
     "names_of_keys",
     "positions",
     "quoted",
-    "refuse_misfits",
     "row_labels",
     "tidy_frame",
     "unnamed",

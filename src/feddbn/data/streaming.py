@@ -38,7 +38,6 @@ __all__ = [
     "FileIndex",
     "FileRecording",
     "FileSite",
-    "Known",
     "ParquetSite",
     "RowRange",
     "index_files",

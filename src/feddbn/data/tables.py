@@ -23,7 +23,6 @@ __all__ = [
     "StreamedTable",
     "Table",
     "data_files",
-    "is_data_file",
     "open_table",
     "stem",
 ]

@@ -31,16 +31,11 @@ from feddbn.errors import DataError, ParameterError
 
 __all__ = [
     "DECIMAL",
-    "DEFAULT_JITTER",
     "Clock",
     "Freq",
     "Grid",
-    "IntArray",
     "StepCounter",
-    "Times",
     "check_jitter",
-    "decimal_ticks",
-    "instants",
     "order_of",
     "parse_freq",
     "parse_times",

@@ -14,7 +14,7 @@ from feddbn.errors import DataError
 from feddbn.model.dbn import DBN
 from feddbn.report.canvas import HEAT_COLOURS, new_axes, symmetric_scale
 
-__all__ = ["EdgeSteps", "edge_steps", "plot_changes", "plot_drift"]
+__all__ = ["edge_steps", "plot_changes", "plot_drift"]
 
 _PALE = 0.3
 """Colours this near to the middle of the scale need dark letters."""

@@ -24,15 +24,7 @@ from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, new_axes, panel_grid, shortened, tidy_panel
 from feddbn.report.curve_plots import plot_forecast
 
-__all__ = [
-    "CurvePanel",
-    "EffectPanel",
-    "curve_panels",
-    "effect_panels",
-    "plot_curves",
-    "plot_effects",
-    "plot_outlook",
-]
+__all__ = ["curve_panels", "effect_panels", "plot_curves", "plot_effects", "plot_outlook"]
 
 _EFFECT, _TRUTH = LINE_COLOURS[0], LINE_COLOURS[1]
 _STRAIGHT, _BEYOND = "#777777", "#999999"

@@ -41,12 +41,9 @@ from feddbn.report.canvas import (
 
 __all__ = [
     "CIRCLE_LIMIT",
-    "MARKS",
-    "ProcessGraph",
     "bend_of",
     "cluster_order",
     "control_of",
-    "draw_nodes",
     "graph_positions",
     "link_strengths",
     "named_nodes",

@@ -24,13 +24,7 @@ from feddbn.report.canvas import (
 )
 from feddbn.report.graph_plots import cluster_order, link_strengths
 
-__all__ = [
-    "plot_site_differences",
-    "plot_truth_and_estimate",
-    "plot_weights",
-    "site_differences",
-    "weight_panels",
-]
+__all__ = ["plot_site_differences", "plot_truth_and_estimate", "plot_weights", "site_differences"]
 
 # Up to here each cell has room for its number.
 NUMBER_LIMIT = 6

@@ -48,14 +48,7 @@ from feddbn.report.record import EDGE_COLUMNS, ReportRecord, number, read_record
 from feddbn.report.verdicts import treatment, verdicts
 from feddbn.words import Audience, card, full_sentence, say
 
-__all__ = [
-    "PageTable",
-    "held_out_tables",
-    "page_data",
-    "render_report",
-    "summary_sentence",
-    "write_report",
-]
+__all__ = ["held_out_tables", "page_data", "render_report", "summary_sentence", "write_report"]
 
 
 def write_report(

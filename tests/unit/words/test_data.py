@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from feddbn.findings import Finding
+from feddbn.findings import LEVELS, Finding
 from feddbn.words import card, say
+from feddbn.words.data import _SENTENCES
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,23 @@ from feddbn.words import card, say
 )  # fmt: skip
 def test_cures_are_written_as_their_reader_writes_them(finding, audience, advice):
     assert card(finding, audience).advice == advice
+
+
+ANY = {
+    "site": "a", "n_values": 3, "n_starts": 2, "n": 2, "n_text": 1, "n_numbers": 0, "value": -9.0, "n_rows": 5,
+    "period": 24.0, "factor": 3.0, "same_recording": "r", "same_site": "b", "usable": 5, "rows": 9, "n_lags": 1, "share": 0.01, "most": 0.2,
+    "step": "1 unit", "recordings": 2, "sites": 3, "columns": 4, "fewest": 4.0, "periods": [24.0], "of": 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _SENTENCES)
+@pytest.mark.parametrize("audience", ["python", "cli", "owner", "lead"])
+def test_every_template_can_be_filled(name, audience):
+    code, _, variant = name.partition("/")
+    level = variant if variant in LEVELS else "warning"
+    words = card(Finding(code, level, {**ANY, "how": variant}, ("x", "y"), {"time": "x"}), audience)
+    assert words.detail.endswith(".")
+    assert "{" not in f"{words.detail}{words.advice}".replace("{ ", "")
 
 
 def test_where_something_was_found_stands_before_it_with_how_many_other_sites_have_it():

@@ -14,7 +14,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.data.preflight.profile import SiteProfile
 from feddbn.findings import Finding
 
-__all__ = ["SiteShape", "check_between", "check_columns", "shape"]
+__all__ = ["check_between", "check_columns", "shape"]
 
 _BATCHES = 5
 _SHORTEST = 60

@@ -21,12 +21,8 @@ __all__ = [
     "centred",
     "check_codes",
     "check_dynamics",
-    "check_held",
     "check_values",
-    "cycle",
-    "has_trend",
     "is_code",
-    "lag_one",
     "rows_held",
     "sentinels",
 ]

@@ -27,17 +27,7 @@ from feddbn.data.memory import MemorySite
 from feddbn.data.read import STREAM_BYTES, _Part, _Reader
 from feddbn.data.tables import Table, open_table, stem
 
-__all__ = [
-    "HEAD_ROWS",
-    "MOST_TEXTS",
-    "Chunk",
-    "Extreme",
-    "RecordingProfile",
-    "SiteProfile",
-    "chunks",
-    "profile_sites",
-    "recorded",
-]
+__all__ = ["SiteProfile", "chunks", "profile_sites", "recorded"]
 
 _BATCH_ROWS = 65536
 

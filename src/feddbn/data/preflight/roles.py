@@ -25,7 +25,7 @@ from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD
 from feddbn.data.preflight.profile import SiteProfile
 from feddbn.findings import Finding
 
-__all__ = ["Role", "check_index", "check_keys", "propose_kinds", "proposed_kinds", "role"]
+__all__ = ["check_index", "check_keys", "propose_kinds", "role"]
 
 _SHORTEST_KEY = 20
 _MOST_RECORDINGS = 20
