@@ -11,8 +11,13 @@ from feddbn.words.data import _SENTENCES
     ("finding", "audience", "advice"),
     [
         (
-            Finding("glued", "warning", {"site": "a", "how": "names", "n_starts": 1}, ("patient", "hour"),
-                    {"series": "patient", "time": "hour"}),
+            Finding(
+                "glued",
+                "warning",
+                {"site": "a", "how": "names", "n_starts": 1},
+                ("patient", "hour"),
+                {"series": "patient", "time": "hour"},
+            ),
             "cli",
             "Cure: --series patient --time hour.",
         ),
@@ -27,16 +32,37 @@ from feddbn.words.data import _SENTENCES
             "Cure: if so, use MixedDBN(kinds={'n': 'count'}); other methods treat numbers as lines and refuse text.",
         ),
     ],
-)  # fmt: skip
+)
 def test_cures_are_written_as_their_reader_writes_them(finding, audience, advice):
     assert card(finding, audience).advice == advice
 
 
 ANY = {
-    "site": "a", "n_values": 3, "n_starts": 2, "n": 2, "n_text": 1, "n_numbers": 0, "value": -9.0, "n_rows": 5,
-    "period": 24.0, "factor": 3.0, "same_recording": "r", "same_site": "b", "usable": 5, "rows": 9, "n_lags": 1,
-    "share": 0.01, "most": 0.2, "step": "1 unit", "recordings": 2, "sites": 3, "columns": 4, "fewest": 4.0, "periods": [24.0], "of": 5,
-}  # fmt: skip
+    "site": "a",
+    "n_values": 3,
+    "n_starts": 2,
+    "n": 2,
+    "n_text": 1,
+    "n_numbers": 0,
+    "value": -9.0,
+    "n_rows": 5,
+    "period": 24.0,
+    "factor": 3.0,
+    "same_recording": "r",
+    "same_site": "b",
+    "usable": 5,
+    "rows": 9,
+    "n_lags": 1,
+    "share": 0.01,
+    "most": 0.2,
+    "step": "1 unit",
+    "recordings": 2,
+    "sites": 3,
+    "columns": 4,
+    "fewest": 4.0,
+    "periods": [24.0],
+    "of": 5,
+}
 
 
 @pytest.mark.parametrize("name", _SENTENCES)
