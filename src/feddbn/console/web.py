@@ -85,6 +85,7 @@ class Pages:
             "when": when,
             "level": lambda finding: LEVELS[finding.level],
             "say": lambda finding: _begun(say(finding, self.audience)),
+            "plain": lambda finding: say(finding, self.audience),
             "card": lambda finding: card(finding, self.audience),
             "detail": lambda finding: _begun(card(finding, self.audience).detail),
         }
