@@ -45,10 +45,14 @@ def page() -> str:
         '`simulated`, `read_sites`), or its fields by name: `fit(rows, site="ward", time="t")`.\n',
         f"{table(Layout)}\n",
     ]
+    shown: set[type[Settings]] = {Prepare}
     for method in METHODS.values():
         cls = method.load()
-        if not cls.rules:
-            parts += [f"## `{cls.__name__}`\n", f"{table(cls.settings)}\n"]
+        parts += [f"## `{cls.__name__}`\n", f"{table(cls.settings)}\n"]
+        for name, one in cls.settings.groups().items():
+            if type(one) not in shown:
+                shown.add(type(one))
+                parts += [f"### `{name}={type(one).__name__}(...)`\n", f"{table(type(one))}\n"]
     return "\n".join(parts)
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
 from feddbn.errors import ParameterError
+from feddbn.settings import GROUPS
 
 __all__ = [
     "ENTRY_POINTS",
@@ -134,41 +134,21 @@ class Method:
 
     def parameters(self) -> tuple[str, ...]:
         """Names of its settings in the order in which they are given, without the federation."""
-        cls = self.load()
-        settings = getattr(cls, "settings", None)
-        if settings is not None and not cls.rules:
-            found: tuple[str, ...] = settings.names()
-            return found
-        from inspect import signature
-
-        return tuple(name for name in signature(cls).parameters if name != "federation")
+        found: tuple[str, ...] = self.load().settings.names()
+        return found
 
     def named(self, parameters: Mapping[str, Any], *, stored: bool = False) -> dict[str, Any]:
         """Return values under its own names for them; one that it does not have raises ParameterError with the nearest.
 
         `stored` says that they are those of a result on disk, which an earlier version may have written.
         """
-        cls = self.load()
-        settings = getattr(cls, "settings", None)
-        if settings is not None and not cls.rules:
-            found: dict[str, Any] = settings.named(parameters, self.cls, stored=stored)
-            return found
-        # With numpy, which help does not wait for.
-        from feddbn.settings import flat_names
-
-        flat = flat_names(parameters)
-        known = self.parameters()
-        for name in flat:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
-                raise ParameterError(f"{self.cls} has no setting {name!r}; {hint}", code="no-such-setting")
-        return flat
+        found: dict[str, Any] = self.load().settings.named(parameters, self.cls, stored=stored)
+        return found
 
     def has(self, name: str) -> bool:
         """Whether it has a setting of this name, plain, with a dot or flat."""
         last = name.rpartition(".")[2]
-        return name == "prepare" or any(last == known.rpartition(".")[2] for known in self.parameters())
+        return name in GROUPS or any(last == known.rpartition(".")[2] for known in self.parameters())
 
     def own(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of some values that it has, under its own names for them."""
@@ -176,7 +156,7 @@ class Method:
             one if name == one else f"{name}.{one}": each
             for name, value in parameters.items()
             for one, each in (
-                value.items() if isinstance(value, Mapping) and name == "prepare" else [(name, value)]
+                value.items() if isinstance(value, Mapping) and name in GROUPS else [(name, value)]
             )
         }
         return self.named({name: value for name, value in spread.items() if self.has(name)})

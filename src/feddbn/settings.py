@@ -36,6 +36,7 @@ import numpy as np
 from feddbn.errors import OldNameWarning, ParameterError
 
 __all__ = [
+    "GROUPS",
     "MethodSettings",
     "Rule",
     "Settings",
@@ -62,6 +63,8 @@ __all__ = [
     "word",
 ]
 
+GROUPS = ("prepare", "rounds", "partial")
+"""Settings that hold settings, of all methods."""
 _LONGEST = 60
 _LAST = {"prepare": 1, "federation": 2}
 P = ParamSpec("P")
@@ -443,9 +446,7 @@ def takes(
     return decorate
 
 
-def flat_names(
-    given: Mapping[str, Any], groups: Sequence[str] = ("prepare", "rounds", "partial")
-) -> dict[str, Any]:
+def flat_names(given: Mapping[str, Any], groups: Sequence[str] = GROUPS) -> dict[str, Any]:
     """Return values by their own names alone, without those of groups; two values for one name raise ParameterError.
 
     Who does not know the settings of a method (a site that reads a study) looks names up in this.

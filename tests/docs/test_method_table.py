@@ -77,7 +77,7 @@ def test_every_row_leads_to_a_class_that_can_do_what_the_row_says(name):
     method = METHODS[name]
     cls = method.load()
     assert cls.__name__ == method.cls
-    names = set(cls.rules) or {one.name for one in fields(cls.settings)}
+    names = {one.name for one in fields(cls.settings)}
     assert set(method.defaults()) | {"federation"} == names
     assert cls.is_selectable == bool(method.selects)
     assert set(method.selects) <= set(method.parameters())

@@ -87,7 +87,7 @@ PAGES = {
             "feddbn fit data -o result.json          # one CSV file per site",
             "feddbn fit table.csv --site hospital --time hour --n-lags 2",
             "feddbn fit data --method fdbnl --lambda-w 0.05 --lambda-a 0.05",
-            "feddbn fit data --forbid '*,age,0' -p max_rounds=500",
+            "feddbn fit data --forbid '*,age,0' -p rounds.max_rounds=500",
         ),
     ),
     "update": Page(

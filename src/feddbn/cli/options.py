@@ -132,7 +132,7 @@ def parse_params(texts: list[str] | None) -> dict[str, Any]:
         key, sign, value = text.partition("=")
         key = key.strip().replace("-", "_")
         if not sign or not key:
-            raise ParameterError(f"--param {text!r} must look like key=value, for example -p max_rounds=500.")
+            raise ParameterError(f"--param {text!r} must look like key=value, for example -p n_lags=2.")
         if key in found:
             raise ParameterError(f"--param gives {key!r} twice; keep one of them.")
         if value in words:

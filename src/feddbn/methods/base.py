@@ -34,7 +34,7 @@ from feddbn.errors import (
     ResidualsWarning,
     ResultWarning,
 )
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings, flat_prepare
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
@@ -52,7 +52,7 @@ from feddbn.methods.residuals import (
 from feddbn.methods.treated import kind_findings, of_site, site_notes, treatment_findings, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.settings import MethodSettings, Rule, flat_names, is_federation, with_parameters
+from feddbn.settings import MethodSettings, is_federation, with_parameters
 from feddbn.shown import ShownEstimator
 from feddbn.words import say
 
@@ -182,11 +182,8 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
     """
 
     settings: ClassVar[type[MethodSettings]] = MethodSettings
-    # Of estimators that have no settings yet.
-    rules: ClassVar[Mapping[str, Rule]] = {}
     is_selectable: ClassVar[bool] = False
     federation: Federation | None
-    device: str = "cpu"
     findings_: Findings
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -243,16 +240,11 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
 
     def named_parameters(self) -> dict[str, Any]:
         """The arguments by the names that commands and studies have for them, without the federation."""
-        given = self.get_params(deep=False)
-        if self.rules:
-            return {name: value for name, value in given.items() if name != "federation"}
-        return self.settings(**given).to_dict()
+        return self.settings(**self.get_params(deep=False)).to_dict()
 
     @property
     def _rows(self) -> Prepare:
         """What is to be done to the rows first."""
-        if self.rules:
-            return flat_prepare(self)
         settings = self._settings
         return settings.rows if isinstance(settings, PreparedSettings) else AS_THEY_ARE
 
@@ -262,8 +254,6 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
 
     def set_params(self, **given: Any) -> Any:
         """Change arguments by their names, plain, with a dot or flat, and return self."""
-        if self.rules:
-            return super().set_params(**flat_names(given))
         now = self.get_params(deep=False)
         for name, value in self.settings.completed(given, type(self).__name__, now=now).items():
             setattr(self, name, value)
@@ -271,10 +261,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
 
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be, with a sentence; needs no data."""
-        for name, rule in self.rules.items():
-            rule.check(name, getattr(self, name))
-        if not self.rules:
-            self.settings(**self.get_params(deep=False))
+        self.settings(**self.get_params(deep=False))
 
     @property
     def warnings_(self) -> list[str]:
@@ -346,7 +333,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in layout.keys.values() if name is not None]
         self._tell(*quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills))
-        federation = in_process(sites, open_device(self.device))
+        federation = in_process(sites)
         with one_thread():
             run(federation, sites)
         self.site_notes_ = site_notes(federation)
@@ -495,8 +482,8 @@ class DBNEstimator(FederatedEstimator[S]):
     def _say_treatment(self, asked: AskedMoments | None) -> None:
         """Set `center_` and `treatment_`, and say what the data made necessary."""
         rows = self._rows
-        given = self.center if self.rules else getattr(self._settings, "prepare", rows).center
-        self.center_ = str(given) if asked is None else asked.center
+        given = getattr(self._settings, "prepare", rows)
+        self.center_ = given.center if asked is None else asked.center
         self.treatment_ = None if asked is None else treatment_summary(asked, self._variables)
         self._log_scales = None if asked is None else asked.treatment.log_scales
         if asked is None:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.private_moments import SPIKES_SHARE
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
-from feddbn.settings import Rule
 from feddbn.words import say
 
 __all__ = [
-    "AS_THEY_ARE",
-    "TREATMENT_RULES",
     "kind_findings",
     "kinds_seen",
     "of_site",
@@ -28,12 +23,6 @@ __all__ = [
     "treatment_findings",
     "treatment_summary",
 ]
-
-
-# Of estimators that still have flat arguments.
-TREATMENT_RULES: Mapping[str, Rule] = {
-    one.name: one.metadata["rule"] for one in fields(Prepare) if one.name not in ("center", "scale")
-}
 
 
 def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str, Any]:

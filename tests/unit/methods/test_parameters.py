@@ -29,11 +29,8 @@ from feddbn.settings import (
 )
 from support.saying import refused
 
-ESTIMATORS = [
-    cls
-    for cls in (*(m.load() for m in METHODS.values()), LaggedEdgeRanker, ContemporaneousEdgeRanker)
-    if not cls.rules
-]
+ESTIMATORS = [*(m.load() for m in METHODS.values()), LaggedEdgeRanker, ContemporaneousEdgeRanker]
+TRUTH = feddbn.DBN(np.zeros((3, 3)), np.zeros((1, 3, 3)))
 DATA = {"a": np.random.default_rng(0).normal(size=(60, 3))}
 
 # A rule, and what it has to refuse, whatever its type.
@@ -82,7 +79,7 @@ def test_no_estimator_has_more_than_sixteen_parameters(cls):
 def test_a_wrong_value_is_named_by_a_fit_which_leaves_nothing_behind(cls):
     estimator = cls(**{"n_lags" if "n_lags" in cls.settings.names() else "federation": -1})
     with refused(ParameterError, "=-1"):
-        estimator.fit(DATA, **({"truth": None} if cls is feddbn.BestSite else {}))
+        estimator.fit(DATA, **({"truth": TRUTH} if cls is feddbn.BestSite else {}))
     assert not [attribute for attribute in vars(estimator) if attribute.endswith("_")]
 
 

@@ -24,7 +24,7 @@ from feddbn.settings import (
     word,
 )
 
-__all__ = ["AS_THEY_ARE", "AUTO_DEGREES", "Prepare", "PreparedSettings", "flat_prepare"]
+__all__ = ["AS_THEY_ARE", "AUTO_DEGREES", "Prepare", "PreparedSettings"]
 
 AUTO_DEGREES = (0, 1, 3)
 """Polynomials in time that "auto" tries."""
@@ -294,9 +294,3 @@ class PreparedSettings(MethodSettings):
     def rows(self) -> Prepare:
         """What is done to the rows, with what "auto" means here."""
         return self.prepare.resolved(**self.auto)
-
-
-def flat_prepare(given: Any) -> Prepare:
-    """What is done to the rows for whoever has flat attributes for it still; what it has no attribute for is not done."""
-    names = [one.name for one in fields(Prepare) if hasattr(given, one.name)]
-    return replace(AS_THEY_ARE, **{name: getattr(given, name) for name in names}).resolved()
