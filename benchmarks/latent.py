@@ -3,7 +3,7 @@
     python benchmarks/latent.py [n_networks] [first seed]
 
 Prints the table of docs/causal.md. Systems are as in Gerhardus and Runge (2020): every variable remembers itself (.6 to .9),
-there are as many further links as variables, 30 % of them within a time step, with weights of .2 to .8 and either sign; 30 % of
+there are as many further links as variables, 30 % of them contemporaneous, with weights of .2 to .8 and either sign; 30 % of
 the variables are hidden. Five to ten variables are seen, 500 rows, two lags. Scores are those of `feddbn.metrics.mark_scores`
 over all networks together. tigramite is left out if it is not installed.
 """

@@ -545,12 +545,12 @@ class SegmentFits:
     def __init__(
         self,
         blocks: Sequence[Moments],
-        d: int,
         cuts: Cuts,
         constraints: EdgeConstraints,
         options: ChangeOptions,
         functions: FloatArray | None = None,
     ) -> None:
+        d = constraints.d
         self.d, self.cuts, self.constraints, self.options = d, cuts, constraints, options
         self.functions = functions
         self.segments = [merged(blocks[a:b]) for a, b in ranges_of(cuts, len(blocks))]

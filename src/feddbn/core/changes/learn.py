@@ -60,7 +60,7 @@ _HOPELESS = 2
 
 
 def range_costs(
-    blocks: Sequence[Moments], d: int, constraints: EdgeConstraints, criterion: Criterion, shortest: float
+    blocks: Sequence[Moments], constraints: EdgeConstraints, criterion: Criterion, shortest: float
 ) -> FloatArray:
     """(B + 1, B + 1) score of the best network found on each range of blocks; infinite where it is too short.
 
@@ -68,34 +68,32 @@ def range_costs(
     with more edges.
     """
     n_blocks, q = len(blocks), blocks[0].q
-    n_lags = q // d - 1
     cost = np.full((n_blocks + 1, n_blocks + 1), np.inf)
-    whole = OrderSearch(merged(blocks), d, n_lags, constraints, criterion, "free")
+    whole = OrderSearch(merged(blocks), constraints, criterion, "free")
     start = whole.run(0, np.random.default_rng(0))
     for a in range(n_blocks):
         total = Moments.empty(q)
         for b in range(a + 1, n_blocks + 1):
             total = total.merge(blocks[b - 1])
             if total.n >= shortest or b - a == n_blocks:
-                search = OrderSearch(total, d, n_lags, constraints, criterion, "free")
+                search = OrderSearch(total, constraints, criterion, "free")
                 cost[a, b] = search.select_edges(start, criterion).score
     return cost
 
 
 def learn_changes(
     blocks: Sequence[Moments],
-    d: int,
     constraints: EdgeConstraints,
     options: ChangeOptions,
     rng: np.random.Generator,
 ) -> Changing:
     """Return the segments, and what differs between them."""
     # A range is charged for its edges as orders are: at the lower price.
-    cost = range_costs(blocks, d, constraints, options.criterion.for_orders, options.shortest)
+    cost = range_costs(blocks, constraints, options.criterion.for_orders, options.shortest)
     best: Changing | None = None
     scores: list[float] = []
     for cuts, _ in best_partitions(cost, options.max_changes):
-        found = _settled(blocks, d, cuts, constraints, options, rng)
+        found = _settled(blocks, cuts, constraints, options, rng)
         scores.append(found.score)
         if best is None or found.score < best.score:
             best = found
@@ -105,10 +103,10 @@ def learn_changes(
     used = _used(best)
     if used != best.cuts:
         # A cut that nothing differs at was only in the way.
-        best = _settled(blocks, d, used, constraints, options, rng)
-    best = _without_mixed(blocks, d, best, constraints, options)
+        best = _settled(blocks, used, constraints, options, rng)
+    best = _without_mixed(blocks, best, constraints, options)
     if best.cuts:
-        best = SegmentFits(blocks, d, best.cuts, constraints, options).improved(best, thorough=True)
+        best = SegmentFits(blocks, best.cuts, constraints, options).improved(best, thorough=True)
     return replace(best, scores=tuple(scores))
 
 
@@ -119,7 +117,7 @@ def _used(found: Changing) -> Cuts:
 
 
 def _without_mixed(
-    blocks: Sequence[Moments], d: int, best: Changing, constraints: EdgeConstraints, options: ChangeOptions
+    blocks: Sequence[Moments], best: Changing, constraints: EdgeConstraints, options: ChangeOptions
 ) -> Changing:
     """The same without short segments that are only there because a change falls into one of their blocks.
 
@@ -137,28 +135,27 @@ def _without_mixed(
             kept = (
                 np.inf
                 if last - first == 1
-                else SegmentFits(rest, d, best.cuts, constraints, options).of(best.order).score
+                else SegmentFits(rest, best.cuts, constraints, options).of(best.order).score
             )
-            if SegmentFits(rest, d, fewer, constraints, options).of(best.order).score < kept:
+            if SegmentFits(rest, fewer, constraints, options).of(best.order).score < kept:
                 found = [
-                    SegmentFits(blocks, d, tuple(sorted([*others, cut])), constraints, options).of(best.order)
+                    SegmentFits(blocks, tuple(sorted([*others, cut])), constraints, options).of(best.order)
                     for cut in (b, b + 1)
                 ]
                 merged_once = min(found, key=lambda one: one.score)
-                return _without_mixed(blocks, d, merged_once, constraints, options)
+                return _without_mixed(blocks, merged_once, constraints, options)
     return best
 
 
 def _settled(
     blocks: Sequence[Moments],
-    d: int,
     cuts: Cuts,
     constraints: EdgeConstraints,
     options: ChangeOptions,
     rng: np.random.Generator,
 ) -> Changing:
     """The best fit with that many cuts, from these on."""
-    fits = SegmentFits(blocks, d, cuts, constraints, options)
+    fits = SegmentFits(blocks, cuts, constraints, options)
     preferred, *others = _orders(fits, rng)
     best = fits.of(preferred)
     other = min((fits.of(order) for order in others), key=lambda one: one.score, default=best)
@@ -169,7 +166,7 @@ def _settled(
         dealt = _dealt(blocks, best, options.shortest) if best.cuts else best.cuts
         if dealt == best.cuts:
             break
-        again = SegmentFits(blocks, d, dealt, constraints, options)
+        again = SegmentFits(blocks, dealt, constraints, options)
         moved = again.improved(again.of(best.order))
         if moved.score > best.score - 1e-6:
             break
@@ -179,16 +176,15 @@ def _settled(
 
 def _orders(fits: SegmentFits, rng: np.random.Generator) -> list[tuple[int, ...]]:
     """Orders to try, the one that the noise of the longest segment is for first."""
-    options, limits, d = fits.options, fits.constraints, fits.d
-    n_lags = len(fits.grams.scale) // d - 1
+    options, limits = fits.options, fits.constraints
     asked: Any = options.noise_variance
     longest = max(fits.segments, key=lambda one: one.n)
-    searches, noise = choose_noise(longest, d, n_lags, limits, options.criterion, asked, 0, rng)
+    searches, noise = choose_noise(longest, limits, options.criterion, asked, 0, rng)
     found = [searches[noise.kind][1].order]
     if len(fits.segments) > 1:
         for one in fits.segments:
             for kind in _KINDS if asked == "auto" else (asked,):
-                search = OrderSearch(one, d, n_lags, limits, options.criterion.for_orders, kind)
+                search = OrderSearch(one, limits, options.criterion.for_orders, kind)
                 found.append(search.run(0, rng).order)
     return list(dict.fromkeys(found))
 
@@ -259,17 +255,15 @@ class Regimes:
 
 def learn_regimes(
     sites: SiteBlocks,
-    d: int,
     constraints: EdgeConstraints,
     options: ChangeOptions,
     rng: np.random.Generator,
 ) -> Regimes:
     """Return the regimes, and every site's cuts."""
-    q = next(iter(sites.values()))[0].q
     whole = merged([block for blocks in sites.values() for block in blocks])
-    search = OrderSearch(whole, d, q // d - 1, constraints, options.criterion.for_orders, "free")
+    search = OrderSearch(whole, constraints, options.criterion.for_orders, "free")
     order = search.run(0, rng).order
-    own = {name: dict(_proposals(blocks, d, constraints, options)) for name, blocks in sites.items()}
+    own = {name: dict(_proposals(blocks, constraints, options)) for name, blocks in sites.items()}
     best: Regimes | None = None
     for n_cuts in range(options.max_changes + 1):
         even: dict[str, Cuts] = {
@@ -280,7 +274,7 @@ def learn_regimes(
         found = [
             one
             for cuts in starts
-            if (one := _settled_regimes(sites, d, cuts, order, constraints, options)) is not None
+            if (one := _settled_regimes(sites, cuts, order, constraints, options)) is not None
         ]
         if best is not None and (not found or min(one.score for one in found) >= best.score):
             break
@@ -290,20 +284,19 @@ def learn_regimes(
 
 
 def _proposals(
-    blocks: Sequence[Moments], d: int, constraints: EdgeConstraints, options: ChangeOptions
+    blocks: Sequence[Moments], constraints: EdgeConstraints, options: ChangeOptions
 ) -> list[tuple[int, Cuts]]:
     """What one site's own blocks propose for each number of cuts."""
     n, filled = sum(block.n for block in blocks), sum(block.n > 0 for block in blocks)
     if n == 0:
         return []
     shortest = max(2.0 * blocks[0].q, 2.0 * n / filled)
-    cost = range_costs(blocks, d, constraints, options.criterion.for_orders, shortest)
+    cost = range_costs(blocks, constraints, options.criterion.for_orders, shortest)
     return [(len(cuts), cuts) for cuts, _ in best_partitions(cost, options.max_changes)]
 
 
 def _settled_regimes(
     sites: SiteBlocks,
-    d: int,
     cuts: Mapping[str, Cuts],
     order: tuple[int, ...],
     constraints: EdgeConstraints,
@@ -315,7 +308,7 @@ def _settled_regimes(
         moments = _summed(sites, cuts)
         if min(one.n for one in moments) < options.shortest and len(moments) > 1:
             break
-        fits = SegmentFits(moments, d, tuple(range(1, len(moments))), constraints, options)
+        fits = SegmentFits(moments, tuple(range(1, len(moments))), constraints, options)
         changing = fits.improved(fits.of(order))
         order = changing.order
         score = changing.score + _price(sites, cuts)
@@ -324,7 +317,7 @@ def _settled_regimes(
         best = Regimes(changing, moments, cuts, score)
         cuts = {name: _dealt_regimes(blocks, changing) for name, blocks in sites.items()}
     if best is not None and len(best.moments) > 1:
-        fits = SegmentFits(best.moments, d, best.changing.cuts, constraints, options)
+        fits = SegmentFits(best.moments, best.changing.cuts, constraints, options)
         changing = fits.improved(best.changing, thorough=True)
         best = replace(best, changing=changing, score=changing.score + _price(sites, best.cuts))
     return best
@@ -395,7 +388,7 @@ def learn_drift(
     functions = time_functions(counts)
 
     def fits(cuts: tuple[int, ...]) -> SegmentFits:
-        return SegmentFits(blocks, d, cuts, constraints, options, functions)
+        return SegmentFits(blocks, cuts, constraints, options, functions)
 
     best = fits(found.cuts).of(found.order)
     while best.cuts:

@@ -461,12 +461,10 @@ def learn_curved(
     rng: np.random.Generator,
 ) -> CurvedLearned:
     """Return the network of moments of a curved design."""
-    d, n_lags = tokens.d, tokens.n_lags
+    d = tokens.d
     regressions = TokenRegressions(moments.scatter, moments.n, tokens)
     searches, noise = choose_noise(
         moments,
-        d,
-        n_lags,
         constraints,
         options.criterion,
         options.noise_variance,

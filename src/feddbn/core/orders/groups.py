@@ -276,8 +276,6 @@ class GroupLearned:
 
 def learn_groups(
     moments: Moments,
-    d: int,
-    n_lags: int,
     columns: Sequence[Sequence[int]],
     constraints: EdgeConstraints,
     rng: np.random.Generator,
@@ -285,8 +283,9 @@ def learn_groups(
     n_restarts: int = 2,
 ) -> GroupLearned:
     """Return the network of moments whose columns belong to variables at lags as `columns` says."""
+    d = constraints.d
     regressions = GroupRegressions(moments.scatter, moments.n, d, columns)
-    search = GroupSearch(moments, d, n_lags, constraints, Criterion(c), "free", regressions)
+    search = GroupSearch(moments, constraints, Criterion(c), "free", regressions)
     found, asked = settle_directions(search, search.run(n_restarts, rng))
     support = found.support
     price = edge_prices(regressions, c, int(support[:d].sum()), int(support[d:].sum()))

@@ -284,8 +284,6 @@ def score_with_exceptions(network: OrderResult, n: float, price: float) -> float
 
 def find_hidden_causes(
     moments: Moments,
-    d: int,
-    n_lags: int,
     constraints: EdgeConstraints,
     criterion: Criterion,
     rng: np.random.Generator,
@@ -295,13 +293,12 @@ def find_hidden_causes(
 
     Not looked for among fewer than 4 or more than 20 variables.
     """
-    if not FEWEST_VARIABLES <= d <= MOST_VARIABLES:
+    d = constraints.d
+    if not may_be_looked_for(d):
         return None
     prices = Criterion(criterion.for_orders.c)
     price = prices.c * float(np.log(moments.n))
-    found = [
-        OrderSearch(moments, d, n_lags, constraints, prices, kind).run(2, rng) for kind in ("equal", "free")
-    ]
+    found = [OrderSearch(moments, constraints, prices, kind).run(2, rng) for kind in ("equal", "free")]
     base = min(score_with_exceptions(network, moments.n, price) for network in found)
     search = _Search(FactorModel(moments, d, constraints, price), constraints, prices, rng)
     best = search.run(found[1], base + _HOPELESS)
@@ -389,7 +386,7 @@ class _Search:
         allowed[q : q + k], support[q : q + k] = True, network.loaded
         moments = Moments(model.n, np.zeros(q + d), joint * model.n)
         limits = EdgeConstraints(allowed, required)
-        search = OrderSearch(moments, d, q // d, limits, self.prices, "equal")
+        search = OrderSearch(moments, limits, self.prices, "equal")
         found = search.run_from(search.adopt(support)).support
         return found[:q], found[q : q + k]
 
@@ -465,11 +462,9 @@ def doubtful_edges(
 
     Nothing is looked for among fewer than 4 or more than 20 variables (`hidden_causes`).
     """
-    d = support.shape[1]
-    n_lags = len(support) // d - 1
     best: HiddenCauses | None = None
     for _ in range(_BEGINNINGS):
-        one = find_hidden_causes(moments, d, n_lags, constraints, criterion, rng, -_NOT_REPEATED)
+        one = find_hidden_causes(moments, constraints, criterion, rng, -_NOT_REPEATED)
         if one is None and best is None:
             break
         if one is not None and (best is None or one.gain > best.gain):

@@ -252,8 +252,6 @@ def needed_advantage(equal: OrderResult, n: float) -> float:
 
 def choose_noise(
     moments: Moments,
-    d: int,
-    n_lags: int,
     constraints: EdgeConstraints,
     criterion: Criterion,
     asked: Literal["auto", "equal", "free"],
@@ -264,10 +262,11 @@ def choose_noise(
 ) -> tuple[Searches, NoiseChoice]:
     """Search as asked, or with equal variances and, if these are in doubt, with free ones; say which and why."""
     # The fits of a node on a set of parents are the same under both noise models.
+    d = constraints.d
     known = regressions or regressions_of(moments.scatter, moments.n, d)
 
     def searched(kind: NoiseVariance) -> tuple[OrderSearch, OrderResult]:
-        search = kind_of_search(moments, d, n_lags, constraints, criterion.for_orders, kind, known)
+        search = kind_of_search(moments, constraints, criterion.for_orders, kind, known)
         return search, search.run(n_restarts, rng)
 
     if asked != "auto":
@@ -427,16 +426,12 @@ class Learned:
 
 
 def learn_network(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints,
-    options: LearnOptions,
-    rng: np.random.Generator,
+    moments: Moments, constraints: EdgeConstraints, options: LearnOptions, rng: np.random.Generator
 ) -> Learned:
     """Return the network of moments of lagged rows."""
+    d = constraints.d
     searches, noise = choose_noise(
-        moments, d, n_lags, constraints, options.criterion, options.noise_variance, options.n_restarts, rng
+        moments, constraints, options.criterion, options.noise_variance, options.n_restarts, rng
     )
     search, best = searches[noise.kind]
     over_orders = options.average is True or (options.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
@@ -474,8 +469,6 @@ def learn_network(
 
 def choose_lags(
     moments: Moments,
-    d: int,
-    max_lags: int,
     constraints: EdgeConstraints,
     criterion: Criterion,
     noise_variance: NoiseVariance,
@@ -485,11 +478,11 @@ def choose_lags(
     Every number of lags is a submodel of the largest, so one sum at `max_lags` serves them all. A lag more
     has to pay for itself by strong evidence.
     """
-    scores = []
+    d, max_lags, scores = constraints.d, constraints.n_lags, []
     for p in range(max_lags + 1):
         part = moments.select(np.arange((p + 1) * d))
         limits = EdgeConstraints(constraints.allowed[: (p + 1) * d], constraints.required[: (p + 1) * d])
-        search = OrderSearch(part, d, p, limits, criterion.for_orders, noise_variance)
+        search = OrderSearch(part, limits, criterion.for_orders, noise_variance)
         found = search.run(0, np.random.default_rng(0))
         scores.append(search.select_edges(found, criterion).score)
     chosen = 0
@@ -561,10 +554,10 @@ def _check_units(
     if noise.kind == "free":
         return None
     found, best = searches["equal"]
-    moments, d, n_lags, constraints = found.moments, found.d, found.n_lags, found.limits
+    moments, d, constraints = found.moments, found.d, found.limits
     sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-    scaled, regressions = moments.scaled(np.tile(sd, n_lags + 1)), found.regressions.scaled(sd)
-    search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal", regressions)
+    scaled, regressions = moments.scaled(np.tile(sd, found.n_lags + 1)), found.regressions.scaled(sd)
+    search = OrderSearch(scaled, constraints, options.criterion.for_orders, "equal", regressions)
     # Of many variables only the first moves of some of them away from the network found are looked at.
     other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
     advantage = needed_advantage(other, moments.n)

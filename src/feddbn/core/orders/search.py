@@ -232,13 +232,12 @@ class OrderSearch:
     def __init__(
         self,
         moments: Moments,
-        d: int,
-        n_lags: int,
         constraints: EdgeConstraints,
         criterion: Criterion,
         noise_variance: NoiseVariance,
         regressions: ParentRegressions | None = None,
     ) -> None:
+        d, n_lags = constraints.d, constraints.n_lags
         self.d, self.n_lags, self.n = d, n_lags, float(moments.n)
         self.moments, self.limits = moments, constraints
         self.regressions = regressions or regressions_of(moments.scatter, moments.n, d)
@@ -536,8 +535,7 @@ class OrderSearch:
     ) -> OrderSearch:
         """A search on the same fits with other prices, or another noise."""
         kind = noise_variance or self.noise_variance
-        given = self.moments, self.d, self.n_lags, self.limits
-        return type(self)(*given, criterion or self.criterion, kind, self.regressions)
+        return type(self)(self.moments, self.limits, criterion or self.criterion, kind, self.regressions)
 
     def select_edges(self, found: OrderResult, criterion: Criterion) -> OrderResult:
         """The network within the order found whose edges are selected, and scored, by another criterion."""
@@ -746,18 +744,15 @@ class OrderSearch:
 
 def search_order(
     moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints | None = None,
+    constraints: EdgeConstraints,
     criterion: Criterion | None = None,
     noise_variance: NoiseVariance = "equal",
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
 ) -> OrderResult:
     """Return the best network found on moments of lagged rows, its edges selected at their full price."""
-    limits = EdgeConstraints.none(d, n_lags) if constraints is None else constraints
     prices = criterion or Criterion()
-    search = OrderSearch(moments, d, n_lags, limits, prices.for_orders, noise_variance)
+    search = OrderSearch(moments, constraints, prices.for_orders, noise_variance)
     found = search.run(n_restarts, np.random.default_rng(0) if rng is None else rng)
     return search.select_edges(found, prices)
 
@@ -769,9 +764,8 @@ def evident_support(moments: Moments, support: BoolArray, constraints: EdgeConst
     along with each other although the noise is as it should be. So effects are added, left out and turned by BIC, with free
     noise variances, as long as that is cheaper.
     """
-    q, d = support.shape
     prices = Criterion()
-    search = OrderSearch(moments, d, q // d - 1, constraints, prices.for_orders, "free")
+    search = OrderSearch(moments, constraints, prices.for_orders, "free")
     found = search.run_from(search.adopt(support))
     return search.select_edges(found, prices).support
 
@@ -787,9 +781,7 @@ def order_of_gram(G: FloatArray, n: float, constraints: EdgeConstraints, *, move
     """
     q = len(G)
     moments = Moments(n, np.zeros(q), n * G)
-    search = OrderSearch(
-        moments, constraints.d, q // constraints.d - 1, constraints, Criterion().for_orders, "equal"
-    )
+    search = OrderSearch(moments, constraints, Criterion().for_orders, "equal")
     search.start_top_down(prefer_high=False)
     if moves:
         search.improve()
@@ -820,18 +812,16 @@ MOST_WITHOUT_SCREENING = 40
 """Of more variables, all products would be far more columns than all curves."""
 
 
-def products_to_ask(
-    moments: Moments, d: int, n_lags: int, constraints: EdgeConstraints
-) -> tuple[tuple[int, int, int], ...]:
+def products_to_ask(moments: Moments, constraints: EdgeConstraints) -> tuple[tuple[int, int, int], ...]:
     """(first, second, lag) of products of two different variables at one lag.
 
     Of more than `MOST_WITHOUT_SCREENING` variables only of those that are causes of one target, or one of them the target
     itself, in the best linear network: what acts only together is then missed.
     """
-    lags = range(1, n_lags + 1)
+    d, lags = constraints.d, range(1, constraints.n_lags + 1)
     if d <= MOST_WITHOUT_SCREENING:
         return tuple((a, b, lag) for lag in lags for a in range(d) for b in range(a + 1, d))
-    search = OrderSearch(moments, d, n_lags, constraints, Criterion().for_orders, "free")
+    search = OrderSearch(moments, constraints, Criterion().for_orders, "free")
     support = search.run(0, np.random.default_rng(0)).support
     pairs = set()
     for j in range(d):

@@ -147,7 +147,7 @@ def changing_program(
     n = sum(block.n for block in by_block)
     shortest = shortest_segment(n, blocks, asked.moments.q)
     changes = replace(changes, shortest=shortest)
-    found = learn_changes(by_block, d, constraints, changes, rng)
+    found = learn_changes(by_block, constraints, changes, rng)
     if changes.drift:
         drifting = learn_drift(by_block, d, found, constraints, changes)
         found = found if drifting is None else replace(drifting, scores=found.scores)
@@ -279,7 +279,7 @@ def site_clocks_program(
     by_site = {name: found for name, found in by_site.items() if sum(block.n for block in found) > 0}
     n = sum(block.n for found in by_site.values() for block in found)
     shortest = shortest_segment(n, blocks, asked.moments.q)
-    found = learn_regimes(by_site, len(variables), constraints, replace(changes, shortest=shortest), rng)
+    found = learn_regimes(by_site, constraints, replace(changes, shortest=shortest), rng)
     constant = None
     if not found.changing.cuts:
         constant = learn_from_moments(asked.moments, variables, constraints, options, rng)

@@ -421,7 +421,7 @@ def curved_program(
     working = first_look(asked.moments, variables, options)
     n_lags, lag_scores = options.n_lags, None
     if options.choose_n_lags:
-        n_lags, lag_scores = choose_lags(working, d, n_lags, constraints, options.learn.criterion, "free")
+        n_lags, lag_scores = choose_lags(working, constraints, options.learn.criterion, "free")
     kept = np.arange((n_lags + 1) * d)
     limits = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
     given = OneShotGiven(asked, asked.moments.select(kept), n_lags, limits)
@@ -460,7 +460,7 @@ def _learned(
 ) -> ServerProgram[tuple[CurvedLearned, CurvedMoments]]:
     products: tuple[tuple[int, int, int], ...] = ()
     if curves.interactions:
-        products = products_to_ask(given.moments, len(variables), given.n_lags, given.limits)
+        products = products_to_ask(given.moments, given.limits)
     told = yield from curved_moments_program(
         variables,
         given.n_lags,

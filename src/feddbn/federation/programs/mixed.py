@@ -652,7 +652,7 @@ def mixed_program(
     # Edges must not stand for levels that recordings differ in.
     within = told.evidence > 0
     seen = told.within if within else moments
-    learned = learn_groups(seen, d, n_lags, columns, constraints, rng, options.penalty)
+    learned = learn_groups(seen, columns, constraints, rng, options.penalty)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
     spread = np.diag(seen.scatter)

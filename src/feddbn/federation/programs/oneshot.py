@@ -259,12 +259,12 @@ def learn_from_moments(
     lag_scores = None
     if options.choose_n_lags:
         kind: NoiseVariance = "equal" if options.learn.noise_variance == "equal" else "free"
-        p, lag_scores = choose_lags(working, d, p, constraints, options.learn.criterion, kind)
+        p, lag_scores = choose_lags(working, constraints, options.learn.criterion, kind)
         kept = np.arange((p + 1) * d)
         working, moments = working.select(kept), moments.select(kept)
         constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
     dependent = _dependent(moments, variables, inputs)
-    learned = learn_network(working, d, p, constraints, options.learn, rng)
+    learned = learn_network(working, constraints, options.learn, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
 
 
@@ -585,7 +585,7 @@ class _Look:
             kept = EdgeConstraints(limits.allowed[: moments.q], limits.required[: moments.q])
             criterion, kind = self.settled.learn.criterion, outcome.learned.noise.kind
             working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
-            search = OrderSearch(working, d, n_lags, kept, criterion.for_orders, kind)
+            search = OrderSearch(working, kept, criterion.for_orders, kind)
             # Many variables stay where they are unless a move helps.
             start = outcome.learned.network
             network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)

@@ -13,7 +13,7 @@ from support.simulated_moments import simulated
 
 def posterior(moments, d, kind="equal", limits=None, n_lags=1, **options):
     limits = limits or EdgeConstraints.none(d, n_lags)
-    search = OrderSearch(moments, d, n_lags, limits, Criterion(1.0), kind)
+    search = OrderSearch(moments, limits, Criterion(1.0), kind)
     starts = [search.run(0, np.random.default_rng(0))]
     return average_orders(search.regressions, starts, limits, np.random.default_rng(1), **options)
 
@@ -128,7 +128,7 @@ def test_averaging_beats_the_single_best_order_on_few_rows():
     single, averaged = [], []
     for seed in range(6):
         moments, truth = simulated(10, 50, seed)
-        search = OrderSearch(moments, 10, 1, EdgeConstraints.none(10, 1), Criterion(2.0), "equal")
+        search = OrderSearch(moments, EdgeConstraints.none(10, 1), Criterion(2.0), "equal")
         single.append((search.run(3, np.random.default_rng(0)).support != truth).sum())
         result = posterior(moments, 10, n_sweeps=40, n_chains=2, table_size=12)
         averaged.append((median_graph(result.probability, np.zeros_like(truth)) != truth).sum())
@@ -146,7 +146,7 @@ def test_hyper_parameters_approach_the_generating_density():
 def test_probabilities_within_an_order_agree_with_enumeration():
     d, (moments, _) = 3, simulated(3, 30, 4, mean_degree=1.5)
     limits = EdgeConstraints.none(d, 1)
-    search = OrderSearch(moments, d, 1, limits, Criterion(1.0), "equal")
+    search = OrderSearch(moments, limits, Criterion(1.0), "equal")
     found = search.run(0, np.random.default_rng(0))
     result = average_within_order(search.regressions, found, limits)
     assert result.n_orders == 1

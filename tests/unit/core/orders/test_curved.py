@@ -115,7 +115,7 @@ def test_search_and_probabilities_are_those_of_all_orders_and_sets(small):
     tokens = tokens_of(design)
     regressions = TokenRegressions(moments.scatter, moments.n, tokens)
     limits = EdgeConstraints.none(D, 0)
-    search = CurvedSearch(moments, D, 0, limits, Criterion(), "free", regressions)
+    search = CurvedSearch(moments, limits, Criterion(), "free", regressions)
     found = search.run(5, np.random.default_rng(0))
     logs, inclusion, best = [], [], np.inf
     for order in itertools.permutations(range(D)):

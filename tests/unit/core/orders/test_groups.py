@@ -103,7 +103,7 @@ def test_an_edge_between_groups_costs_the_same_both_ways():
 def test_a_network_of_groups_is_found_with_its_open_edges():
     rng = np.random.default_rng(3)
     moments, _ = made(3, 2000)
-    learned = learn_groups(moments, 3, 1, COLUMNS, EdgeConstraints.none(3, 1), rng)
+    learned = learn_groups(moments, COLUMNS, EdgeConstraints.none(3, 1), rng)
     support = np.zeros((6, 3), dtype=bool)
     support[0, 1] = support[3, 1] = support[1, 2] = support[4, 2] = True
     np.testing.assert_array_equal(learned.network.support, support)
@@ -116,7 +116,7 @@ def test_what_is_forbidden_or_required_is_so():
     moments, _ = made()
     names = ("a", "b", "c")
     limits = EdgeConstraints.from_edges(names, 1, [("a", "b", 0), ("b", "a", 0)], [("c", "a", 1)])
-    learned = learn_groups(moments, 3, 1, COLUMNS, limits, np.random.default_rng(0))
+    learned = learn_groups(moments, COLUMNS, limits, np.random.default_rng(0))
     support = learned.network.support
     assert not support[0, 1]
     assert not support[1, 0]

@@ -98,9 +98,7 @@ def test_a_group_of_equal_variances_is_the_best_of_all_groups():
 
 
 def looked_for(moments):
-    return find_hidden_causes(
-        moments, D, 1, EdgeConstraints.none(D, 1), Criterion(), np.random.default_rng(0)
-    )
+    return find_hidden_causes(moments, EdgeConstraints.none(D, 1), Criterion(), np.random.default_rng(0))
 
 
 def test_a_hidden_cause_is_found_with_its_effects_and_the_network_around_it():
@@ -125,7 +123,7 @@ def test_required_edges_stay_and_forbidden_ones_do_not_come():
     required[1, 3], allowed[D + 5, 0] = True, False
     moments = population(W, A, np.eye(D) + loads.T @ loads, 1500)
     found = find_hidden_causes(
-        moments, D, 1, EdgeConstraints(allowed, required), Criterion(), np.random.default_rng(0), -np.inf
+        moments, EdgeConstraints(allowed, required), Criterion(), np.random.default_rng(0), -np.inf
     )
     assert found is not None
     assert found.network.support[1, 3]
@@ -137,4 +135,4 @@ def test_few_variables_are_not_looked_at():
         Moments.of_rows(np.random.default_rng(0).standard_normal((50, 6))),
         EdgeConstraints.none(3, 1),
     )
-    assert find_hidden_causes(moments, 3, 1, none, Criterion(), np.random.default_rng(0), -np.inf) is None
+    assert find_hidden_causes(moments, none, Criterion(), np.random.default_rng(0), -np.inf) is None

@@ -100,7 +100,7 @@ def test_open_edges_score_the_same_and_directed_edges_do_not():
         x[t, 3] += 0.7 * x[t - 1, 3]
     x[:, 2] += 0.8 * x[:, 3]
     z = np.hstack([x[1:], x[:-1]])
-    search = OrderSearch(Moments.of_rows(z), 4, 1, EdgeConstraints.none(4, 1), Criterion(), "free")
+    search = OrderSearch(Moments.of_rows(z), EdgeConstraints.none(4, 1), Criterion(), "free")
     _, edges = settle_directions(search, search.run(2, rng))
     table = {frozenset((e.source, e.target)): e for e in edges}
     assert table[frozenset((0, 1))].score_difference == 0.0
@@ -112,7 +112,7 @@ def test_open_edges_score_the_same_and_directed_edges_do_not():
 
 def test_asking_about_a_reversal_leaves_the_search_as_it_was():
     moments, _ = simulated(6, 300, 0)
-    search = OrderSearch(moments, 6, 1, EdgeConstraints.none(6, 1), Criterion(), "equal")
+    search = OrderSearch(moments, EdgeConstraints.none(6, 1), Criterion(), "equal")
     result = search.run(1, np.random.default_rng(0))
     for i, j in np.argwhere(result.support[:6])[:3]:
         other = search.best_reversed(result, int(i), int(j))
@@ -126,7 +126,7 @@ def test_a_better_network_met_while_asking_is_kept():
     improved = 0
     for seed in range(6):
         moments, _ = simulated(6, 300, seed)
-        search = OrderSearch(moments, 6, 1, EdgeConstraints.none(6, 1), Criterion(), "equal")
+        search = OrderSearch(moments, EdgeConstraints.none(6, 1), Criterion(), "equal")
         first = search.run(0, np.random.default_rng(0))
         settled, edges = settle_directions(search, first)
         assert settled.score <= first.score + 1e-9
@@ -171,7 +171,7 @@ def test_scores_overrule_residual_variances_that_wrong_edges_made_alike(seed):
     rows = [lagged(np.asarray(frame)) for frames in fed.sites.values() for frame in frames]
     moments = Moments.of_rows(np.vstack(rows))
     limits, rng = EdgeConstraints.none(10, 1), np.random.default_rng(0)
-    searches, choice = choose_noise(moments, 10, 1, limits, Criterion(), "auto", 2, rng)
+    searches, choice = choose_noise(moments, limits, Criterion(), "auto", 2, rng)
     truth = np.concatenate([fed.truth.W, fed.truth.A[0]]) != 0
     wrong = {kind: int((found.support != truth).sum()) for kind, (_, found) in searches.items()}
     # Bartlett's statistic alone would keep equal variances.

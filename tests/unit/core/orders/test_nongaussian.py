@@ -92,7 +92,7 @@ NETWORK = ((), (0,), (0, 1, 4))
 def search_and_rows(kind):
     x = np.random.default_rng(0).exponential(size=(200, 6)) * [1, 2, 3, 1, 1, 1]
     moments = Moments.of_rows(x)
-    search = OrderSearch(moments, 3, 1, EdgeConstraints.none(3, 1), Criterion(), kind)
+    search = OrderSearch(moments, EdgeConstraints.none(3, 1), Criterion(), kind)
     return search, moments, x
 
 

@@ -18,6 +18,10 @@ from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import lagged_moments, simulated
 
 
+def searched(moments, d, n_lags=1, limits=None, **options):
+    return search_order(moments, limits or EdgeConstraints.none(d, n_lags), **options)
+
+
 def wrong(result, truth):
     return int((result.support != truth).sum())
 
@@ -27,9 +31,7 @@ def test_the_network_is_recovered_from_512_rows(noise_variance):
     mistakes = []
     for seed in range(6):
         moments, truth = simulated(10, 512, seed)
-        mistakes.append(
-            wrong(search_order(moments, 10, 1, noise_variance=noise_variance, n_restarts=3), truth)
-        )
+        mistakes.append(wrong(searched(moments, 10, 1, noise_variance=noise_variance, n_restarts=3), truth))
     # A reversal counts twice; free variances may leave an edge or two open.
     assert np.mean(mistakes) <= (1.0 if noise_variance == "equal" else 2.5)
 
@@ -37,7 +39,7 @@ def test_the_network_is_recovered_from_512_rows(noise_variance):
 def test_the_reported_score_is_that_of_the_reported_network():
     moments, _ = simulated(6, 200, 0)
     for kind in ("equal", "free"):
-        result = search_order(moments, 6, 1, noise_variance=kind, criterion=Criterion(1.5))
+        result = searched(moments, 6, 1, noise_variance=kind, criterion=Criterion(1.5))
         rss = []
         for j in range(6):
             S = list(result.parents[j])
@@ -53,7 +55,7 @@ def test_the_reported_score_is_that_of_the_reported_network():
 def test_search_never_ends_above_the_true_network(kind):
     for seed in range(5):
         moments, truth = simulated(8, 600, seed)
-        search = OrderSearch(moments, 8, 1, EdgeConstraints.none(8, 1), Criterion(), kind)
+        search = OrderSearch(moments, EdgeConstraints.none(8, 1), Criterion(), kind)
         at_truth = search.adopt(truth).score
         assert search.run(3, np.random.default_rng(0)).score <= at_truth + 1e-6
 
@@ -62,13 +64,13 @@ def test_free_variances_ignore_the_units_and_equal_ones_do_not():
     for seed in range(4):
         factors = np.random.default_rng(seed).uniform(0.01, 100, 8)
         found = [
-            search_order(simulated(8, 150, seed, factors=by)[0], 8, 1, noise_variance="free", n_restarts=2)
+            searched(simulated(8, 150, seed, factors=by)[0], 8, 1, noise_variance="free", n_restarts=2)
             for by in (None, factors)
         ]
         assert np.array_equal(found[0].support, found[1].support)
     moments, truth = simulated(10, 512, 0, factors=np.random.default_rng(0).uniform(0.5, 2, 10))
-    equal = search_order(moments, 10, 1, noise_variance="equal")
-    free = search_order(moments, 10, 1, noise_variance="free", n_restarts=3)
+    equal = searched(moments, 10, 1, noise_variance="equal")
+    free = searched(moments, 10, 1, noise_variance="free", n_restarts=3)
     assert wrong(free, truth) < wrong(equal, truth)
 
 
@@ -79,7 +81,7 @@ def test_required_edges_are_in_forbidden_edges_are_out_and_all_follow_the_order(
     limits = EdgeConstraints.from_edges(
         names, 1, forbidden=[(int(i), int(j), 0)], required=[(0, 1, 1), (7, 0, 0)]
     )
-    result = search_order(moments, 8, 1, limits, n_restarts=2)
+    result = searched(moments, 8, 1, limits, n_restarts=2)
     assert not result.support[i, j]
     assert result.support[8 + 0, 1]
     assert result.support[7, 0]
@@ -87,29 +89,29 @@ def test_required_edges_are_in_forbidden_edges_are_out_and_all_follow_the_order(
     sources, targets = np.nonzero(result.support[:8])
     assert (rank[sources] < rank[targets]).all()
     nothing = EdgeConstraints(np.zeros((16, 8), bool), np.zeros((16, 8), bool))
-    assert not search_order(moments, 8, 1, nothing).support.any()
+    assert not searched(moments, 8, 1, nothing).support.any()
 
 
 def test_the_same_seed_gives_the_same_network_and_restarts_never_worsen_it():
     moments, _ = simulated(10, 60, 3)
-    results = [search_order(moments, 10, 1, n_restarts=4, rng=np.random.default_rng(5)) for _ in range(2)]
+    results = [searched(moments, 10, 1, n_restarts=4, rng=np.random.default_rng(5)) for _ in range(2)]
     assert results[0].order == results[1].order
     assert np.array_equal(results[0].support, results[1].support)
-    scores = [search_order(moments, 10, 1, n_restarts=k).score for k in (0, 2, 8)]
+    scores = [searched(moments, 10, 1, n_restarts=k).score for k in (0, 2, 8)]
     assert scores[0] >= scores[1] >= scores[2]
 
 
 def test_no_lags_and_several_lags_work():
     moments, truth = simulated(6, 800, 0, n_lags=0)
-    assert wrong(search_order(moments, 6, 0, n_restarts=2), truth) <= 2
+    assert wrong(searched(moments, 6, 0, n_restarts=2), truth) <= 2
     moments, truth = simulated(5, 1500, 0, n_lags=2)
-    assert wrong(search_order(moments, 5, 2, n_restarts=2), truth) <= 2
+    assert wrong(searched(moments, 5, 2, n_restarts=2), truth) <= 2
 
 
 def test_fewer_rows_than_columns_gives_a_finite_answer():
     moments, _ = simulated(12, 16, 0)
     for kind in ("equal", "free"):
-        result = search_order(moments, 12, 1, noise_variance=kind)
+        result = searched(moments, 12, 1, noise_variance=kind)
         assert np.isfinite(result.score)
         assert max(len(p) for p in result.parents) <= 8
 
@@ -275,7 +277,7 @@ def test_a_travelling_node_stops_wherever_something_changes(kind, seed):
     required = np.zeros((2 * d, d), dtype=bool)
     required[1, 5] = required[d + 2, 3] = True
     limits = EdgeConstraints(EdgeConstraints.none(d, 1).allowed, required)
-    search = OrderSearch(moments, d, 1, limits, Criterion(0.6), kind)
+    search = OrderSearch(moments, limits, Criterion(0.6), kind)
     search.start_top_down(False)
     search._shake(np.random.default_rng(seed))
     search._update_objective()
@@ -333,7 +335,7 @@ def test_a_copy_of_a_parent_adds_nothing():
 @pytest.mark.parametrize("seed", range(2))
 def test_screened_searches_find_the_same_network(kind, seed, few_are_many, monkeypatch):
     moments, truth = simulated(15, 600, seed)
-    given = (moments, 15, 1, EdgeConstraints.none(15, 1), Criterion(), kind)
+    given = (moments, EdgeConstraints.none(15, 1), Criterion(), kind)
     screened = OrderSearch(*given)
     assert isinstance(screened.regressions, ScreenedRegressions)
     network, firmness = settle_directions(screened, screened.run(1, np.random.default_rng(0)))
@@ -349,7 +351,7 @@ def test_screened_searches_find_the_same_network(kind, seed, few_are_many, monke
 @pytest.mark.parametrize("which", range(4))
 def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
     moments, truth = simulated(8, 800, 1)
-    search = OrderSearch(moments, 8, 1, EdgeConstraints.none(8, 1), Criterion(), "equal")
+    search = OrderSearch(moments, EdgeConstraints.none(8, 1), Criterion(), "equal")
     m, j = np.argwhere(truth)[5 * which]
     known = search.regressions
     known._columns[j] = np.setdiff1d(known._columns[j], [m])
@@ -370,11 +372,11 @@ def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
 def test_a_network_of_many_is_learned_with_all_that_belongs_to_it(seed, few_are_many, monkeypatch):
     moments, truth = simulated(8, 800, seed)
     limits, options = EdgeConstraints.none(8, 1), learn.LearnOptions(average=False)
-    found = learn.learn_network(moments, 8, 1, limits, options, np.random.default_rng(0))
+    found = learn.learn_network(moments, limits, options, np.random.default_rng(0))
     assert isinstance(found.search.regressions, ScreenedRegressions)
     assert (found.support == truth).all()
     monkeypatch.undo()
-    expected = learn.learn_network(moments, 8, 1, limits, options, np.random.default_rng(0))
+    expected = learn.learn_network(moments, limits, options, np.random.default_rng(0))
     assert found.units == expected.units
     assert [e.oriented for e in found.orientation] == [e.oriented for e in expected.orientation]
 
@@ -382,7 +384,7 @@ def test_a_network_of_many_is_learned_with_all_that_belongs_to_it(seed, few_are_
 @pytest.mark.parametrize("kind", ["equal", "free"])
 def test_the_score_of_a_reversal_is_that_of_its_network(kind, few_are_many):
     moments, _ = simulated(12, 300, 3)
-    search = OrderSearch(moments, 12, 1, EdgeConstraints.none(12, 1), Criterion(), kind)
+    search = OrderSearch(moments, EdgeConstraints.none(12, 1), Criterion(), kind)
     found = search.run(0, np.random.default_rng(0))
     for i, j in np.argwhere(found.support[:12]).tolist():
         turned = search.best_reversed(found, i, j)
@@ -393,7 +395,7 @@ def test_the_score_of_a_reversal_is_that_of_its_network(kind, few_are_many):
 
 def test_places_and_predecessors_follow_any_change_of_the_order():
     moments, _ = simulated(10, 100, 0)
-    search = OrderSearch(moments, 10, 1, EdgeConstraints.none(10, 1), Criterion(), "equal")
+    search = OrderSearch(moments, EdgeConstraints.none(10, 1), Criterion(), "equal")
     rng = np.random.default_rng(1)
     for k in range(30):
         order = rng.permutation(10).tolist() if k % 3 == 0 else list(search.order)
@@ -405,7 +407,7 @@ def test_places_and_predecessors_follow_any_change_of_the_order():
 
 def test_a_search_that_has_ended_looks_only_at_what_changed_since(few_are_many):
     moments, _ = simulated(15, 600, 1)
-    search = OrderSearch(moments, 15, 1, EdgeConstraints.none(15, 1), Criterion(), "equal")
+    search = OrderSearch(moments, EdgeConstraints.none(15, 1), Criterion(), "equal")
     best = search.run(0, np.random.default_rng(0))
     search._improve()
     assert search._unsettled() == []
@@ -425,7 +427,7 @@ def test_a_search_that_has_ended_looks_only_at_what_changed_since(few_are_many):
 
 def test_who_could_use_whom_is_found_again_when_more_columns_are_looked_at(few_are_many):
     moments, truth = simulated(8, 800, 1)
-    search = OrderSearch(moments, 8, 1, EdgeConstraints.none(8, 1), Criterion(), "equal")
+    search = OrderSearch(moments, EdgeConstraints.none(8, 1), Criterion(), "equal")
     m, j = np.argwhere(truth[:8])[0].tolist()
     known = search.regressions
     known._columns[j] = np.setdiff1d(known._columns[j], [m])

@@ -337,7 +337,7 @@ def personal_program(
     # are convex and quick; the last run is the one that sites keep.
     n = preparation.summary.n
     moments = Moments(n, np.zeros(len(fill)), n * fill)
-    found = search_order(moments, d, n_lags, constraints)
+    found = search_order(moments, constraints)
     ordered = replace(setup, constraints=constraints.within_order(found.order))
     first = yield from _fit_program(ordered, rng, 3 * run_number)
     free = yield from _fit_program(setup, rng, 3 * run_number + 1)
