@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -9,13 +10,16 @@ PACKAGE = TESTS.parent / "src" / "feddbn"
 
 
 def mirrors_a_module(path: Path) -> bool:
-    """Whether a module has the name of a file of tests, with or without more words after it, and its folder."""
-    folder = PACKAGE / path.parent.relative_to(TESTS / "unit")
-    about = path.stem.removeprefix("test_")
-    return any(about == module.stem or about.startswith(f"{module.stem}_") for module in folder.glob("*.py"))
+    """Whether a file of tests stands in the folder of a module that it imports from, or has the name of one of its files."""
+    folder = path.parent.relative_to(TESTS / "unit")
+    about, room = path.stem.removeprefix("test_"), ".".join(("feddbn", *folder.parts))
+    if re.search(rf"(from|import) {re.escape(room)}\b", path.read_text(encoding="utf-8")):
+        return True
+    modules = [module.stem for module in (PACKAGE / folder).glob("*.py")]
+    return any(about == module or about.startswith(f"{module}_") for module in modules)
 
 
-def test_unit_tests_are_named_after_a_module_or_say_that_they_test_several():
+def test_unit_tests_stand_where_what_they_test_does_or_say_that_they_test_several():
     lost = [
         str(path.relative_to(TESTS))
         for path in sorted((TESTS / "unit").rglob("test_*.py"))

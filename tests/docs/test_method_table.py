@@ -103,13 +103,14 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
         made = feddbn.simulate(d=3, n_sites=4, n_samples=400, noise="exponential", mess=mess, random_state=0)
         extra = {"truth": made.truth} if METHODS[name].needs_truth else {}
         METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
-    # Only a study with noise asks for norms, and only one whose center is given for a summary; sites of one process are
-    # compared by default and tell the shape of their noise, those of a study only if it says so.
+    # Only a study with noise asks for norms, only one whose center is given for a summary, and only FDBNL by rounds for
+    # steps; sites of one process are compared by default and tell the shape of their noise, those of a study only if it
+    # says so.
     # Blocks of rows, and columns of kinds, are asked for by the one method that needs them, and owners allow them by name;
     # steps of models only where a variable is no continuous one.
     by_name = {"agreement", "residual-features", "block-moments", "block-checks", "mixed-moments"}
     at_home = by_name & set(METHODS[name].further_tasks)
-    assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | at_home
+    assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary", "fdbnl-step"} | at_home
 
 
 def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
