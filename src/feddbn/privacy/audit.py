@@ -3,7 +3,7 @@
 One JSON object a line. Every entry carries the SHA-256 of the entry before it and of itself, so that
 changing, removing or reordering an entry breaks the chain at that place. A site that has an identity key signs
 every entry: whoever can write the file but lacks the key can shorten it, and nothing else. That a log was
-shortened is seen by the heads that other sites hold (heads.py), or by a last hash that was written down
+shortened is seen by the heads that other sites hold (below), or by a last hash that was written down
 (`verify_chain(..., expected_last=...)`).
 
 A hash covers its entry's signature, which nobody without the key can compute. So a hash may be shown to others:

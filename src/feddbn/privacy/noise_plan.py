@@ -15,7 +15,7 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.privacy.gaussian import LARGEST_EPSILON, LONGEST, SLACK, Grid, RandomBytes, noise_multiplier
 from feddbn.privacy.policy import Unit
 
-# Which norm bounds a unit's vector, and which bound is worth its noise; `grid` clips and adds the noise.
+# Which norm bounds a unit's vector, and which bound is worth its noise; `Grid` clips and adds the noise.
 #
 # A vector's norm is ``|weights * v|``; the noise on coordinate i then has standard deviation ``sigma /
 # weights[i]``. For the sums of a Gram matrix (count, totals, upper triangle), `gram_weights` makes this the

@@ -257,15 +257,15 @@ def most_resamples(sizes: np.ndarray, min_rows: int, n_sites: int) -> int:
     return n_sites * (len(sizes) - n_few) + 1 if len(sizes) >= n_few else 0
 
 
-class ResampleGuard(Guard):
-    """Refuses resamples that would tell units apart.
+class _CountingGuard(Guard):
+    """Holds what was answered before, over all runs, against what the owner allows.
 
     Parameters
     ----------
     policy
         The owner's rules.
     book
-        How many resamples were answered before.
+        What was answered before.
     """
 
     def __init__(self, policy: SitePolicy, book: ResampleBook) -> None:
@@ -276,6 +276,10 @@ class ResampleGuard(Guard):
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Remember whether only a sum over sites can be read."""
         self._n_sites = self._policy.min_sites if channel.masked else 1
+
+
+class ResampleGuard(_CountingGuard):
+    """Refuses resamples that would tell units apart; the book says how many were answered."""
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count the resamples, and refuse too many."""
@@ -334,25 +338,12 @@ MOST_SPREAD = 10.0
 """
 
 
-class MixedGuard(Guard):
-    """Refuses counts and models that would show few rows.
-
-    Parameters
-    ----------
-    policy
-        The owner's rules.
-    book
-        How many numbers steps have told before, by question.
-    """
-
-    def __init__(self, policy: SitePolicy, book: ResampleBook) -> None:
-        self._policy = policy
-        self._book = book
-        self._n_sites = 1
+class MixedGuard(_CountingGuard):
+    """Refuses counts and models that would show few rows; the book says how many numbers steps have told, by question."""
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Check the unit of counts, which needs no data; remember whether only a sum over sites can be read."""
-        self._n_sites = self._policy.min_sites if channel.masked else 1
+        """Also check the unit of counts, which needs no data."""
+        super().before(task, state, channel)
         question, least = task.question, self._policy.min_rows
         if isinstance(question, LevelCountsQuestion) and question.unit < least:
             raise SiteRefused(

@@ -1,4 +1,4 @@
-"""Keeps sums of different studies from showing a few rows: see `federation.guards.row_set_guard`.
+"""Keeps sums, and blocks of rows, of different studies from showing a few rows: `too_few` has the rule.
 
 Which rows have an empty cell depends on the variables of a study, and on which cells count as far out. A site writes down
 which rows were complete for each of these, once for each version of its data. Before it answers about others it leaves out

@@ -1,4 +1,4 @@
-"""Guards around a site's answers: its policy, its privacy budget and its audit log.
+"""Guards around a site's answers: its policy, bounds of numbers, and its audit log.
 
 Order matters: policy and study first (refuse before anything is computed), noise second, audit last (it writes what
 leaves).

@@ -5,7 +5,7 @@ Rules of this file
 - Task ``bootstrap-moments`` asks for replicates first..stop-1; replicate -1 is the data themselves. The
   answer is the `Moments.to_sums` of each, one after the other: B resamples cost one stacked sum, or a few
   where that grows too long.
-- The question says what the rows are: lagged values, or those of a curved design (`curved_moments`), whose
+- The question says what the rows are: lagged values, or those of a curved design (`programs.curved`), whose
   replicate -1 is the sum that a fit with curves learns from.
 - What is resampled: whole recordings where a site has many of them, else blocks of neighbouring rows.
 - The draws of a site are seeded by (run seed, replicate, a digest of the site's own rows). The digest

@@ -1,6 +1,8 @@
-"""One sum for curved effects: cross-products of the variables and of fixed smooth functions of them, at lags 0..p.
+"""The one-round method for effects that may be curved: what is asked, what residuals say, and what is learned.
 
-``curved-moments``   count, totals and cross-products of the rows of a curved design (`Design.curved`)
+``curved-moments``   count, totals and cross-products of the variables and of fixed smooth functions of them, at lags 0..p
+                     (`Design.curved`)
+``curved-checks``    the sums of `residual_checks`, of residuals of such a design
 
 Values are treated as the question asks; what is a recording's own (mean, trend, cycles) is taken off the values before
 functions of them are formed, so a curve bends about a recording's own level. Empty cells are drawn under the federation's
@@ -366,7 +368,7 @@ CLEAR_GAIN = 10.0
 
 @dataclass(frozen=True)
 class CurveOptions:
-    """Which functions (`programs.curved_moments.MAPS`), and whether products of lagged variables."""
+    """Which functions (`MAPS`), and whether products of lagged variables."""
 
     features: str = "spline"
     interactions: bool = False

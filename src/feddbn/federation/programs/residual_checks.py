@@ -1,4 +1,4 @@
-"""One sum about residuals: do they remember, does their variance change, have they heavy tails?
+"""One sum about residuals of a network: do they remember, does their variance change, have they heavy tails?
 
 ``residual-checks``   sums of products and squares of standardised residuals and of their predecessors, by thirds of the
                       recordings, and of the logarithms of their variances

@@ -1,4 +1,4 @@
-"""Sums of counts, totals and cross-products of lagged rows: the statistics every linear method starts from.
+"""Sums of counts, totals and cross-products of lagged rows, all or those before held-out ones: where every linear method starts.
 
 Site tasks
 ----------

@@ -1,4 +1,4 @@
-"""A first look at the data of all sites, and at how they compare.
+"""A first look at the data of all sites, at how they compare, and under noise at scales alone.
 
 Site tasks
 ----------

@@ -1,4 +1,4 @@
-"""Rows in blocks of time: what questions about blocks have in common, and how a site tells in which block a row is.
+"""Rows in blocks of time: their moments, the residuals of networks that change, and how a site tells in which block a row is.
 
 A row belongs to a block by its place in its recording, by the calendar, or by a label of its own. What is before the first
 block or after the last belongs to that block, so that the blocks of a site add up to all of its rows. Lags may reach back

@@ -5,7 +5,7 @@ Rules of this file
 - One message at a time; a refused message changes nothing.
 - The handshake comes first: version, variables, lags, sites and the site's own checks, before any data
   statistic.
-- A task passes the fence (fence.py); its new state is stored before its answer leaves.
+- A task passes the fence (`decide`); its new state is stored before its answer leaves.
 - Errors leave as one sentence. A traceback or a data value never does; what may depend on data or on the owner's rules
   leaves as one and the same sentence, and the owner is told why.
 - Only the server may call: engines that let sites call each other must pass who calls.

@@ -1,4 +1,4 @@
-"""Requests and replies between server and sites as bytes; one envelope for every engine.
+"""What travels between server and sites, and what both store of a run, as bytes; one envelope for every engine.
 
 A request carries the run id, its sequence number and, for a task, `after`: the number of the last task of
 this run whose answer by this site the server counted. A reply repeats run, number and task digest, so that a

@@ -1,4 +1,4 @@
-"""Questions about lagged rows: what nearly every question has in common.
+"""Questions about lagged rows: what nearly every question has in common, and how time is cut into blocks.
 
 Names, lags and centring are the short form of a linear design, by which sites read their rows. A `Treatment` says what
 sites do to their rows before that; it is decided once and put into every question of a run.

@@ -1,4 +1,4 @@
-"""What a server may ask of sites, and what it gets back.
+"""What a server may ask of sites, within what a study says, and what it gets back.
 
 A federation has one verb, ``sum``. A `Task` is a question with the sites it goes to. The answer is a `Sum`: the
 elementwise sum of the sites' vectors and the names of those who contributed. A server program is a generator that

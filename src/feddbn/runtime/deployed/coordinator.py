@@ -5,7 +5,7 @@ Theory of operation
 `Coordinator` is a `Federation`. For each task it first looks into the journal (`Replay`): a recorded sum is returned
 after its task digest was checked (resume). Otherwise it has the sum made (`PlainSums`, `masked_sums`), holds who is in it
 against the study's rule (`Roll`), writes it to the journal and only then returns it. The fence at the sites
-(federation/protocol/fence.py) makes asking again (`Line`) harmless.
+(federation/protocol/endpoint.py) makes asking again (`Line`) harmless.
 
 A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
 "abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to be there at once.
