@@ -365,7 +365,7 @@ def _mac(what: str, body: list[Any], key: bytes) -> str:
 # their heads to each other. A log that does not reach a head that somebody holds, or reaches it with another hash, is
 # not the log it was. Who holds a head signs that too (a receipt), so that the site can show who could contradict it.
 #
-# A head tells others how many entries a log has; its hash tells nothing (audit.py).
+# A head tells others how many entries a log has; its hash tells nothing.
 
 MOST_ENTRIES = 2**53
 _SHAPES = {

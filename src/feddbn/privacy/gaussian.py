@@ -1,4 +1,4 @@
-"""The Gaussian mechanism, exactly: how much noise gives how much privacy, whole numbers of that shape, and the grid they are on.
+"""The Gaussian mechanism, exactly: how much noise gives how much privacy, and noise on a grid, drawn in whole numbers.
 
 Adding N(0, sigma^2) to a sum whose L2 sensitivity is s gives (epsilon, delta)-differential privacy if and
 only if

@@ -1,4 +1,4 @@
-"""Sums of counts, totals and cross-products of lagged rows, all or those before held-out ones: where every linear method starts.
+"""Sums of counts, totals and cross-products of lagged rows, all of them or those before held-out ones: where methods start.
 
 Site tasks
 ----------
