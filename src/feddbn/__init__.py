@@ -84,7 +84,9 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "summary": "feddbn.methods.summary",
 }
 
-__all__ = ["__version__", *sorted(_WHERE)]
+# Names of an earlier version, which warn.
+_OLD = {"edge_confidence", "mark_confidence"}
+__all__ = ["__version__", *sorted(_WHERE.keys() - _OLD)]
 
 
 def __getattr__(name: str) -> Any:

@@ -159,7 +159,7 @@ def confidence(
     >>> table[["source", "target", "lag", "probability"]].head(2).values.tolist()
     [['x2', 'x1', 0, 1.0], ['x0', 'x2', 1, 1.0]]
     >>> feddbn.confidence(feddbn.LatentDBN(), data.sites, n_replicates=4)[["source", "target", "mark"]].values.tolist()[0]
-    ['x0', 'x2', '-->']
+    ['x0', 'x0', 'o->']
     """
     _check_estimator(estimator)
     whole(2).check("n_replicates", n_replicates)

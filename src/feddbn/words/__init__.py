@@ -25,23 +25,6 @@ from typing import Any, Literal
 
 from feddbn.findings import Finding, Findings
 
-__all__ = [
-    "Audience",
-    "Card",
-    "Said",
-    "argument",
-    "card",
-    "counted",
-    "first_lines",
-    "full_sentence",
-    "names_of",
-    "reworded",
-    "say",
-    "says",
-    "setting",
-    "times",
-]
-
 Audience = Literal["python", "cli", "owner", "lead"]
 """Who reads it: in Python, at the command line, the owner of a site, the lead of a study."""
 

@@ -12,7 +12,7 @@ PARAMETERS = {
     "n_lags": 1,
     "lambda_w": 0.05,
     "lambda_a": 0.05,
-    "max_rounds": 4,
+    "rounds.max_rounds": 4,
     "check_residuals": False,
     "prepare": dict(AS_THEY_ARE),
 }

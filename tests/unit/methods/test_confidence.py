@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import AS_THEY_ARE, Dynotears, LatentDBN, OneShotDBN, confidence, simulate
+from feddbn import AS_THEY_ARE, Dynotears, LatentDBN, OneShotDBN, Prepare, confidence, simulate
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
@@ -167,7 +167,7 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
     fitted = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
     ours = table[table["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
     pd.testing.assert_series_equal(ours.sort_index(), fitted.sort_index(), atol=1e-4)
-    within = confidence(estimator.set_params(center="recording"), fed.sites, n_replicates=6)
+    within = confidence(estimator.set_params(prepare=Prepare(center="recording")), fed.sites, n_replicates=6)
     weights = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
     ours = within[within["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
     pd.testing.assert_series_equal(ours.sort_index(), weights.sort_index(), atol=1e-4)

@@ -53,7 +53,7 @@ def test_a_result_says_what_was_done(fitted):
     model, federation = fitted
     stored = Result.from_estimator(model).to_dict()
     assert (stored["format"], stored["version"], stored["method"]) == (FORMAT, VERSION, "FDBNL")
-    assert stored["parameters"]["tol"] == 1e-4
+    assert stored["parameters"]["rounds.tol"] == 1e-4
     assert "federation" not in stored["parameters"]
     assert stored["status"] == {
         "name": "CONVERGED",

@@ -284,7 +284,7 @@ def solve_active(H: FloatArray, site: IntArray, active: BoolArray, right: FloatA
     return solution
 
 
-# Bends for each weight after which the search of `sign_search` takes over, which always ends.
+# Bends for each weight after which the search by signs takes over, which always ends.
 _BENDS = 4
 
 

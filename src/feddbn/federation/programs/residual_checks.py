@@ -186,7 +186,7 @@ def own_residual_checks_program(
 
 
 def own_nuisances(
-    design: Design, read: Callable[[], Iterator[_Piece]], runs: Sequence[tuple[int, int]]
+    design: Design, read: Callable[[], Iterator[_Piece]], runs: tuple[tuple[int, int], ...]
 ) -> Iterator[_Piece]:
     """Yield residuals of a recording without what is its own: the one place that knows every nuisance of a design.
 

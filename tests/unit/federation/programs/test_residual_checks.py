@@ -109,11 +109,11 @@ def test_trends_and_cycles_of_a_recording_are_taken_off():
     asked = question()
     design = replace(asked.design, nuisance=Nuisance("recording", 1, (12.0,)))
     pieces = [(0, u[:25] + 3.0), (25, u[25:] + 3.0)]
-    found = np.concatenate([part for _, part in own_nuisances(design, lambda: iter(pieces), [(0, 60)])])
+    found = np.concatenate([part for _, part in own_nuisances(design, lambda: iter(pieces), ((0, 60),))])
     np.testing.assert_allclose(found, expected, atol=1e-9)
     with refused(ParameterError, "scope="):
         list(
-            own_nuisances(replace(asked.design, nuisance=Nuisance("label")), lambda: iter(pieces), [(0, 60)])
+            own_nuisances(replace(asked.design, nuisance=Nuisance("label")), lambda: iter(pieces), ((0, 60),))
         )
 
 

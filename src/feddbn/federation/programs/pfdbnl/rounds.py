@@ -85,6 +85,12 @@ class PersonalRounds(Rounds):
     PFDBNL has only rounds, so what decides how they go is here, also where `FDBNL` has it beside them: how sites weigh, in
     which order each ends, whether edges are refitted, and the seed of who takes part. What is about the network of a site
     stays where `FDBNL` has it.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.PFDBNL(rounds=feddbn.PersonalRounds(max_rounds=50)).rounds.max_rounds
+    50
     """
 
     max_rounds: int = setting(2000, whole(1), "Most rounds.")
@@ -129,6 +135,12 @@ class Partial(Settings):
 
     What a site has not measured, its parents outside included, is completed by the others' second moments: one more sum,
     entry by entry. Its network in `dbns_` shows the variables it has.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.Partial(site_lags={"north": 1}).site_lags
+    {'north': 1}
     """
 
     site_lags: Mapping[str, int] | None = setting(

@@ -1,4 +1,4 @@
-"""A site's terminal: studies and warnings, and one line instead of the engine's many about a lost connection."""
+"""Several modules: a site's terminal: studies and warnings, and one line instead of the engine's many about a lost connection."""
 
 import logging
 
