@@ -1,4 +1,4 @@
-"""Several modules: a site's terminal: studies and warnings, and one line instead of the engine's many about a lost connection."""
+"""Several modules: a site's terminal shows studies and warnings, and one line about a lost connection."""
 
 import logging
 
