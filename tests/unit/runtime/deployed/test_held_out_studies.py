@@ -207,12 +207,12 @@ def test_three_sites_choose_without_squares_that_would_tell_them_apart(tmp_path,
         (
             lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 2, 0.301)),
             None,
-            "not-in-study",
+            "other-fold",
         ),
         (
             lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 3, 0.3)),
             None,
-            "not-in-study",
+            "other-fold",
         ),
         (lambda v: HeldOutSumsQuestion(n_candidates=2), 3, "some-sites-only"),
     ],
@@ -237,7 +237,7 @@ def test_a_study_of_a_network_holds_out_nothing(tmp_path):
     message = encode_request(task_request(Task(question), "run-1", 0, -1))
     with pytest.raises(SiteRefused, match=WITHHELD):
         read_reply(sites.exchange({name: message})[name])
-    assert "not-in-study" in {event.code for event in sites.events}
+    assert "other-fold" in {event.code for event in sites.events}
 
 
 def test_owners_allow_held_out_rows_by_name(tmp_path):

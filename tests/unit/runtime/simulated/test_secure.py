@@ -116,7 +116,7 @@ def test_nobody_answering_fails_closed():
     federation = secure_federation(
         _sites(), fault=lambda site, phase: "request lost" if phase == "masked" else None
     )
-    with refused(AggregationError, "0 sites", code="too-few-sites"):
+    with refused(AggregationError, "0 sites", code="few-inputs"):
         federation.sum(Task(Unit()))
 
 
@@ -186,5 +186,5 @@ def test_refusals_name_only_errors_of_this_package():
 def test_garbage_is_answered_with_a_refusal_not_an_exception():
     identity = Identity.from_seed(bytes(32))
     site = SecureSite(Site("a", None), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
-    with refused(ProtocolError, "'a'", code="bad-message"):
+    with refused(ProtocolError, "'a'", code="no-message"):
         read_secure_reply(site.handle(b"garbage"))
