@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any
 
 from feddbn.errors import ParameterError
-from feddbn.settings import GROUPS
 
 __all__ = [
     "ENTRY_POINTS",
@@ -147,11 +146,16 @@ class Method:
 
     def has(self, name: str) -> bool:
         """Whether it has a setting of this name, plain, with a dot or flat."""
+        # Listing methods costs nothing: what needs numpy is imported where it is needed.
+        from feddbn.settings import GROUPS
+
         last = name.rpartition(".")[2]
         return name in GROUPS or any(last == known.rpartition(".")[2] for known in self.parameters())
 
     def own(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of some values that it has, under its own names for them."""
+        from feddbn.settings import GROUPS
+
         spread = {
             one if name == one else f"{name}.{one}": each
             for name, value in parameters.items()
