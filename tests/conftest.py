@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -31,6 +32,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if group_of(item.nodeid) == "engine":
             item.add_marker(pytest.mark.engine)
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
+
+
+@pytest.fixture
+def no_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out which edges hidden causes could stand for: the server's last work, with no question to a site.
+
+    It takes most of the time of a fit on few rows; for tests of what sites are asked and answer.
+    """
+    from feddbn.core.orders.hidden import HiddenDoubts
+
+    def none(_: object, support: np.ndarray, *others: object) -> HiddenDoubts:
+        return HiddenDoubts(np.zeros_like(support))
+
+    monkeypatch.setattr("feddbn.federation.programs.residual_checks.doubtful_edges", none)
 
 
 @pytest.hookimpl(optionalhook=True)

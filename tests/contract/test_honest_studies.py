@@ -114,7 +114,7 @@ CASES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("no_doubts")
 @pytest.mark.parametrize(("method", "parameters", "kind", "more"), CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters, kind, more):

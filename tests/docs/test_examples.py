@@ -104,6 +104,7 @@ def doors():
     ]
 
 
+@pytest.mark.slow
 def test_examples_run_and_print_what_they_say():
     assert (
         failures({name: value for name, value in public_names().items() if not name.startswith(DATA)}) == ""

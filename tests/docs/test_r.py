@@ -95,6 +95,7 @@ def stored_networks(dbn):
     return {"two-lags": dbn, "one": one, "static": static, "empty": empty}
 
 
+@pytest.mark.slow
 def test_the_package_reads_the_same_doubles_edges_and_effects(library, tmp_path, dbn):
     networks = stored_networks(dbn)
     for name, network in networks.items():
@@ -129,6 +130,7 @@ def test_the_package_reads_the_same_doubles_edges_and_effects(library, tmp_path,
         assert f"edges: {len(network.edges())}" in read["printed"][0]
 
 
+@pytest.mark.slow
 def test_the_package_refuses_what_it_would_misread(library, tmp_path, dbn):
     stored = dbn.to_dict()
     files = {
@@ -161,6 +163,7 @@ def test_the_package_refuses_what_it_would_misread(library, tmp_path, dbn):
     assert all(part in sentence for part, sentence in zip(parts, told, strict=True)), told
 
 
+@pytest.mark.slow
 def test_tables_cross_between_r_and_python_without_loss(library, tmp_path):
     # Both ways in one script: the start of Python within R takes longest.
     code = """

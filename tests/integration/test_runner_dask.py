@@ -13,6 +13,7 @@ def _without_time(rows):
     return {cell: {k: v for k, v in row.items() if k != "seconds"} for cell, row in rows.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_local_dask_cluster_records_the_same_rows(tmp_path):
     cells = [cell for cell in expand(load_experiment("varying-d"), quick=True) if cell.method == "alldata"]

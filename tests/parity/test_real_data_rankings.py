@@ -14,13 +14,10 @@ from feddbn.datasets import CHECKSUMS, PAPER_SUBJECTS, dream4, netsim
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 
 _DIRECTORY = Path(os.environ.get("FEDDBN_DATA", ""))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not os.environ.get("FEDDBN_DATA") or not (_DIRECTORY / "dream4").is_dir(),
-        reason="needs the DREAM4 and NetSim files: set FEDDBN_DATA to their directory",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FEDDBN_DATA") or not (_DIRECTORY / "dream4").is_dir(),
+    reason="needs the DREAM4 and NetSim files: set FEDDBN_DATA to their directory",
+)
 
 
 def test_the_files_are_the_released_ones():

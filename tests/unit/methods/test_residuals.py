@@ -117,6 +117,7 @@ def test_errors_of_measurement_are_warned_of():
     assert verdict.level == "error"
 
 
+@pytest.mark.slow
 def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open():
     sites = messy({"hidden-causes": None}, 104).sites
     with pytest.warns(ResidualsWarning):

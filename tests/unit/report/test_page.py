@@ -121,6 +121,7 @@ def test_personal_networks_can_be_chosen_and_large_federations_stay_small():
     assert len(effects[0][3]) == HORIZON + 1
 
 
+@pytest.mark.slow
 def test_a_report_of_a_hundred_variables_and_sixty_four_sites_is_under_three_megabytes(tmp_path):
     path = write_report(example_result(d=100, n_sites=64, personal=True), tmp_path / "report.html")
     assert path.stat().st_size < 3_000_000
