@@ -13,6 +13,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
 USED_BY_OTHERS = [
     "arena_words",
+    "masked_regions",
     "naive",
     "neural_notears",
     "mixed_peers",
