@@ -18,7 +18,7 @@ from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.gaussian import noise_multiplier
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan, gram_weights
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, gram_weights, multiplier_for
 
 DELTA, N_TRIALS, N_SITES = 1e-5, 1000, 5
 
@@ -63,7 +63,7 @@ def main(n_trials: int = N_TRIALS) -> None:
     scores_in, scores_out = np.array([(s - without) @ target for s in (everyone, without)])[:, None]
     print(f"   none  {auc(scores_in, scores_out):10.3f}                   -                             -")
     for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
-        plan = NoisePlan.for_budget("recording", epsilon, DELTA, {"moments": ClipRule(bound, "gram")})
+        plan = NoisePlan("recording", multiplier_for(epsilon, DELTA, 1), {"moments": ClipRule(bound, "gram")})
         rng = np.random.default_rng(int(10 * epsilon))
         clipped = clip_to(target, bound, weights)
         others = [[u for u in site if u is not target] for site in per_site]
