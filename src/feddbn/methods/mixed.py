@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from feddbn.core.orders.groups import GroupLearned
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, MixedOutcome, mixed_program
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
@@ -181,6 +182,10 @@ class MixedDBN(DBNEstimator[MixedSettings]):
 
     @takes(MixedSettings)
     def __init__(self) -> None: ...
+
+    @property
+    def _rows(self) -> Prepare:
+        return replace(AS_THEY_ARE, exogenous=self._settings.exogenous)
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None

@@ -229,3 +229,13 @@ def test_networks_of_twelve_variables_of_three_kinds_are_recovered():
         truth, edges = made.truth.is_edge, fit.dbn_.is_edge
         found.append(2 * (truth & edges).sum() / (truth.sum() + edges.sum()))
     assert np.mean(found) > 0.94
+
+
+def test_no_edge_leads_into_a_known_input():
+    rng = np.random.default_rng(0)
+    x = np.zeros((300, 2))
+    for t in range(1, 300):
+        x[t] = [0.8 * x[t - 1, 1] + rng.normal(), rng.normal()]
+    rows = pd.DataFrame(x, columns=["a", "b"])
+    assert (MixedDBN().fit({"s": rows}).dbn_.edges()["target"] == "a").any()
+    assert not (MixedDBN(exogenous=["a"]).fit({"s": rows}).dbn_.edges()["target"] == "a").any()
