@@ -1,8 +1,10 @@
-"""Imports never go round in a circle, also those that are made only when a function is called."""
+"""Imports never go round in a circle, also those made when a function is called, and the demo needs no extra package."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -47,3 +49,23 @@ def test_no_imports_go_round_in_a_circle():
         graph.add_edges_from((name, other) for other in imported(tree, set(files)) - {name})
     circles = {frozenset(group) for group in nx.strongly_connected_components(graph) if len(group) > 1}
     assert circles - KNOWN == set()
+
+
+EXTRAS = "pyarrow cryptography dp_accounting arch pooch nvflare psutil dask torch starlette uvicorn tigramite".split()
+WITHOUT = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS}:
+            raise ModuleNotFoundError(name, name=name.partition(".")[0])
+sys.meta_path.insert(0, Absent())
+from feddbn.cli.main import main
+main()
+"""
+
+
+def test_the_demo_runs_with_a_plain_installation(tmp_path):
+    command = [sys.executable, "-c", WITHOUT, "demo", "--out", str(tmp_path / "demo")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000

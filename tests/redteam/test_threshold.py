@@ -5,7 +5,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.secagg import default_threshold, survivors_statement
+from feddbn.privacy.policy import default_threshold
+from feddbn.privacy.secagg import survivors_statement
 from support.saying import refused
 from support.secagg_wire import Wire, roster_request
 

@@ -35,6 +35,27 @@ SCHEDULES = ("gram", "rounds", "paper")
 
 Sums of the paper's rounds are not linear in a site's moments, and so a server that deviates may tell sites apart by them.
 """
+DEFAULT_MIN_SITES = 3
+"""Sites that a sum must have, so that two who work together cannot read the third."""
+
+
+def default_threshold(n_sites: int) -> int:
+    """Shares needed to open a secret: more than two thirds, which stands up to a third colluding with the
+    server.
+    """
+    return 2 * n_sites // 3 + 1
+
+
+def lowest_threshold(n_sites: int, min_sites: int) -> int:
+    """Lowest threshold a site accepts: with two thirds or fewer, a third of the sites and the server could tell two
+    groups different stories.
+    """
+    return max(default_threshold(n_sites), min_sites)
+
+
+def usual_threshold(n_sites: int, min_sites: int) -> int:
+    """Return the threshold of a roster of `n_sites` unless another is asked for: the lowest that sites accept."""
+    return min(lowest_threshold(n_sites, min_sites), n_sites)
 
 
 class SitePolicy(BaseModel):

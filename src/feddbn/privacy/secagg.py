@@ -97,28 +97,8 @@ def odd_ones(found: Mapping[str, Kind], what: str) -> list[tuple[str, Kind, Kind
 
 
 KIND = "secagg"
-DEFAULT_MIN_SITES = 3
 SIGNATURE_BYTES = 64
 Message = tuple[dict[str, Any], dict[str, np.ndarray]]
-
-
-def default_threshold(n_sites: int) -> int:
-    """Shares needed to open a secret: more than two thirds, which stands up to a third colluding with the
-    server.
-    """
-    return 2 * n_sites // 3 + 1
-
-
-def lowest_threshold(n_sites: int, min_sites: int) -> int:
-    """Lowest threshold a site accepts: with two thirds or fewer, a third of the sites and the server could tell two
-    groups different stories.
-    """
-    return max(default_threshold(n_sites), min_sites)
-
-
-def usual_threshold(n_sites: int, min_sites: int) -> int:
-    """Return the threshold of a roster of `n_sites` unless another is asked for: the lowest that sites accept."""
-    return min(lowest_threshold(n_sites, min_sites), n_sites)
 
 
 @dataclass(frozen=True)

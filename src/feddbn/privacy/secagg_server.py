@@ -20,9 +20,9 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, sum_residues
 from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, open_sealed
+from feddbn.privacy.policy import DEFAULT_MIN_SITES, usual_threshold
 from feddbn.privacy.register import check_data, read_entries
 from feddbn.privacy.secagg import (
-    DEFAULT_MIN_SITES,
     KIND,
     SIGNATURE_BYTES,
     Message,
@@ -35,7 +35,6 @@ from feddbn.privacy.secagg import (
     refuse_below,
     require_everybody,
     rows_of,
-    usual_threshold,
 )
 from feddbn.privacy.shamir import MAX_SHARES, combine_shares
 

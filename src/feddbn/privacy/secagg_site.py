@@ -30,9 +30,9 @@ from feddbn.privacy.keys import (
     seal,
     verify_signature,
 )
+from feddbn.privacy.policy import DEFAULT_MIN_SITES, lowest_threshold
 from feddbn.privacy.register import Entry, Register, check_data, member, read_entries
 from feddbn.privacy.secagg import (
-    DEFAULT_MIN_SITES,
     KIND,
     SIGNATURE_BYTES,
     Advert,
@@ -42,7 +42,6 @@ from feddbn.privacy.secagg import (
     Roster,
     as_bytes,
     check_min_sites,
-    lowest_threshold,
     order_of,
     read_integer,
     read_names,

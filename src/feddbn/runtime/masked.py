@@ -18,7 +18,8 @@ from typing import Protocol
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError
 from feddbn.federation.protocol.secure_site import Digest
 from feddbn.federation.protocol.task import Sum, Task, task_digest
-from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
+from feddbn.privacy.policy import DEFAULT_MIN_SITES
+from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
 from feddbn.privacy.secagg_site import MOST_AHEAD
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.secagg import Order, default_threshold, lowest_threshold, odd_ones
+from feddbn.privacy.policy import default_threshold, lowest_threshold
+from feddbn.privacy.secagg import Order, odd_ones
 from feddbn.privacy.secagg_site import mask_together
 from support.saying import refused
 from support.secagg_wire import Wire, assert_sum

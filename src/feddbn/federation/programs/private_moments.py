@@ -33,8 +33,7 @@ from feddbn.privacy.noise_plan import (
     norm_edges,
     norm_histogram,
 )
-from feddbn.privacy.policy import Unit
-from feddbn.privacy.secagg import usual_threshold
+from feddbn.privacy.policy import Unit, usual_threshold
 from feddbn.settings import flat_names
 
 # A private look at how large the units' vectors are, to choose a clipping bound that is paid for.

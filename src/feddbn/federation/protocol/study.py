@@ -26,7 +26,7 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.method_table import find_method
-from feddbn.privacy.secagg import usual_threshold
+from feddbn.privacy.policy import usual_threshold
 
 # What a study settles besides its question: how sums are protected, and what happens when a site is missing.
 
