@@ -51,7 +51,20 @@ def test_no_imports_go_round_in_a_circle():
     assert circles - KNOWN == set()
 
 
-EXTRAS = "pyarrow cryptography dp_accounting arch pooch nvflare psutil dask torch starlette uvicorn tigramite".split()
+EXTRAS = [
+    "pyarrow",
+    "cryptography",
+    "dp_accounting",
+    "arch",
+    "pooch",
+    "nvflare",
+    "psutil",
+    "dask",
+    "torch",
+    "starlette",
+    "uvicorn",
+    "tigramite",
+]
 WITHOUT = f"""
 import sys
 class Absent:
