@@ -51,7 +51,7 @@ def test_no_imports_go_round_in_a_circle():
     assert circles - KNOWN == set()
 
 
-EXTRAS = [
+EXTRAS = (
     "pyarrow",
     "cryptography",
     "dp_accounting",
@@ -62,9 +62,7 @@ EXTRAS = [
     "dask",
     "torch",
     "starlette",
-    "uvicorn",
-    "tigramite",
-]
+)
 WITHOUT = f"""
 import sys
 class Absent:
