@@ -39,7 +39,7 @@ def consensus(sites, **changed):
 def personal(sites, **changed):
     """An honest first round of PFDBNL, with changes."""
     given = {
-        "lags": (1,) * 4,
+        "n_sites": 4,
         "run": 0,
         "weighting": "samples",
         "mu": 0.5,
@@ -54,12 +54,11 @@ def personal(sites, **changed):
         "n_slots": 1,
     }
     given |= {"mean_rows": ROWS, "origin": np.zeros(Q), "scale": np.ones(Q), "metric": np.ones(Q)}
-    given |= {"counted": (-1,) * 4, "C": np.zeros((1, Q, D)), "round": 0, "stage": "warm", "serial": 0}
+    given |= {"C": np.zeros((1, Q, D)), "round": 0, "stage": "warm", "serial": 0}
     given |= {"rho": 2.0, "rho1": 1.0, "rho2": 2.0, "rho2_before": 2.0, "alpha": None, "acyclic_steps": 0}
     given |= {"is_exact": False, "is_ordered": False, "in_series": True, "tol": 1e-3}
     given |= {"optimum": "order", "is_proven": True}
-    names = tuple(sites.names)
-    return pfdbnl.StepQuestion(n_lags=1, variables=sites.variables, sites=names, **(given | changed))
+    return pfdbnl.StepQuestion(n_lags=1, variables=sites.variables, **(given | changed))
 
 
 POLE = np.where(np.arange(Q) == 1, 1.0, 1e13)

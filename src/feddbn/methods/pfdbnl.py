@@ -106,7 +106,8 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         if self.federation is None:
             counts = counts_of_networks(shared, self.dbns_, left_out)
         else:
-            counts, _ = self._run(edge_counts_program(self._shared, left_out), self.federation, None)
+            program = edge_counts_program(self._shared, self.federation.sites, left_out)
+            counts, _ = self._run(program, self.federation, None)
             in_units = counts.mean_weight * self._scale[: shared.d] / self._scale[:, None]
             counts = replace(counts, mean_weight=in_units)
         return shared_edges_of(counts, shared, self.dbns_, min_count)

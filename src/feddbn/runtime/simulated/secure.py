@@ -36,7 +36,7 @@ class InProcessCourier:
         fault: Callable[[str, str], Fault | None] | None = None,
     ) -> None:
         self._sites = {name: ends[name] for name in sorted(ends)}
-        self._behind = [sites[name] for name in self._sites]
+        self._behind = {name: sites[name] for name in self._sites}
         self.fault = fault
         self._memo: Memo = {}
 
@@ -56,12 +56,17 @@ class InProcessCourier:
             fault = None if self.fault is None else self.fault(name, str(meta["phase"]))
             if fault == "request lost":
                 continue
+            site = self._behind[name]
+            before = site.state
             try:
                 reply = self._sites[name].respond(meta, arrays)
             except StateError:
                 continue
             if fault is None:
                 replies[name] = reply
+            else:
+                # A site goes on from the last answer that counted.
+                site.state = before
         return replies
 
     def reject(self, site: str, sentence: str) -> None:
@@ -78,9 +83,9 @@ class InProcessCourier:
             except StateError:
                 continue
             present[name] = site
-        if len(present) == len(self._sites) and not any(site.guards for site in self._behind):
+        if len(present) == len(self._sites) and not any(site.guards for site in self._behind.values()):
             task = next(iter(present.values())).task(meta, arrays)
-            together = answer_together(self._behind, task, self._memo)
+            together = answer_together(list(self._behind.values()), task, self._memo)
             return mask_together([site.secagg for site in present.values()], order, together)
         vectors: dict[str, FloatArray] = {}
         for name, site in present.items():

@@ -35,7 +35,7 @@ def cluster_program(common: Mapping[str, Any], rng: np.random.Generator) -> Serv
 
     `common` is what every question of the fit carries.
     """
-    n_sites, m = len(common["sites"]), int(common["n_slots"])
+    n_sites, m = int(common["n_sites"]), int(common["n_slots"])
     if m > n_sites:
         raise ParameterError(f"n_clusters={m} is more than the {n_sites} sites.")
     q, d = len(common["origin"]), len(common["variables"])

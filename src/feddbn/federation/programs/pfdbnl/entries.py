@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -24,21 +25,22 @@ from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import MOST_LAGS, Scope, ServerProgram, Task, names, wholes
 
-__all__ = ["Entries", "EntryMomentsQuestion", "PartialQuestion", "entry_moments_program"]
+__all__ = ["Entries", "EntryMomentsQuestion", "PartialQuestion", "entry_moments_program", "own_lags"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartialQuestion(RowsQuestion):
-    """A question that means something of its own to every site; lists are in the order of `sites`.
+    """A question to sites that may lack variables or lags.
 
     Attributes
     ----------
-    lags
-        How many lags each site uses, at most `n_lags`.
+    sites, lags
+        Sites of one process and how many lags each uses, at most `n_lags`. Empty: all use `n_lags`, as in every study: a
+        question of a study means the same at every site.
     """
 
-    sites: tuple[str, ...] = names()
-    lags: tuple[int, ...] = wholes(0, MOST_LAGS)
+    sites: tuple[str, ...] = names(default=())
+    lags: tuple[int, ...] = wholes(0, MOST_LAGS, default=())
 
     def check(self) -> None:
         """Every site has its lags, none more than there are."""
@@ -47,25 +49,17 @@ class PartialQuestion(RowsQuestion):
             raise self.wrong("'lags' must have one number for each of 'sites', at most n_lags")
 
     def check_scope(self, scope: Scope) -> None:
-        """Sites are the study's, and all have its number of lags."""
+        """All sites have the study's number of lags."""
         super().check_scope(scope)
-        scope.require(tuple(sorted(self.sites)) == scope.sites, self.name, "'sites' are not the study's")
-        scope.require(set(self.lags) == {self.n_lags}, self.name, "'lags' of sites differ")
-
-    def place_of(self, site: str) -> int:
-        """Return the site's place in the lists."""
-        try:
-            return self._places[site]
-        except KeyError:
-            raise self.wrong(f"it does not name the site {site!r}, so this site has no part in it") from None
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {site: place for place, site in enumerate(self.sites)}
+        scope.require(not self.sites, self.name, "it names sites", "names-sites")
 
     def lags_of(self, site: str) -> int:
         """Return the site's own number of lags."""
-        return self.lags[self.place_of(site)]
+        return self._lags.get(site, self.n_lags)
+
+    @cached_property
+    def _lags(self) -> dict[str, int]:
+        return dict(zip(self.sites, self.lags, strict=True))
 
 
 @dataclass(frozen=True)
@@ -111,9 +105,13 @@ class EntryMomentsQuestion(PartialQuestion):
     purpose = "means and cross-products of the variables a site holds"
 
 
+def own_lags(lags: Mapping[str, int], n_lags: int) -> dict[str, Any]:
+    """What questions say of sites' lags; nothing where all have as many."""
+    return {"sites": tuple(lags), "lags": tuple(lags.values())} if {*lags.values()} != {n_lags} else {}
+
+
 def entry_moments_program(
     variables: tuple[str, ...],
-    sites: tuple[str, ...],
     lags: Mapping[str, int],
     center: str,
     scale: str,
@@ -134,8 +132,7 @@ def entry_moments_program(
         n_lags=n_lags,
         variables=variables,
         center="recording" if center == "recording" else "none",
-        sites=sites,
-        lags=tuple(lags[name] for name in sites),
+        **own_lags(lags, n_lags),
     )
     total = (yield Task(question)).value
     rows = float(total[0])

@@ -14,7 +14,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.federation.programs.fdbnl import MOST_ROUNDS, WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
-from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole, wholes
+from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole
 
 __all__ = ["AVERAGES", "MOST_PULLS", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
@@ -39,8 +39,8 @@ class FitQuestion(PartialQuestion):
         In which order each site ends, and whether it tries to prove that there is no better one.
     n_slots
         Number of broadcast models M: clusters of sites.
-    mean_rows
-        Mean number of rows of a site.
+    n_sites, mean_rows
+        Number of sites, and mean number of rows of one.
     fill
         The federation's second moments, for sites that lack some of the entries.
     allowed, required
@@ -59,6 +59,7 @@ class FitQuestion(PartialQuestion):
     optimum: str = choice(*OPTIMA)
     is_proven: bool = flag()
     n_slots: int = whole(1, 100_000)
+    n_sites: int = whole(1, 1_000_000)
     mean_rows: float = number(0.0)
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")
@@ -81,6 +82,7 @@ class FitQuestion(PartialQuestion):
         for name, value in (("weighting", given.get("weighting", WEIGHTINGS[0])), ("optimum", optimum)):
             asked = getattr(self, name)
             scope.require(asked == value, self.name, f"{name!r} is {asked!r}")
+        scope.require(self.n_sites == len(scope.sites), self.name, f"'n_sites' is {self.n_sites}")
         scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
         differ = self.fill is None or bool(given.get("different_variables"))
         scope.require(differ, self.name, "'fill' is for sites with different variables")
@@ -98,7 +100,7 @@ class FitQuestion(PartialQuestion):
     @property
     def told_rows(self) -> float | None:
         """The mean of all sites, times their number."""
-        return self.mean_rows * len(self.sites)
+        return self.mean_rows * self.n_sites
 
     def sizes(self) -> Mapping[str, int]:
         """Also m models."""
@@ -118,17 +120,14 @@ class FitQuestion(PartialQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedQuestion(FitQuestion):
-    """A question with the shared graphs C, and for each site the last round whose answer counted (-1: none)."""
+class SharedQuestion(FitQuestion):
+    """A question with the shared graphs C.
 
-    counted: tuple[int, ...] = wholes(-1)
+    Which answers of a site counted, nobody tells it: its state is that of the last one that did
+    (`federation.protocol.endpoint`), and its masks fit only those of sites that were asked the same.
+    """
+
     C: FloatArray = array("m", "q", "d")
-
-    def check(self) -> None:
-        """Every site has its round."""
-        super().check()
-        if len(self.counted) != len(self.sites):
-            raise self.wrong("'counted' must have one number for each of 'sites'")
 
     def check_scope(self, scope: Scope) -> None:
         """Weights of C are no larger than weights can be: with huge ones a step would show a site's moments."""
@@ -138,7 +137,7 @@ class CountedQuestion(FitQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepQuestion(CountedQuestion):
+class StepQuestion(SharedQuestion):
     """One round; the fields after `serial` are those of `core.pfdbnl.step.PersonalRound`."""
 
     name = "personal-step"
@@ -186,7 +185,7 @@ class StepQuestion(CountedQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinishQuestion(CountedQuestion):
+class FinishQuestion(SharedQuestion):
     """The end of a fit: every site makes its personal graph; what leaves is about the shared one."""
 
     name = "personal-finish"

@@ -3,14 +3,13 @@
 What leaves a site in a round is said in `site`; the state machine that this program drives is
 `core.pfdbnl.server.PersonalRun`.
 
-A site may be away for some rounds, or for good, or join late. With every question the server says which answer of each site
-was the last to count. If one got lost, its part is in the next change.
+A site may be away for some rounds, or for good, or join late. If an answer of it got lost, its part is in the next change.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -36,7 +35,7 @@ from feddbn.federation.programs.fdbnl import (
     run_options,
 )
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
-from feddbn.federation.programs.pfdbnl.entries import entry_moments_program
+from feddbn.federation.programs.pfdbnl.entries import entry_moments_program, own_lags
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
 from feddbn.federation.programs.prepare import Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import Preparation, ScaleChoice
@@ -322,25 +321,26 @@ def personal_program(
         "optimum": rounds.optimum if settings.schedule != "paper" else "path",
         "variables": variables,
         "center": "recording" if center == "recording" else "none",
-        "sites": sites,
-        "lags": tuple(lags.values()),
+        **own_lags(lags, n_lags),
+        "n_sites": len(sites),
         "n_slots": n_clusters,
     }
     if not settings.partial.is_some:
         prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
-        setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
+        setup = _Setup(
+            settings, constraints, sites, prepared.preparation, {**common, "center": prepared.center}
+        )
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
     preparation, fill, scale = yield from entry_moments_program(
         variables,
-        sites,
         lags,
         center,
         settings.prepare.scale,
         settings.prepare.input_places(variables),
     )
     check_summary(variables, preparation)
-    setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
+    setup = _Setup(settings, constraints, sites, preparation, {**common, "fill": fill})
     if settings.schedule == "paper" or not has_cycle(constraints.allowed[:d]):
         fit = yield from _fit_program(setup, rng, run_number)
         return replace(fit, scale=scale)
@@ -364,6 +364,7 @@ class _Setup:
 
     settings: PFDBNLSettings
     constraints: EdgeConstraints
+    sites: tuple[str, ...]
     preparation: Preparation
     common: Mapping[str, Any]
 
@@ -372,9 +373,9 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
     """Yield the rounds of one run and its end."""
     settings, constraints, preparation = setup.settings, setup.constraints, setup.preparation
     options = personal_options(settings, preparation, constraints)
-    sites: tuple[str, ...] = setup.common["sites"]
+    sites = setup.sites
     run = PersonalRun(options, len(sites), setup.common["n_slots"])
-    counted = dict.fromkeys(sites, -1)
+    joined: set[str] = set()
     n = n_participants(settings.participation, len(sites))
     common: dict[str, Any] = {
         **setup.common,
@@ -398,17 +399,16 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
             round=run.round,
             stage=run.stage.value,
             serial=run.serial,
-            counted=tuple(counted.values()),
             C=run.C,
         )
         answer = yield Task(question, asked, run.note)
-        counted |= dict.fromkeys(answer.contributors, run.round)
+        joined.update(answer.contributors)
         run.advance(answer.value, len(answer.contributors))
-    return (yield from _finish(setup, run, common, counted))
+    return (yield from _finish(setup, run, common, joined))
 
 
 def _finish(
-    setup: _Setup, run: PersonalRun, common: Mapping[str, Any], counted: Mapping[str, int]
+    setup: _Setup, run: PersonalRun, common: Mapping[str, Any], joined: Collection[str]
 ) -> ServerProgram[PersonalFit]:
     settings, constraints = setup.settings, setup.constraints
     d = constraints.d
@@ -419,12 +419,8 @@ def _finish(
         return C
 
     shared = graph(run.shared)
-    answer = yield Task(
-        FinishQuestion(
-            **common, counted=tuple(counted.values()), refit=settings.rounds.refit, C=run.C, shared=shared
-        )
-    )
+    answer = yield Task(FinishQuestion(**common, refit=settings.rounds.refit, C=run.C, shared=shared))
     target_loss = answer.value[2:] / answer.value[1]
-    never = tuple(name for name, last in counted.items() if last < 0)
+    never = tuple(name for name in setup.sites if name not in joined)
     clusters = np.array([graph(C) for C in run.C])
     return PersonalFit(run, setup.preparation, shared, clusters, float(answer.value[0]), target_loss, never)

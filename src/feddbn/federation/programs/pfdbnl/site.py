@@ -2,7 +2,7 @@
 
 What leaves a site in a round, always added up with the other participants:
 
-    the change of T_k + U_k / kappa2 since its last answer that counted
+    the change of T_k + U_k / kappa2 since its last answer
     three norms that say how far it is from the end (`Members.step`)
     h(W_k), its objective, and how much lower the searched order is
     whether it is new
@@ -31,9 +31,9 @@ from feddbn.core.solvers.lasso import KnownInverses, Solve
 from feddbn.core.statistics.moments import completed
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
-    CountedQuestion,
     FinishQuestion,
     FitQuestion,
+    SharedQuestion,
     StepQuestion,
 )
 from feddbn.federation.programs.statistics import local_moments
@@ -57,7 +57,7 @@ _BY_STAGE = (
     "path_objective",
     "lower_bound",
 )
-_BY_ROUND = (*_MEMBER, "sent", "offered", "offered_round")
+_BY_ROUND = (*_MEMBER, "offered", "has_offered")
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,12 @@ class Personal(Record):
         Number of the stage the site is in; -1 before its first.
     run, slot
         Number of the fit, and which of the broadcast models the site belongs to.
-    sent
-        (K, q, d) the value that the server knows: all changes that it has counted, added up.
-    offered, offered_round
-        (K, q, d) the value of the last answer, and its round. It becomes `sent` once the server says that it counted.
+    offered, has_offered
+        (K, q, d) the value that the server knows: all changes that it has counted, added up; and whether there is one.
     """
 
     prefix = "personal"
-    version = 3
+    version = 4
 
     wG: FloatArray
     V: FloatArray
@@ -111,9 +109,8 @@ class Personal(Record):
     serial: IntArray
     run: IntArray
     slot: IntArray
-    sent: FloatArray
     offered: FloatArray
-    offered_round: IntArray
+    has_offered: BoolArray
 
     @property
     def members(self) -> Members:
@@ -133,7 +130,7 @@ class Personal(Record):
             float(self.lower_bound[k]),
         )
 
-    def own_problem(self, k: int, question: CountedQuestion) -> OwnProblem:
+    def own_problem(self, k: int, question: SharedQuestion) -> OwnProblem:
         """Return one site's convex problem, with the broadcast model it belongs to as its centre."""
         return OwnProblem(
             self.wG[k],
@@ -181,7 +178,7 @@ def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, 
     return state, G, moments.n
 
 
-def _joined(sites: Sequence[Here], question: CountedQuestion) -> list[SiteState]:
+def _joined(sites: Sequence[Here], question: SharedQuestion) -> list[SiteState]:
     """Return the states of sites before their first round: Gram matrices decomposed, weights those of the shared graph."""
     read = [own_gram(here, question) for here in sites]
     states, n = [state for state, _, _ in read], np.array([n for _, _, n in read])
@@ -213,33 +210,28 @@ def _joined(sites: Sequence[Here], question: CountedQuestion) -> list[SiteState]
         serial=np.full(K, -1),
         run=np.full(K, question.run),
         slot=slot,
-        sent=zero,
         offered=zero,
-        offered_round=np.full(K, -1),
+        has_offered=no,
     )
     return record.kept(states)
 
 
 def _remembered(
-    sites: Sequence[Here], question: CountedQuestion, memo: Memo
-) -> tuple[list[SiteState], Personal, IntArray]:
-    """Return the sites' states, what they remember of this fit, and for each the last round in which its answer counted.
+    sites: Sequence[Here], question: SharedQuestion, memo: Memo
+) -> tuple[list[SiteState], Personal]:
+    """Return the sites' states and what they remember of this fit; a site that remembers another one begins anew.
 
-    A site whose answers never counted begins anew. What it remembers is an answer that got lost, or another fit.
+    An answer that got lost on the way is none: a site goes on from the last that counted.
     """
-    counted = np.array([question.counted[question.place_of(here.name)] for here in sites])
     states = [here.state for here in sites]
     new = [
         k
         for k, state in enumerate(states)
-        if counted[k] < 0 or not Personal.is_in(state) or state["personal.run"] != question.run
+        if not Personal.is_in(state) or state["personal.run"] != question.run
     ]
     for k, state in zip(new, _joined([sites[k] for k in new], question) if new else (), strict=True):
         states[k] = state
-    record = Personal.read(states, memo, sites[0].name)
-    # An answer that got lost on the way is simply part of the next change.
-    heard = (counted >= 0) & (counted == record.offered_round)
-    return states, replace(record, sent=np.where(heard[:, None, None], record.offered, record.sent)), counted
+    return states, Personal.read(states, memo, sites[0].name)
 
 
 def _entered(record: Personal, question: StepQuestion, memo: Memo) -> Personal:
@@ -294,7 +286,7 @@ def _inverses(sites: Sequence[Here], memo: Memo, q: int, d: int) -> Solve:
 def _step(
     sites: Sequence[Here], question: StepQuestion, memo: Memo
 ) -> tuple[Sequence[SiteState], FloatArray]:
-    states, remembered, counted = _remembered(sites, question, memo)
+    states, remembered = _remembered(sites, question, memo)
     record = _entered(remembered, question, memo)
     rules, stage = question.rules, Stage(question.stage)
     K, q, d = record.C.shape
@@ -312,14 +304,14 @@ def _step(
         _inverses(sites, memo, q, d) if rules.is_ordered else None,
     )
     offered = rules.offered(members, metric)
-    change = offered - record.sent if question.average == "running" else offered
+    change = offered - record.offered if question.average == "running" else offered
     objective = objectives(record.wG, rules.mu, Cbar, record.weight[:, None, None] * L, members.C)
     gain = record.path_objective - objective if stage is Stage.CHOSEN else np.zeros(K)
     whole, new_member = np.zeros((K, question.n_slots, q * d)), np.zeros((K, question.n_slots))
     own = np.arange(K), record.slot
-    whole[own], new_member[own] = change.reshape(K, -1), counted < 0
+    whole[own], new_member[own] = change.reshape(K, -1), ~record.has_offered
     numbers = np.column_stack([norms, members.h, objective, np.where(np.isfinite(gain), gain, 0.0)])
-    after = replace(record, **vars(members), offered=offered, offered_round=np.full(K, question.round))
+    after = replace(record, **vars(members), offered=offered, has_offered=np.ones(K, dtype=bool))
     kept = after.kept(states, _BY_ROUND if record is remembered else None, memo, sites[0].name)
     return kept, np.concatenate([whole.reshape(K, -1), numbers, new_member], axis=1)
 
@@ -328,12 +320,13 @@ def _finish(
     sites: Sequence[Here], question: FinishQuestion, memo: Memo
 ) -> tuple[Sequence[SiteState], FloatArray]:
     """End the run at each site: its own graph goes into its state; what leaves is the loss of the shared graph."""
-    states, record, counted = _remembered(sites, question, memo)
+    states, record = _remembered(sites, question, memo)
     states = record.kept(states)
     vectors = []
     for k, state in enumerate(states):
         problem = record.own_problem(k, question)
-        if counted[k] >= 0:
+        has_joined = bool(record.has_offered[k])
+        if has_joined:
             final, site = record.site(k).finished(problem, question.refit)
             assert site.raw is not None
             raw, objective, bound = site.raw, site.raw_objective, site.lower_bound
@@ -344,11 +337,13 @@ def _finish(
         # The problem carries the weight; n / weight turns it into a sum over the site's rows.
         losses = n / weight * loss_and_grad(wG, question.shared)[0][0]
         state |= {
+            # The fit is over: a further one begins anew, whatever its number.
+            "personal.run": np.array(-1),
             "personal.final": final,
             "personal.final_raw": raw,
             "personal.final_loss": loss_and_grad(wG, final)[0][0] / weight,
             "personal.certificate": np.array([objective, bound]),
-            "personal.has_joined": np.array(float(counted[k] >= 0)),
+            "personal.has_joined": np.array(float(has_joined)),
             "personal.columns": np.array(
                 [float(question.variables.index(v)) for v in sites[k].data.variables]
             ),
