@@ -55,9 +55,6 @@ class Method:
         For people who choose: what must hold, what leaves a site, how often, and what comes out.
     citation
         Who found it.
-    tasks, further_tasks
-        Site tasks it asks for as it is, and those that only some of its settings need: the default policy of a site
-        allows the first, the others have to be allowed by name.
     in_studies
         Whether a study may name it: it learns from sums alone, and what it learns is meant for everybody.
     takes_noise
@@ -102,8 +99,6 @@ class Method:
     gives: str
     citation: str = ""
     aliases: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    further_tasks: tuple[str, ...] = ()
     in_studies: bool = False
     takes_noise: bool = False
     is_personal: bool = False
@@ -179,15 +174,7 @@ _MOMENTS_AND_NETWORK = (
     "A site sends its second moments, and then the network it learned alone.",
 )
 _UNITS = "comparable units, or variables are scaled and some contemporaneous directions stay open"
-_JUDGED = ("held-out-loss",)
-_SELECTION = (*_JUDGED, "held-out-sums")
-# What finds out what has to be done to the rows before anything is learned from them.
-_LOOK = ("survey", "spikes", "pairs")
-# What finds out, after learning, whether the residuals contradict the model.
-_CHECKS = ("residual-checks",)
 _RESIDUALS = "; then of one of products of residuals and of their squares"
-# Who sends the sums to compare with decides who stays out of the next one: an owner allows that by name, if at all.
-_COMPARE = ("agreement",)
 _PENALTIES = ("lambda_w", "lambda_a")
 _CHEN = "Chen, Ma, Yue: Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time Series Data"
 _PAMFIL = "Pamfil et al. 2020: DYNOTEARS: Structure Learning from Time-Series Data"
@@ -212,15 +199,6 @@ _ROWS = (
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
-        tasks=(*_LOOK, "moments", "unit-norms", *_CHECKS),
-        further_tasks=(
-            *_COMPARE,
-            *_JUDGED,
-            "residual-features",
-            "curved-moments",
-            "curved-checks",
-            "deviation-shares",
-        ),
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -242,8 +220,6 @@ _ROWS = (
         "`dbn_` is that of the last segment",
         citation="this package; docs/changing.md",
         aliases=("changingdbn",),
-        tasks=("survey", "spikes", "moments"),
-        further_tasks=(*_COMPARE, "block-moments", "block-checks"),
         in_studies=True,
         plain_messages=(
             "Its second moments, by blocks of time.",
@@ -265,7 +241,6 @@ _ROWS = (
         gives="one network of distributions (`conditionals_`): coefficients with standard errors, probabilities, counts",
         citation="this package; docs/mixed.md",
         aliases=("mixeddbn",),
-        further_tasks=("level-counts", "mixed-moments", "glm-step"),
         in_studies=True,
         predicts=False,
         plain_messages=(
@@ -286,8 +261,6 @@ _ROWS = (
         rounds="4; by rounds about 80",
         gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
-        tasks=(*_LOOK, "moments", "summary", "fdbnl-step", *_CHECKS),
-        further_tasks=(*_COMPARE, *_SELECTION),
         in_studies=True,
         reads_scales=True,
         plain_messages=_MOMENTS,
@@ -305,8 +278,6 @@ _ROWS = (
         rounds="many",
         gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
         citation=_CHEN,
-        tasks=(*_LOOK, "moments", "summary", "personal-step", "personal-finish", *_CHECKS),
-        further_tasks=(*_COMPARE, "entry-moments", "cluster-step", "edge-counts", *_SELECTION),
         in_studies=True,
         is_personal=True,
         reads_scales=True,
@@ -328,8 +299,6 @@ _ROWS = (
         citation="Gerhardus and Runge 2020: High-recall causal discovery for autocorrelated time series with latent "
         "confounders; the search is this package's own",
         aliases=("latentdbn",),
-        tasks=(*_LOOK, "moments"),
-        further_tasks=_COMPARE,
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -349,8 +318,6 @@ _ROWS = (
         "plain vector autoregression",
         citation="this package; docs/interop.md",
         aliases=("momentsummary", "moments"),
-        tasks=(*_LOOK, "moments"),
-        further_tasks=_COMPARE,
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -368,8 +335,6 @@ _ROWS = (
         gives="one network; the reference of the federated methods",
         citation=_PAMFIL,
         aliases=("alldata", "pooled"),
-        tasks=(*_LOOK, "moments", *_CHECKS),
-        further_tasks=(*_COMPARE, *_SELECTION),
         reads_scales=True,
         plain_messages=_MOMENTS,
         selects=_PENALTIES,
@@ -387,8 +352,6 @@ _ROWS = (
         gives="a baseline; it may have cycles",
         citation=_CHEN,
         aliases=("ave",),
-        tasks=(*_LOOK, "moments", "local-fit"),
-        further_tasks=_COMPARE,
         reads_scales=True,
         plain_messages=_MOMENTS_AND_NETWORK,
     ),
@@ -403,8 +366,6 @@ _ROWS = (
         rounds="4",
         gives="a baseline: the edges that more than half of the sites find",
         citation=_CHEN,
-        tasks=(*_LOOK, "moments", "local-fit"),
-        further_tasks=_COMPARE,
         predicts=False,
         reads_scales=True,
         plain_messages=_MOMENTS_AND_NETWORK,
@@ -421,7 +382,6 @@ _ROWS = (
         gives="a yardstick for simulations, not a method",
         citation=_CHEN,
         aliases=("best", "bestsite"),
-        tasks=(*_LOOK, "moments", "local-fit"),
         needs_truth=True,
         reads_scales=True,
         plain_messages=_NETWORK,
@@ -438,7 +398,6 @@ _ROWS = (
         gives="one network per site (`dbns_`): what each can do alone",
         citation=_PAMFIL,
         aliases=("local-only", "localonly"),
-        tasks=(*_LOOK, "moments", "local-fit"),
         is_personal=True,
         reads_scales=True,
     ),

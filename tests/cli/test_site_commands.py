@@ -253,7 +253,7 @@ def test_curves_with_noise_are_priced_before_the_run_and_booked_by_it(tmp_path):
     done, *_ = approve(sites, path)
     costs = study_costs(study)
     assert f"{costs['curved-moments']:.2g} for curved-moments; together 20" in words(done)
-    assert "8 columns" in words(done)
+    assert "45 numbers" in words(done)
     sites.run(study)
     entries = json.loads(run("site", "log", "--kit", tmp_path / "north", "--json").stdout)
     sent = [entry for entry in entries if entry["event"] == "sent"]

@@ -6,26 +6,22 @@ import numpy as np
 import pytest
 
 from feddbn import AS_THEY_ARE
-from feddbn.federation.guards.study_scope import scope_of, tasks_of
-from feddbn.method_table import METHODS
+from feddbn.federation.guards.study_plan import plan_of, scope_of
+from feddbn.federation.protocol.plan import tasks_in
+from feddbn.federation.protocol.site import site_tasks
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.runtime.deployed.conduct import run_study
 from feddbn.runtime.deployed.coordinator import Coordinator
 from support.faults import LocalExchange, MemoryJournal
 from support.rig import Rig
 
-TASKS = {
-    task
-    for name in ("oneshot", "changing", "mixed", "fdbnl", "pfdbnl")
-    for task in (*METHODS[name].tasks, *METHODS[name].further_tasks)
-}
 POLICY = "\n".join(
     [
         "require_masking = false",
         "max_rounds = 5000",
         'schedules = ["gram", "rounds", "paper"]',
         'features = ["linear", "quadratic", "spline"]',
-        f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
+        f"tasks = {json.dumps(site_tasks())}",
     ]
 )
 N, D = 160, 4
@@ -138,5 +134,5 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     )
     run_study(coordinator, study)
     assert not any(rig.refusals(name, "run") for name in rig.names)
-    assert asked - {"", "hello", "finish"} <= {*tasks_of(study)}
+    assert asked - {"", "hello", "finish"} <= {*tasks_in(plan_of(study))}
     assert scope_of(study, 10).variables == rig.variables

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import feddbn
 from feddbn.cli.main import app
 from feddbn.experiments.cells import METHODS as EXPERIMENTS
+from feddbn.federation.protocol.site import site_tasks
 from feddbn.method_table import METHODS, STUDY_METHODS, find_method
 from feddbn.privacy.policy import SitePolicy
 
@@ -86,33 +87,6 @@ def test_every_row_leads_to_a_class_that_can_do_what_the_row_says(name):
         assert find_method(known) is method
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_sites_know_every_task_of_the_table(name):
-    import feddbn.federation.programs  # noqa: F401 (registers the site tasks)
-    from feddbn.federation.protocol.site import site_task
-
-    for task in (*METHODS[name].tasks, *METHODS[name].further_tasks):
-        assert site_task(task).name == task
-
-
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning", "ignore::feddbn.errors.ResidualsWarning")
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
-    asked = set()
-    for mess in (None, ["spikes", "missing"]):
-        made = feddbn.simulate(d=3, n_sites=4, n_samples=400, noise="exponential", mess=mess, random_state=0)
-        extra = {"truth": made.truth} if METHODS[name].needs_truth else {}
-        METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
-    # Only a study with noise asks for norms, only one whose center is given for a summary, and only FDBNL by rounds for
-    # steps; sites of one process are compared by default and tell the shape of their noise, those of a study only if it
-    # says so.
-    # Blocks of rows, and columns of kinds, are asked for by the one method that needs them, and owners allow them by name;
-    # steps of models only where a variable is no continuous one.
-    by_name = {"agreement", "residual-features", "block-moments", "block-checks", "mixed-moments"}
-    at_home = by_name & set(METHODS[name].further_tasks)
-    assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary", "fdbnl-step"} | at_home
-
-
 def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
     policy = SitePolicy()
     assert [method.name for method in STUDY_METHODS] == [
@@ -133,7 +107,7 @@ def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
         "LatentDBN",
         "MomentSummary",
     )
-    assert set(policy.tasks) == {task for method in STUDY_METHODS for task in method.tasks}
+    assert set(policy.tasks) <= set(site_tasks())
     for method in STUDY_METHODS:
         policy.check_study(method.name, 3, True, None)
 

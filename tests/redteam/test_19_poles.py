@@ -7,7 +7,7 @@ import pytest
 
 from feddbn.core.fdbnl.path import make_schedule
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.study_scope import check_tasks, tasks_of
+from feddbn.federation.guards.study_plan import check_tasks, tasks_of
 from feddbn.federation.programs import fdbnl
 from feddbn.federation.programs.pfdbnl import questions as pfdbnl
 from feddbn.federation.protocol.study import Study

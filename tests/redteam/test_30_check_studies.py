@@ -7,7 +7,7 @@ import pytest
 
 from feddbn.core.statistics.survey import profile_length
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.study_scope import scope_of, tasks_of
+from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.programs.bootstrap import BootstrapQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length

@@ -54,7 +54,6 @@ register_method(
         rounds="1",
         gives="one network without contemporaneous edges",
         citation="Gauss 1809",
-        tasks=("moments",),
         in_studies=True,
         plain_messages=("Its second moments.", "A toy hides nothing: a site sends its second moments."),
     )

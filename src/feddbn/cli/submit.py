@@ -196,7 +196,7 @@ def _read(path: Path) -> Study:
 def check_study(study: Study) -> None:
     """Refuse a study that no site could take part in: an unknown method, impossible parameters, noise or sites."""
     from feddbn.core.designs.features import feature_map_names
-    from feddbn.federation.guards.study_scope import check_noise_size
+    from feddbn.federation.guards.study_plan import check_noise_size
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.conduct import rehearse
     from feddbn.runtime.deployed.settings import load_programs
@@ -243,17 +243,20 @@ def submit(
 
 def _tell_tasks(study: Study) -> None:
     """Say which tasks of the study the sites' owners have to allow by name, and what its noise costs."""
-    from feddbn.federation.guards.study_scope import costs_in_words, size_in_words, tasks_of
+    from feddbn.federation.guards.study_plan import costs_in_words, plan_of
+    from feddbn.federation.protocol.plan import most_numbers, tasks_in, usual_numbers
     from feddbn.privacy.policy import SitePolicy
 
-    unusual = [task for task in tasks_of(study) if task not in SitePolicy().tasks]
+    plan = plan_of(study)
+    unusual = [task for task in tasks_in(plan) if task not in SitePolicy().tasks]
     if unusual:
         remark(
             f"note: this study asks for {', '.join(unusual)}, which a site answers only if `tasks` of its policy lists "
             "them; ask the owners first, `feddbn site check --study` tells them."
         )
-    if "curved-moments" in unusual:
-        remark(f"note: {size_in_words(study)}.")
+    if plan:
+        usual, most = usual_numbers(plan), most_numbers(plan)
+        remark(f"note: {usual:,} numbers leave each site if its data are clean, at most {most:,}.")
     if study.privacy.epsilon is not None:
         remark(f"note: {costs_in_words(study)}.")
     if study.goal == "select":

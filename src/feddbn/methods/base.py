@@ -34,6 +34,7 @@ from feddbn.errors import (
     ResidualsWarning,
     ResultWarning,
 )
+from feddbn.federation.programs.held_out import AUTO_GRIDS
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.statistics import Preparation
@@ -65,7 +66,6 @@ __all__ = [
     "simulated",
 ]
 
-AUTO_LAGS = (0, 1, 2, 3)
 """Numbers of lags that ``n_lags="auto"`` tries on held-out rows."""
 T = TypeVar("T")
 S = TypeVar("S", bound=MethodSettings)
@@ -444,7 +444,7 @@ class DBNEstimator(FederatedEstimator[S]):
         chosen = self._value("n_lags")
         if chosen != "auto":
             return int(chosen)
-        return max(AUTO_LAGS)
+        return int(max(AUTO_GRIDS["n_lags"]))
 
     def _constraints(self) -> EdgeConstraints:
         into_inputs: list[Edge] = [

@@ -20,13 +20,19 @@ from feddbn.core.statistics.resampling import choose
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.held_out import Judge, Weights, comparison_program, judge_program
+from feddbn.federation.programs.held_out import (
+    AUTO_GRIDS,
+    Judge,
+    Weights,
+    comparison_program,
+    default_grid,
+    judge_program,
+)
 from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import make_fold, on_fold
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.findings import Finding, Findings
-from feddbn.method_table import METHODS, Method
-from feddbn.methods.base import AUTO_LAGS
+from feddbn.method_table import METHODS
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -41,15 +47,6 @@ __all__ = [
     "select",
 ]
 
-# Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
-# worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
-AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
-    "n_lags": AUTO_LAGS,
-    "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
-    "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
-    "n_clusters": (1, 2, 3, 4),
-    "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
-}
 _SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
 AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
 
@@ -139,14 +136,6 @@ def _simplest_first(name: str, values: Sequence[Any]) -> list[Any]:
     if wrong:
         raise ParameterError(f"grid[{name!r}] contains {wrong[0]!r}; give numbers.")
     return sorted(values, reverse=name in _SIMPLE_IS_LARGE)
-
-
-def default_grid(method: Method) -> dict[str, list[Any]]:
-    """Return what is chosen if nothing is asked for: what the method's row says, penalties on a short grid."""
-    return {
-        name: [0.1, 0.05, 0.025] if name.startswith("lambda") else list(AUTO_GRIDS[name])
-        for name in method.selects
-    }
 
 
 def _may_square(federation: Federation) -> bool:

@@ -153,7 +153,7 @@ def register_for_studies(method: Method) -> None:
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 
     ways = {"compare": Way(compare, _check_compare)}
-    if {"survey", "spikes", "pairs"} <= set(method.tasks):
+    if method.name not in ("changing", "mixed") and method.has("missing"):
         ways["check"] = Way(look, lambda study: check(study.parameters))
     if method.resamples:
         ways["confidence"] = Way(resample, check_confidence)

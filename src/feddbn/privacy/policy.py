@@ -35,6 +35,23 @@ SCHEDULES = ("gram", "rounds", "paper")
 
 Sums of the paper's rounds are not linear in a site's moments, and so a server that deviates may tell sites apart by them.
 """
+USUAL_TASKS = (
+    "survey",
+    "spikes",
+    "pairs",
+    "moments",
+    "unit-norms",
+    "residual-checks",
+    "summary",
+    "fdbnl-step",
+    "personal-step",
+    "personal-finish",
+)
+"""Kinds of questions that a site answers unless its owner says otherwise.
+
+Others are allowed by name. Among them is "agreement": who sends the sums to compare with decides who stays out of the next
+one.
+"""
 DEFAULT_MIN_SITES = 3
 """Sites that a sum must have, so that two who work together cannot read the third."""
 
@@ -102,7 +119,7 @@ class SitePolicy(BaseModel):
 
     # What the methods below ask for as they are; "held-out-loss" and other tasks of some settings have to be allowed by
     # name.
-    tasks: tuple[str, ...] = tuple(dict.fromkeys(task for method in STUDY_METHODS for task in method.tasks))
+    tasks: tuple[str, ...] = USUAL_TASKS
     methods: tuple[str, ...] = tuple(method.cls for method in STUDY_METHODS)
     features: tuple[str, ...] = ("linear",)
     variables: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ of a sum is spread: the threshold of secure aggregation, which is therefore fixe
 from __future__ import annotations
 
 from feddbn.errors import ParameterError
-from feddbn.federation.guards.study_scope import check_noise_size
+from feddbn.federation.guards.study_plan import check_noise_size
 from feddbn.federation.programs.private_moments import (
     PrivateMoments,
     guaranteed_sites,

@@ -53,7 +53,6 @@ def _values(it: Said, name: str) -> str:
 _ABOUT = {
     "study-name": ("study", "{name}"),
     "study-update": ("new rows of", "run {run}, whose rows this site must not offer again"),
-    "study-size": ("size", "{sentence}"),
     "study-noise": ("noise costs", "{sentence}"),
     "study-uncounted": ("rows", "cannot be counted: {sentence}"),
     "study-digest": ("digest", "{digest}"),
@@ -105,7 +104,23 @@ def _study_rows(it: Said) -> Card:
 
 @says("study-asks")
 def _study_asks(it: Said) -> Card:
-    return Card(f"asks for {it['task']}", "", it["purpose"] or "not known at this site")
+    about = it["purpose"] or "not known at this site"
+    times = "once" if it["times"] == 1 else f"up to {it['times']:,} times"
+    return Card(f"asks for {it['task']}", "", f"{about}; {times}, {_numbers(it)}")
+
+
+@says("study-size")
+def _study_size(it: Said) -> Card:
+    return Card("leaves here", "", f"{_numbers(it)}; this site refuses what would be more")
+
+
+def _numbers(it: Said) -> str:
+    """How many numbers: of clean data, and at most."""
+    most = f"{it['most']:,} numbers"
+    if it["usual"] == it["most"]:
+        return most
+    usual = f"{it['usual']:,} if the data are clean" if it["usual"] else "none if the data are clean"
+    return f"at most {most} ({usual})"
 
 
 @says("study-privacy")

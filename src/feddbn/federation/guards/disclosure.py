@@ -30,7 +30,7 @@ from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, st
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.study_scope import Asked
+from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.programs.bootstrap import BootstrapQuestion, unit_sizes
 from feddbn.federation.programs.curved import CurvedMomentsQuestion, local_curved_moments
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion

@@ -48,6 +48,7 @@ from feddbn.core.statistics.resampling import (
 )
 from feddbn.errors import MissingExtra, ProtocolError
 from feddbn.federation.programs.curved import CurvedMomentsQuestion, curved_site
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
@@ -135,6 +136,16 @@ def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: 
     return ResamplingPlan(tuple(sizes), tuple(units), n_units, digest.digest())
 
 
+def bootstrap_plan(columns: int, n_replicates: int, *, is_curved: bool = False) -> Plan:
+    """What `bootstrap_program` may ask about rows of so many columns."""
+    length = sums_length(columns)
+    per_task = max(1, FLOATS_PER_TASK // length)
+    times = -(-(n_replicates + 1) // per_task)
+    numbers = min(per_task, n_replicates + 1) * length
+    first = () if is_curved else (Planned("bootstrap-moments", length),)
+    return *first, Planned("bootstrap-moments", numbers, times, times)
+
+
 def bootstrap_program(
     variables: tuple[str, ...],
     n_lags: int,
@@ -147,7 +158,7 @@ def bootstrap_program(
     center: str = "none",
     curved: CurvedMomentsQuestion | None = None,
 ) -> ServerProgram[ResampledMoments]:
-    """Ask for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
+    """Planned for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
     d = len(variables)
     q = (n_lags + 1) * d if curved is None else curved.curved.q
     length = sums_length(q)

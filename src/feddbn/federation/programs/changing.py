@@ -18,18 +18,23 @@ from feddbn.core.changes.fits import ChangeOptions, Changing, Cuts, ranges_of
 from feddbn.core.changes.learn import learn_changes, learn_drift, learn_regimes
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.residual_checks import CurvatureSums
+from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome, first_look, learn_from_moments
+from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.residual_checks import ResidualReport
-from feddbn.federation.programs.survey import survey_program
+from feddbn.federation.programs.survey import survey_plan, survey_program
 from feddbn.federation.programs.time_blocks import (
+    BlockChecksQuestion,
     BlockMomentsQuestion,
     SegmentNetwork,
     block_checks_program,
     block_moments_program,
 )
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, treated
 from feddbn.federation.protocol.task import ServerProgram, asked_of, counted
 
@@ -134,7 +139,7 @@ def changing_program(
     *,
     checks: bool = False,
 ) -> ServerProgram[ChangingOutcome]:
-    """Ask, find the changes, and learn one network for all segments if there are none.
+    """Planned, find the changes, and learn one network for all segments if there are none.
 
     Where the length of blocks is left to the data, they hold enough rows of an average of `n_sites` sites for them to be
     told by a usual policy, or any number if it is None. With `checks` residuals are looked at.
@@ -163,10 +168,28 @@ def changing_program(
     return outcome
 
 
+def changing_plan(
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, wish: BlockWish, *, checks: bool = True
+) -> Plan:
+    """What `changing_program` may ask."""
+    d, q = len(variables), (n_lags + 1) * len(variables)
+    plan = asked_moments_plan(variables, n_lags, prepare)
+    if not prepare.needs_survey:
+        # How many blocks there are follows from what the first look tells.
+        plan += survey_plan(variables, n_lags, profiles=False)
+    block = sums_length(q)
+    plan += (Planned(BlockMomentsQuestion.name, MOST_TIME_BLOCKS * block, least=USUAL_BLOCKS * block),)
+    if checks:
+        p = max(n_lags, 1)
+        numbers = check_sums_length(d, p + 1) + CurvatureSums.length((p + 1) * d, d)
+        plan += (Planned(BlockChecksQuestion.name, numbers),)
+    return plan
+
+
 def first_sums_program(
     variables: tuple[str, ...], options: OneShotOptions, wish: BlockWish, n_sites: int | None
 ) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, BlockMomentsQuestion]]:
-    """Ask as every method begins; return what was told, by how many sums, and what to ask about blocks."""
+    """Planned as every method begins; return what was told, by how many sums, and what to ask about blocks."""
     n_lags = options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.prepare))
     survey = asked.survey
@@ -267,7 +290,7 @@ def site_clocks_program(
     sites: tuple[str, ...],
     rng: np.random.Generator,
 ) -> ServerProgram[ChangingOutcome]:
-    """Ask, find the regimes and every site's changes, and learn one network for all rows if there are none."""
+    """Planned, find the regimes and every site's changes, and learn one network for all rows if there are none."""
     asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, None)
     by_site = {}
     for name in sites:

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import FilledSite, off_nuisance
 from feddbn.core.designs.design import Basis, Design, are_public_units, public_units
-from feddbn.core.designs.features import BEND, CURVE, SMOOTH
+from feddbn.core.designs.features import BEND, CURVE, N_CURVES, N_SMOOTH, SMOOTH
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
 from feddbn.core.designs.recordings import CompleteRows, CompleteSite, Recording, SiteData
@@ -37,7 +38,7 @@ from feddbn.core.orders.curved import (
 )
 from feddbn.core.orders.learn import LearnOptions, choose_lags
 from feddbn.core.orders.parents import MANY_NODES
-from feddbn.core.orders.search import products_to_ask
+from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (
@@ -54,10 +55,13 @@ from feddbn.federation.programs.oneshot import (
     OneShotOutcome,
     checked_oneshot_program,
     first_look,
+    oneshot_plan,
 )
+from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.residual_checks import MOST_NETWORKS, ResidualReport, recording_residuals
 from feddbn.federation.programs.statistics import require_separate_units, row_sums, training_site
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
@@ -204,7 +208,7 @@ def curved_moments_program(
     products: tuple[tuple[int, int, int], ...] = (),
     noisy: bool = False,
 ) -> ServerProgram[CurvedMoments]:
-    """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
+    """Planned for the cross-products of a curved design; `plain` are the moments of the rows themselves.
 
     Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are. `noisy` sums have noise of
     their own each, so these count as many rows as they are worth themselves.
@@ -316,7 +320,7 @@ def curved_checks_program(
     inputs: Sequence[int] = (),
     own_share: float = 0.0,
 ) -> ServerProgram[ResidualChecks]:
-    """Ask about the residuals of a network with curves; `coefficients` has the columns of each node and their weights.
+    """Planned about the residuals of a network with curves; `coefficients` has the columns of each node and their weights.
 
     The weights are in the design's public units, as the moments that were asked for.
     """
@@ -407,6 +411,41 @@ class CurvedOutcome:
         return self.told.design
 
 
+def curved_columns(
+    d: int, n_lags: int, features: str, interactions: bool = False, noisy: bool = False
+) -> int:
+    """Columns of a row of functions of the variables; functions of a user's own count as one."""
+    per_line = {"spline": N_SMOOTH if noisy else N_CURVES, "auto": N_CURVES}.get(features, 1)
+    columns = (n_lags + 1) * d * (1 + per_line)
+    if interactions and d <= MOST_WITHOUT_SCREENING:
+        columns += n_lags * d * (d - 1) // 2
+    return columns
+
+
+def curved_plan(
+    variables: tuple[str, ...],
+    n_lags: int,
+    prepare: Prepare,
+    curves: CurveOptions,
+    *,
+    checks: bool = True,
+    **options: Any,
+) -> Plan:
+    """What `curved_program` may ask, or for ``features="auto"`` `auto_program`; `options` are those of `oneshot_plan`."""
+    d, is_auto = len(variables), curves.features == "auto"
+    first = asked_moments_plan(variables, n_lags, prepare)
+    if is_auto:
+        first = oneshot_plan(variables, n_lags, prepare, checks=checks, **options)
+    if is_auto and d > MANY_NODES:
+        return first
+    columns = curved_columns(d, n_lags, curves.features, curves.interactions, prepare.noisy)
+    usual = int(not is_auto)
+    plan = *first, Planned(CurvedMomentsQuestion.name, sums_length(columns), usual=usual)
+    if not checks or n_lags == 0:
+        return plan
+    return *plan, Planned(CurvedChecksQuestion.name, check_sums_length(d, n_lags + 1), usual=usual)
+
+
 def curved_program(
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
@@ -415,7 +454,7 @@ def curved_program(
     rng: np.random.Generator,
     looks: bool = True,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome]]:
-    """Ask, learn a network of straight and curved edges, and look at its residuals if asked to."""
+    """Planned, learn a network of straight and curved edges, and look at its residuals if asked to."""
     d = len(variables)
     asked, n_sums = yield from counted(
         asked_moments_program(variables, options.n_lags, options.prepare, False)
@@ -514,7 +553,7 @@ def _checked(
     options: OneShotOptions,
     asked: AskedMoments,
 ) -> ServerProgram[ResidualChecks]:
-    """Ask about the residuals of a network with curves."""
+    """Planned about the residuals of a network with curves."""
     regressions = TokenRegressions(told.moments.scatter, told.moments.n, tokens_of(told.design))
     weights = [regressions.coefficients(j, tokens)[:2] for j, tokens in enumerate(learned.tokens)]
     share = asked.rank / asked.n_rows if asked.n_rows else 0.0

@@ -31,14 +31,16 @@ from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSet
 from feddbn.federation.programs.statistics import (
     Preparation,
     ScaleChoice,
+    SummaryQuestion,
     asked_moments,
     choose_scale,
     prepare,
     summary_of_moments,
     summary_program,
 )
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.federation.protocol import task as asked_for
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice
@@ -318,6 +320,39 @@ def prepared_program(
         found = Prepared(preparation, asked.center, scale, asked)
     check_summary(variables, found.preparation)
     return found
+
+
+_NUMBERS_OF_A_ROUND = 5
+"""What an answer of a round has beside weights or gradients: a loss, norms and a count."""
+
+
+def prepared_plan(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> Plan:
+    """What `prepared_program` may ask; `prepare` also has its scale."""
+    q = (n_lags + 1) * len(variables)
+    if not prepare.is_settled:
+        return asked_moments_plan(variables, n_lags, prepare)
+    if prepare.scale == "auto":
+        return asked_moments_plan(variables, n_lags, replace(AS_THEY_ARE, center=prepare.center))
+    return (Planned(SummaryQuestion.name, 1 + 2 * q + len(variables), 2),)
+
+
+def fdbnl_plan(
+    variables: tuple[str, ...],
+    n_lags: int,
+    prepare: Prepare,
+    *,
+    schedule: str = "gram",
+    weighting: str = WEIGHTINGS[0],
+    max_rounds: int = MOST_ROUNDS,
+) -> Plan:
+    """What `fdbnl_program` may ask."""
+    d, q = len(variables), (n_lags + 1) * len(variables)
+    if schedule == "gram" and weighting == WEIGHTINGS[0]:
+        return asked_moments_plan(variables, n_lags, prepare)
+    first = prepared_plan(variables, n_lags, prepare)
+    if schedule == "gram":
+        return *first, Planned(StepQuestion.name, q * (q + 1) // 2)
+    return *first, Planned(StepQuestion.name, q * d + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 80))
 
 
 def fdbnl_program(

@@ -14,6 +14,7 @@ to the best, which is all the one-standard-error rule needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +25,22 @@ from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.statistics import held_out_part, recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, whole
+from feddbn.method_table import Method
 
 MOST_CANDIDATES = 10_000
+# Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
+# worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
+AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
+    "n_lags": (0, 1, 2, 3),
+    "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
+    "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
+    "n_clusters": (1, 2, 3, 4),
+    "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class Judge:
     def judged(
         self, weights: Weights, units: FloatArray | None = None, candidate: int = 0, n_candidates: int = 1
     ) -> ServerProgram[Squares]:
-        """Ask every site about weights that they share, or about its own."""
+        """Planned every site about weights that they share, or about its own."""
         answer = (yield Task(self.asks(weights, units, candidate, n_candidates))).value
         return Squares(answer[:-1], float(answer[-1]))
 
@@ -122,8 +134,27 @@ def judge_program(
     return Judge(fold, n_lags, variables, replace(treatment, inputs=prepare.input_places(variables)))
 
 
+def default_grid(method: Method) -> dict[str, list[Any]]:
+    """Return what is chosen if nothing is asked for: what the method's row says, penalties on a short grid."""
+    return {
+        name: [0.1, 0.05, 0.025] if name.startswith("lambda") else list(AUTO_GRIDS[name])
+        for name in method.selects
+    }
+
+
+def held_out_plan(d: int, n_candidates: int, n_blocks: int, *, chooses: bool = True) -> Plan:
+    """What judging candidates on held-out rows asks, without learning them; `chooses` says that sums follow."""
+    n = n_candidates * n_blocks
+    losses = Planned("held-out-loss", d + 1, n, n)
+    return (
+        (losses, Planned("held-out-sums", max(2 * n_candidates, n_candidates + 1), 2, 2))
+        if chooses
+        else (losses,)
+    )
+
+
 def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[CandidateLosses]:
-    """Ask for the sums over all blocks: which candidate is best and, with `spread`, how sure that is."""
+    """Planned for the sums over all blocks: which candidate is best and, with `spread`, how sure that is."""
     totals = yield Task(HeldOutSumsQuestion(n_candidates=n_candidates))
     m = n_candidates
     n = float(totals.value[m])

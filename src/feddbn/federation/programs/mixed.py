@@ -40,6 +40,7 @@ from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.statistics import training_site
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, texts, whole, wholes
@@ -224,7 +225,7 @@ class MixedMoments:
 def level_counts_program(
     variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = FEWEST_OF_A_LEVEL
 ) -> ServerProgram[LevelCounts]:
-    """Ask how frequent levels are, unless no variable has more than two, and put rare ones together."""
+    """Planned how frequent levels are, unless no variable has more than two, and put rare ones together."""
     codings = tuple(map(coding_of, kinds))
     if all(kind.n_levels <= 2 for kind in kinds):
         return LevelCounts(((),) * len(kinds), codings)
@@ -243,7 +244,7 @@ def level_counts_program(
 def mixed_moments_program(
     variables: tuple[str, ...], n_lags: int, codings: tuple[Coding, ...]
 ) -> ServerProgram[MixedMoments]:
-    """Ask for the moments of coded rows."""
+    """Planned for the moments of coded rows."""
     kinds = tuple(coding.text for coding in codings)
     question = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=kinds)
     value, q = (yield Task(question)).value, question.coded.q
@@ -631,6 +632,31 @@ class MixedOutcome:
     n_sums: int
 
 
+def mixed_plan(
+    variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = FEWEST_OF_A_LEVEL
+) -> Plan:
+    """What `mixed_program` may ask."""
+    texts_ = tuple(coding_of(kind).text for kind in kinds)
+    counts = LevelCountsQuestion(n_lags=n_lags, variables=variables, kinds=texts_, unit=fewest)
+    moments = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=texts_)
+    plan: Plan = (Planned(MixedMomentsQuestion.name, moments.n_sums),)
+    if any(kind.n_levels > 2 for kind in kinds):
+        plan = Planned(LevelCountsQuestion.name, counts.n_counts), *plan
+    families = [(j, family_of(kind)) for j, kind in enumerate(kinds)]
+    every = tuple(range(len(moments.coded.groups)))
+    few, many = 0, 0
+    for j, family in families:
+        if family is None or family == NORMAL:
+            continue
+        # A model has at most all other groups as parents; counts may turn out wider, by one parameter.
+        most = NodeModel(j, tuple(m for m in every if m != j), family).n_parameters(moments.coded) + 1
+        least = NodeModel(j, (), family).n_parameters(moments.coded)
+        few += ModelSums.length(least, family == "poisson")
+        many += MOST_OF_A_NODE * ModelSums.length(most, family == "poisson")
+    steps = (Planned(GlmStepQuestion.name, many, MOST_STEPS, 6, few),) if many else ()
+    return *plan, *steps
+
+
 def mixed_program(
     variables: tuple[str, ...],
     kinds: tuple[Kind, ...],
@@ -638,7 +664,7 @@ def mixed_program(
     options: MixedOptions,
     rng: np.random.Generator,
 ) -> ServerProgram[MixedOutcome]:
-    """Ask, find the structure, and fit it."""
+    """Planned, find the structure, and fit it."""
     d, n_lags = len(variables), options.n_lags
     levels = yield from level_counts_program(variables, n_lags, kinds, options.level_rows)
     told = yield from mixed_moments_program(variables, n_lags, levels.codings)

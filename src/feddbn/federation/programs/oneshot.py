@@ -57,9 +57,20 @@ from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
-from feddbn.federation.programs.residual_checks import FEWEST_COMPLETE, ResidualReport, checks_program
+from feddbn.federation.programs.residual_checks import (
+    FEWEST_COMPLETE,
+    ResidualReport,
+    checks_plan,
+    checks_program,
+)
 from feddbn.federation.programs.statistics import training_parts
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program, moments_program
+from feddbn.federation.programs.treatment import (
+    AskedMoments,
+    asked_moments_plan,
+    asked_moments_program,
+    moments_program,
+)
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, counted
@@ -99,6 +110,11 @@ class ResidualsQuestion(RowsQuestion):
         what, n = "residuals whose shape is asked for", len(self.offset)
         asked = Constant(what, (self.coefficients, self.offset), MOST_QUESTIONS, n)
         return *super().constants, asked
+
+
+def most_residuals(d: int) -> int:
+    """How many columns one such question has at most."""
+    return 2 * d * (d + 1)
 
 
 def _residual_features(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
@@ -223,7 +239,7 @@ def oneshot_program(
     options: OneShotOptions,
     rng: np.random.Generator,
 ) -> ServerProgram[OneShotOutcome]:
-    """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
+    """Planned for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
     may_ask = bool(options.use_nongaussian)
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
@@ -323,32 +339,36 @@ def _improve_by_noise(
     start = search.adopt(learned.support) if equal else learned.network
     scores = ShapedScores(search)
 
-    def ask(networks: Sequence[Network]) -> ServerProgram[tuple[FloatArray, float] | None]:
+    def ask(networks: Sequence[Network]) -> ServerProgram[tuple[FloatArray, float, int] | None]:
         jobs = scores.unknown(networks)
         if not jobs:
             return None
-        residuals = node_residuals(moments, jobs)
-        question = ResidualsQuestion(
-            n_lags=n_lags,
-            variables=variables,
-            center=center,
-            coefficients=residuals.coefficients,
-            offset=residuals.offset,
-        )
-        answer = yield Task(question)
-        n, features = float(answer.value[0]), answer.value[1:].reshape(N_FEATURES, -1)
+        n_asked, n, told = 0, 0.0, []
+        for start in range(0, len(jobs), most_residuals(d)):
+            residuals = node_residuals(moments, jobs[start : start + most_residuals(d)])
+            question = ResidualsQuestion(
+                n_lags=n_lags,
+                variables=variables,
+                center=center,
+                coefficients=residuals.coefficients,
+                offset=residuals.offset,
+            )
+            answer = yield Task(question)
+            n, n_asked = float(answer.value[0]), n_asked + 1
+            told.append(answer.value[1:].reshape(N_FEATURES, -1))
+        features = np.concatenate(told, axis=1)
         scores.learn(jobs, features, n)
-        return features, n
+        return features, n, n_asked
 
     first = yield from ask([start.parents])
     assert first is not None
     # Its jobs are one for each variable, in order; inputs have no noise whose shape could tell something.
     outputs = outputs_of(d, options.prepare.input_places(variables))
-    first = first[0][:, outputs], first[1]
-    p_value, n_sums = min(float(gaussian_p(*first).min()) * len(outputs), 1.0), 1
+    shapes = first[0][:, outputs], first[1]
+    p_value, n_sums = min(float(gaussian_p(*shapes).min()) * len(outputs), 1.0), 1
     if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
         return learned, NonGaussianReport(False, p_value, 0), n_sums
-    scores.tails = tail_weight(*first)
+    scores.tails = tail_weight(*shapes)
     # Equal variances have decided about every edge; to overrule them takes strong evidence.
     undecided, enough = (OVERSTATED, STRONG_EVIDENCE) if equal else (UNDECIDED, 0.0)
     open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < undecided]
@@ -358,7 +378,8 @@ def _improve_by_noise(
         turned = {edge: search.best_reversed(best, *edge) for edge in open_edges}
         shorter = without_one_edge(best.parents) if equal else {}
         others = [other.parents for other in turned.values() if other is not None]
-        n_sums += (yield from ask([*others, *shorter.values()])) is not None
+        told = yield from ask([*others, *shorter.values()])
+        n_sums += 0 if told is None else told[2]
         here = scores.of(best.parents)
         differences = {
             edge: np.inf if other is None else scores.of(other.parents) - here
@@ -448,6 +469,32 @@ class _Fit:
     learned_from: Moments
     to_learned: FloatArray | None = None
     rho: float | None = None
+
+
+def oneshot_plan(
+    variables: tuple[str, ...],
+    n_lags: int,
+    prepare: Prepare,
+    *,
+    use_nongaussian: bool | str = False,
+    chooses_lags: bool = False,
+    checks: bool = True,
+) -> Plan:
+    """What `checked_oneshot_program` may ask, or without `checks` `oneshot_program`."""
+    d, shaped = len(variables), use_nongaussian == "auto"
+    plan = asked_moments_plan(variables, n_lags, prepare, shaped)
+    if use_nongaussian:
+        numbers = 1 + N_FEATURES * most_residuals(d)
+        plan += (
+            Planned(ResidualsQuestion.name, numbers, MOST_QUESTIONS, int(not shaped), 1 + N_FEATURES * d),
+        )
+    if not checks:
+        return plan
+    # Where residuals remember, moments with one more lag are asked for, and again if that lag is taken.
+    settled = replace(AS_THEY_ARE, center="recording")
+    longer = asked_moments_plan(variables, n_lags + 1, settled, shaped)[0]
+    longer = replace(longer, times=(1 + chooses_lags) * longer.times, usual=0)
+    return *plan, *checks_plan(d, n_lags, 3, adds_lag=chooses_lags), longer
 
 
 def checked_oneshot_program(
@@ -544,7 +591,7 @@ class _Look:
         return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
     def _checked(self, fit: _Fit) -> ServerProgram[tuple[ResidualChecks, bool]]:
-        """Ask about the residuals of a network."""
+        """Planned about the residuals of a network."""
         outcome, asked = fit.outcome, fit.outcome.asked
         own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
         return (

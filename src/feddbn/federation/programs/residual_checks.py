@@ -43,6 +43,7 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.statistics import local_moments, training_parts
 from feddbn.federation.programs.treatment import AskedMoments, moments_program
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, wholes
@@ -133,7 +134,7 @@ def residual_checks_program(
     center: str = "none",
     units: FloatArray | None = None,
 ) -> ServerProgram[tuple[ResidualSums, bool, CurvatureSums | None]]:
-    """Ask for the sums; return them, whether every site has rows enough for a lag more, and sums about curvature.
+    """Planned for the sums; return them, whether every site has rows enough for a lag more, and sums about curvature.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ def own_residual_checks_program(
     inputs: tuple[int, ...] = (),
     center: str = "none",
 ) -> ServerProgram[tuple[ResidualSums, int]]:
-    """Ask for the sums, each site about its own network; return them, and how many sites have part in them."""
+    """Planned for the sums, each site about its own network; return them, and how many sites have part in them."""
     d = len(variables)
     # Without lags a row has one before it all the same, and nothing of it is allowed.
     allowed = constraints.allowed if n_lags else np.concatenate([constraints.allowed, np.zeros((d, d))])
@@ -447,6 +448,21 @@ class FittedNetwork:
         return np.asarray(self.weights != 0)
 
 
+def checks_plan(d: int, n_lags: int, times: int = 1, *, is_own: bool = False, adds_lag: bool = False) -> Plan:
+    """One question about residuals; where they remember, about those of two other networks, too.
+
+    Networks without lags are looked at with one. Of networks of sites' own, and of noise with a memory, curvature is not
+    asked about.
+    """
+    p = max(n_lags, 1)
+    numbers = 1 + sums_length(d, p + 1) + (0 if is_own else CurvatureSums.length((p + 1) * d, d))
+    first = Planned(ResidualChecksQuestion.name, numbers)
+    if times == 1:
+        return (first,)
+    longer = 1 + sums_length(d, p + 2) + (CurvatureSums.length((p + 2) * d, d) if adds_lag else 0)
+    return first, Planned(ResidualChecksQuestion.name, max(longer, numbers), times - 1, usual=0)
+
+
 def checks_program(
     moments: Moments,
     support: BoolArray,
@@ -457,7 +473,7 @@ def checks_program(
     to_moments: FloatArray | None = None,
     order: Sequence[int] = (),
 ) -> ServerProgram[tuple[ResidualChecks, bool]]:
-    """Ask about the residuals of a network; also whether every site has rows enough for a lag more.
+    """Planned about the residuals of a network; also whether every site has rows enough for a lag more.
 
     Parameters
     ----------

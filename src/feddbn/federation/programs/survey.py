@@ -41,6 +41,7 @@ from feddbn.core.statistics.survey import (
     without_slow_part,
 )
 from feddbn.errors import ParameterError
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers, with_notes
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, flag, number
@@ -230,7 +231,7 @@ def _profile_lags(d: int, n_lags: int) -> int:
 def survey_program(
     variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: bool = True
 ) -> ServerProgram[Survey]:
-    """Ask for a first look; `profiles` are what sites are compared by, of what is no input."""
+    """Planned for a first look; `profiles` are what sites are compared by, of what is no input."""
     d = len(variables)
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
@@ -259,6 +260,14 @@ def survey_program(
         squares,
         inputs,
     )
+
+
+def survey_plan(
+    variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: bool = True
+) -> Plan:
+    """The first look is one question."""
+    question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
+    return (Planned(SurveyQuestion.name, survey_length(question)),)
 
 
 def survey_length(question: SurveyQuestion) -> int:

@@ -30,7 +30,7 @@ from feddbn.core.statistics.missing import (
     seldom_together,
 )
 from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric, upper_triangle
-from feddbn.core.statistics.survey import FEWEST_SITES, TAIL
+from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
 from feddbn.errors import DataError
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.statistics import (
@@ -40,12 +40,17 @@ from feddbn.federation.programs.statistics import (
     training_parts,
 )
 from feddbn.federation.programs.survey import (
+    AgreementQuestion,
+    DeviationSharesQuestion,
+    SpikesQuestion,
     Survey,
     agreement_program,
     scales_program,
     spikes_program,
+    survey_plan,
     survey_program,
 )
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Scope, ServerProgram, Task, array
@@ -118,7 +123,7 @@ class Pairs:
 
 
 def pairs_program(question: PairsQuestion) -> ServerProgram[Pairs]:
-    """Ask for pairs; a second time about the means if these are far from zero."""
+    """Planned for pairs; a second time about the means if these are far from zero."""
     total = (yield Task(question)).value
     found = _read(total, question)
     if np.any(np.abs(found.mean) > FAR_FROM_ZERO * np.sqrt(np.diag(found.covariances[0]))):
@@ -196,7 +201,7 @@ class FirstLook:
 
 
 def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
-    """Ask for the survey and, if that is wished for and sites are enough, have every site compare itself."""
+    """Planned for the survey and, if that is wished for and sites are enough, have every site compare itself."""
     inputs = prepare.input_places(variables)
     survey = yield from survey_program(variables, n_lags, inputs, profiles=prepare.needs_profiles)
     if prepare.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
@@ -285,8 +290,49 @@ class _Told:
     unseen: tuple[tuple[int, int, int], ...] = ()
 
 
+def asked_moments_plan(
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
+) -> Plan:
+    """What `asked_moments_program` may ask."""
+    d, q = len(variables), (n_lags + 1) * len(variables)
+    triangle, plain = q * (q + 1) // 2, sums_length(q)
+    pairs, _ = prepare.tried(None)
+    fewest = most = len(pairs)
+    if prepare.period == "auto" and pairs:
+        most = len(pairs) * (MOST_CYCLES + 1)
+    if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):
+        fewest = most = 0
+    asks: list[Planned] = []
+    if prepare.noisy:
+        scales = (Planned(DeviationSharesQuestion.name, d * N_BINS),) if prepare.spikes == "remove" else ()
+        return *scales, Planned(MomentsQuestion.name, plain)
+    looks = prepare.needs_survey
+    if looks:
+        inputs = prepare.input_places(variables)
+        asks += survey_plan(variables, n_lags, inputs, profiles=prepare.needs_profiles)
+        if prepare.on_disagreement != "ignore":
+            asks.append(Planned(AgreementQuestion.name, 1))
+        if prepare.spikes == "auto":
+            asks.append(Planned(SpikesQuestion.name, outlier_sums_length(d), usual=0))
+    # Once more about the means where these are far from zero, and all of it again where scales of sites may differ.
+    again = 2 * (1 + (looks and prepare.gains != "none"))
+    further = int(prepare.gains != "none" or most > 0) + (2 * d + 1 if shape else 0)
+    moments = Planned(
+        MomentsQuestion.name,
+        plain + most * (1 + triangle) + further,
+        again,
+        least=plain + fewest * (1 + triangle) + int(fewest > 0) + (2 * d + 1 if shape else 0),
+    )
+    if not (looks and prepare.fills):
+        return *asks, moments
+    filled = Planned(PairsQuestion.name, 2 + q * q + (1 + most) * (1 + 2 * triangle), again, usual=0)
+    expected = Planned(MomentsQuestion.name, plain + 1 + triangle, _MOST_EM_SUMS, usual=0)
+    # With empty cells pairs take the place of the first moments, and expected moments come after them.
+    return *asks, moments, filled, expected
+
+
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
-    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    """Planned for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
     asked = yield from asked_moments_program(variables, n_lags, replace(AS_THEY_ARE, center=center))
     return asked.moments
 
@@ -375,7 +421,7 @@ def _told(
     treatment: Treatment,
     shape: bool,
 ) -> ServerProgram[_Told]:
-    """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
+    """Planned for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
     pairs, periods = prepare.tried(survey)
     # One sum tells the means that all have and what is left off those of recordings; under noise there is one matrix.
     if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):

@@ -148,10 +148,15 @@ def site_task(name: str) -> SiteTask:
     try:
         return _REGISTRY[name]
     except KeyError:
-        known = ", ".join(sorted(_REGISTRY))
+        known = ", ".join(site_tasks())
         raise ProtocolError(
             f"no site program answers task {name!r}; this version knows: {known}.", code="unknown-task"
         ) from None
+
+
+def site_tasks() -> list[str]:
+    """Names of all tasks that sites of this version answer."""
+    return sorted(_REGISTRY)
 
 
 def task_from_fields(

@@ -19,6 +19,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError, ProtocolError, SiteRefused
+from feddbn.federation.protocol.plan import Plan, tasks_in
 from feddbn.privacy.policy import TRANSFORMATIONS
 
 # What the questions of one study may be about.
@@ -33,8 +34,8 @@ class Scope:
 
     Attributes
     ----------
-    tasks
-        Names of its tasks; None: the method is not in the method table, and the site's policy alone decides.
+    plan
+        What it asks, how often; None: the method is not in the method table, and the site's policy alone decides.
     variables
         In the study's order.
     sites
@@ -61,7 +62,7 @@ class Scope:
         The study's own, for what only one kind of question needs to know.
     """
 
-    tasks: tuple[str, ...] | None = None
+    plan: Plan | None = None
     variables: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
     lags: Collection[int] = ()
@@ -78,9 +79,10 @@ class Scope:
 
     def check_task(self, task: str) -> None:
         """Refuse a task that is not one of the study's."""
-        if self.tasks is not None and task not in self.tasks:
+        if self.plan is not None and task not in tasks_in(self.plan):
+            asked = ", ".join(tasks_in(self.plan))
             raise SiteRefused(
-                f"the study does not ask for the task {task!r}; its method and parameters ask for {', '.join(self.tasks)}.",
+                f"the study does not ask for the task {task!r}; its method and parameters ask for {asked}.",
                 code="task-not-in-study",
             )
 

@@ -16,14 +16,14 @@ from feddbn.data.checks import check_sites, summary
 from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
-from feddbn.federation.guards.study_scope import (
+from feddbn.federation.guards.study_plan import (
     costs_in_words,
     lacking_tasks,
+    plan_of,
     scope_of,
-    size_in_words,
-    tasks_of,
 )
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
+from feddbn.federation.protocol.plan import Plan, most_numbers, tasks_in, usual_numbers
 from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding, Level
@@ -173,7 +173,7 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
     load_programs(settings.programs)
     method = find_method(study.method)
     table = getattr(study, study.goal, None)
-    privacy, rules = study.privacy, study.attendance
+    privacy, rules, plan = study.privacy, study.attendance, plan_of(study)
     found = [
         _said("name", name=study.name),
         _said("update", run=study.update_of) if study.update_of else None,
@@ -184,8 +184,8 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
         _said("variables", study.variables),
         _said("units", units=dict(study.units)) if study.units else None,
         _counted(study, settings),
-        *(_said("asks", task=task, purpose=_purpose(task)) for task in tasks_of(study)),
-        _said("size", sentence=size_in_words(study, read_policy(settings.policy))),
+        *(_asks(task, plan) for task in tasks_in(plan)),
+        _said("size", usual=usual_numbers(plan), most=most_numbers(plan)),
         _said("sites", study.sites),
         _said("privacy", **privacy.model_dump(), masks=privacy.secure_aggregation),
         None if privacy.epsilon is None else _said("noise", sentence=costs_in_words(study)),
@@ -193,6 +193,19 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
         _said("digest", digest=study.digest),
     ]
     return [one for one in found if one is not None]
+
+
+def _asks(task: str, plan: Plan) -> Finding:
+    """One kind of question: what it tells, how often it is asked and how many numbers leave by it."""
+    of = [planned for planned in plan if planned.task == task]
+    return _said(
+        "asks",
+        task=task,
+        purpose=_purpose(task),
+        times=sum(planned.times for planned in of),
+        usual=usual_numbers(of),
+        most=most_numbers(of),
+    )
 
 
 def _said(what: str, about: Sequence[str] = (), **values: object) -> Finding:

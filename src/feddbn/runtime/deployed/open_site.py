@@ -12,7 +12,7 @@ from feddbn.data.checks import summary
 from feddbn.data.layout import ROW_TIMES, declared_kinds
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
-from feddbn.federation.guards.study_scope import check_tasks, scope_of
+from feddbn.federation.guards.study_plan import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import (
     SiteEndpoint,
     SiteEvent,

@@ -22,7 +22,7 @@ from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, Res
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import BlockSetGuard, RowSetGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, HeldOutGuard, PolicyGuard
-from feddbn.federation.guards.study_scope import Asked, ScopeGuard, scope_of
+from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study

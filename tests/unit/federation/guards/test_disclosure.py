@@ -5,7 +5,7 @@ from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, counted_rows
-from feddbn.federation.guards.study_scope import Asked
+from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE
-from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
-from feddbn.method_table import METHODS
+from feddbn.privacy.policy import USUAL_TASKS
 from feddbn.runtime.deployed.check import check_settings
 from feddbn.words import card
 from support.owned_sites import OwnedSites, make_study
@@ -179,7 +179,7 @@ def test_tasks_that_the_policy_does_not_list_are_refused_by_name(tmp_path, polic
 
 
 def test_a_task_that_may_be_asked_for_is_told(tmp_path):
-    tasks, given = METHODS["oneshot"].tasks, {**PARAMETERS, "use_nongaussian": "auto"}
+    tasks, given = USUAL_TASKS, {**PARAMETERS, "use_nongaussian": "auto"}
     found = joined(tmp_path, method="oneshot", policy=f"tasks = {json.dumps(tasks)}", parameters=given)
     assert only(found, "tasks-not-listed").about == ("residual-features",)
     assert only(found, "study-joinable")

@@ -15,7 +15,7 @@ from feddbn.cli.main import app
 from feddbn.cli.printed import print_held_out
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
-from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion, make_fold
 from feddbn.federation.protocol.messages import WITHHELD, encode_request, read_reply, task_request

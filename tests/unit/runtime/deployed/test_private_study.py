@@ -12,7 +12,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError
 from feddbn.federation.guards.noise import DpGuard, Promise
-from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
 from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.endpoint import SiteEndpoint

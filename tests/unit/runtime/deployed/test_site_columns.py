@@ -14,7 +14,7 @@ import feddbn.methods.studies
 from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.errors import FileError
-from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Privacy, Study, parse_study, study_from_json

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn import OneShotDBN
 from feddbn.errors import FederationError, ParameterError, StateError
-from feddbn.federation.guards.study_scope import scope_of, tasks_of
+from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.protocol.study_methods import StudyResult, check_goal
 from feddbn.runtime.deployed.check import about_study
 from feddbn.runtime.deployed.conduct import Progress, conduct

@@ -20,10 +20,11 @@ from feddbn.core.solvers.lasso import loss_value
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.programs.pfdbnl.questions import ClusterQuestion
 from feddbn.federation.programs.pfdbnl.site import own_gram
+from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["cluster_program"]
+__all__ = ["cluster_plan", "cluster_program"]
 
 _POWER_STEPS = 6
 _LLOYD_STEPS = 8
@@ -67,6 +68,13 @@ def cluster_program(common: Mapping[str, Any], rng: np.random.Generator) -> Serv
         if np.array_equal(C, before):
             break
     return counts
+
+
+def cluster_plan(q: int, d: int, n_clusters: int) -> Plan:
+    """What `cluster_program` may ask; one cluster needs no sorting."""
+    splits, m = n_clusters - 1, n_clusters
+    times = 1 + splits * (_POWER_STEPS + 1) + _LLOYD_STEPS
+    return (Planned(ClusterQuestion.name, m * (q * d + 2), times, times),) if splits else ()
 
 
 def _signature(G: FloatArray, d: int) -> FloatArray:

@@ -12,13 +12,15 @@ from feddbn.core.fdbnl.server import OPTIMA, penalty_matrix
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound
-from feddbn.federation.programs.fdbnl import MOST_ROUNDS, WEIGHTINGS
+from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
 from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole
 
 __all__ = ["AVERAGES", "MOST_PULLS", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
 AVERAGES = ("running", "participants")
+MOST_ROUNDS = 2000
+"""Rounds of a fit, unless other settings are given."""
 MOST_PULLS = 16
 """Values of mu that a run may try: each is another nonlinear function of every site's moments."""
 MOST_WEIGHT = 1e6

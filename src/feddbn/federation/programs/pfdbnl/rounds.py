@@ -31,15 +31,17 @@ from feddbn.federation.programs.fdbnl import (
     PenalisedSettings,
     Rounds,
     check_summary,
+    prepared_plan,
     prepared_program,
     run_options,
 )
-from feddbn.federation.programs.pfdbnl.clusters import cluster_program
-from feddbn.federation.programs.pfdbnl.entries import entry_moments_program, own_lags
-from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
+from feddbn.federation.programs.pfdbnl.clusters import cluster_plan, cluster_program
+from feddbn.federation.programs.pfdbnl.entries import EntryMomentsQuestion, entry_moments_program, own_lags
+from feddbn.federation.programs.pfdbnl.questions import AVERAGES, MOST_ROUNDS, FinishQuestion, StepQuestion
 from feddbn.federation.programs.prepare import Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import Preparation, ScaleChoice
 from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.plan import Plan, Planned, repeated
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.settings import (
@@ -92,7 +94,7 @@ class PersonalRounds(Rounds):
     50
     """
 
-    max_rounds: int = setting(2000, whole(1), "Most rounds.")
+    max_rounds: int = setting(MOST_ROUNDS, whole(1), "Most rounds.")
     tol: float = setting(
         1e-4,
         number(above=0),
@@ -356,6 +358,32 @@ def personal_program(
     if free.objective > first.objective:
         free = yield from _fit_program(ordered, rng, 3 * run_number + 2)
     return replace(free, scale=scale)
+
+
+_NUMBERS_OF_A_ROUND = 6
+"""What an answer of a round has beside weights: norms, acyclicity, an objective and a gain."""
+
+
+def personal_plan(
+    variables: tuple[str, ...],
+    n_lags: int,
+    prepare: Prepare,
+    *,
+    n_clusters: int = 1,
+    is_partial: bool = False,
+    max_rounds: int = MOST_ROUNDS,
+) -> Plan:
+    """What `personal_program` may ask."""
+    d, q, m = len(variables), (n_lags + 1) * len(variables), n_clusters
+    rounds = (
+        *cluster_plan(q, d, m),
+        Planned(StepQuestion.name, m * (q * d + 1) + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 200)),
+        Planned(FinishQuestion.name, 2 + d),
+    )
+    if is_partial:
+        # Two more runs, in an order that is searched on the completed moments.
+        return Planned(EntryMomentsQuestion.name, 1 + q + 2 * q * q), *repeated(rounds, 3)
+    return *prepared_plan(variables, n_lags, prepare), *rounds
 
 
 @dataclass(frozen=True)

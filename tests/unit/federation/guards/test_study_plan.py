@@ -1,14 +1,24 @@
+from dataclasses import replace
+
 import pytest
 
 from feddbn import AS_THEY_ARE
+from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.study_scope import MOST_CLUSTERS, check_tasks, scope_of, tasks_of
+from feddbn.federation.guards.study_plan import MOST_CLUSTERS, Asked, check_tasks, plan_of, scope_of, tasks_of
+from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
+from feddbn.federation.programs.survey import SurveyQuestion
+from feddbn.federation.protocol.plan import of_task
 from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
 from feddbn.methods.selection import AUTO_GRIDS
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 from support.saying import refused
 
 PLAIN = {f"prepare.{name}": value for name, value in dict(AS_THEY_ARE).items() if name != "on_disagreement"}
+
+
+FOUR = {"sites": ("z", "y", "x", "w")}
 
 
 def study(method="oneshot", parameters=None, **more):
@@ -26,7 +36,7 @@ def study(method="oneshot", parameters=None, **more):
             "oneshot",
             {"features": "spline"},
             {},
-            "survey+spikes+pairs+moments+residual-checks+curved-moments+curved-checks",
+            "survey+spikes+pairs+moments+curved-moments+curved-checks",
         ),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments+unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
@@ -42,7 +52,7 @@ def study(method="oneshot", parameters=None, **more):
             "oneshot",
             {**PLAIN, "features": "spline", "use_nongaussian": "auto"},
             {"goal": "confidence"},
-            "moments+residual-checks+curved-moments+curved-checks+bootstrap-moments",
+            "moments+curved-moments+curved-checks+bootstrap-moments",
         ),
         ("changing", {}, {}, "survey+spikes+moments+block-moments+block-checks"),
         ("changing", {"check_residuals": False}, {}, "survey+spikes+moments+block-moments"),
@@ -50,27 +60,27 @@ def study(method="oneshot", parameters=None, **more):
         (
             "changing",
             {"prepare.on_disagreement": "warn"},
-            {},
+            FOUR,
             "survey+spikes+moments+agreement+block-moments+block-checks",
         ),
         ("mixed", {"kinds": {"a": "count"}}, {}, "mixed-moments+glm-step"),
         ("mixed", {"kinds": {"a": {"ordinal": 3}}}, {}, "level-counts+mixed-moments+glm-step"),
         ("fdbnl", PLAIN, {}, "moments"),
-        ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "moments+summary+fdbnl-step"),
-        ("fdbnl", {**PLAIN, "schedule": "rounds"}, {}, "moments+summary+fdbnl-step"),
-        ("fdbnl", {**PLAIN, "prepare.on_disagreement": "warn"}, {}, "survey+spikes+pairs+moments+agreement"),
+        ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "moments+fdbnl-step"),
+        ("fdbnl", {**PLAIN, "schedule": "rounds", "prepare.scale": "none"}, {}, "summary+fdbnl-step"),
+        ("fdbnl", {**PLAIN, "prepare.on_disagreement": "warn"}, FOUR, "survey+agreement+moments"),
         ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "moments+held-out-loss+held-out-sums"),
         (
             "pfdbnl",
             {**PLAIN, "n_clusters": 2},
             {},
-            "moments+summary+personal-step+personal-finish+cluster-step",
+            "moments+personal-step+personal-finish+cluster-step",
         ),
         ("somebody-elses", {}, {}, ""),
     ],
 )
 def test_tasks_follow_from_method_and_parameters(method, parameters, more, tasks):
-    assert tasks_of(study(method, parameters, **more)) == tuple(filter(None, tasks.split("+")))
+    assert {*tasks_of(study(method, parameters, **more))} == {*filter(None, tasks.split("+"))}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +121,7 @@ def test_as_many_clusters_as_a_fit_tries():
 
 def test_a_method_of_another_package_is_bounded_by_the_policy_alone():
     scope = scope_of(study("somebody-elses"), 4)
-    assert scope.tasks is None
+    assert scope.plan is None
     scope.check_task("anything")
 
 
@@ -131,3 +141,37 @@ def test_sites_take_part_in_turns_only_if_the_study_says_so():
         scope.check_participants("personal-step", ("x", "somebody"))
     with refused(SiteRefused, code="some-sites-only"):
         scope_of(study("pfdbnl"), 4).check_participants("personal-step", ("x", "y"))
+
+
+NAMES = tuple(f"x{k}" for k in range(10))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "columns"),
+    [
+        ({"features": "spline"}, 140),
+        ({"features": "quadratic"}, 40),
+        ({"features": "quadratic", "interactions": True}, 85),
+        ({"features": "spline", "n_lags": "auto", "max_lags": 2}, 210),
+    ],
+)
+def test_columns_are_lines_curves_and_products(parameters, columns):
+    planned = plan_of(study(parameters={"n_lags": 1, **parameters}, variables=NAMES))
+    assert of_task(planned, "curved-moments") == (1, sums_length(columns))
+
+
+@pytest.mark.parametrize("replicates", [4, 5000])
+def test_resamples_are_counted_as_they_are_asked_for(replicates):
+    given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
+    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "bootstrap-moments")
+    at_once = min(FLOATS_PER_TASK // sums_length(140), replicates + 1)
+    assert (times, numbers) == (-(-(replicates + 1) // at_once), at_once * sums_length(140))
+
+
+def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():
+    planned, asked = plan_of(study(parameters={"n_lags": 1})), Asked()
+    survey = SurveyQuestion(n_lags=1, variables=("a", "b"))
+    for _ in range(3):
+        asked.check_plan(Task(survey), planned)
+    with refused(SiteRefused, code="beyond-plan"):
+        asked.check_plan(Task(replace(survey, n_lags=2)), planned)

@@ -7,42 +7,61 @@ read the same answer. A method that the method table does not have is bounded by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from feddbn.core.designs.features import N_CURVES, N_SMOOTH
-from feddbn.core.orders.search import MOST_WITHOUT_SCREENING
+from feddbn.core.arrays import FloatArray
+from feddbn.core.kinds import Kind
 from feddbn.core.statistics.moments import sums_length
-from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES
+from feddbn.core.statistics.survey import MOST_CYCLES, N_BINS
 from feddbn.errors import ParameterError, SiteRefused
-from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
+from feddbn.federation.programs.bootstrap import bootstrap_plan
+from feddbn.federation.programs.changing import changing_plan
+from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
+from feddbn.federation.programs.fdbnl import fdbnl_plan
+from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
+from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, mixed_plan
+from feddbn.federation.programs.oneshot import oneshot_plan
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
-from feddbn.federation.programs.prepare import AUTO_DEGREES
+from feddbn.federation.programs.pfdbnl.questions import MOST_ROUNDS as MOST_PERSONAL_ROUNDS
+from feddbn.federation.programs.pfdbnl.rounds import personal_plan
+from feddbn.federation.programs.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.programs.private_moments import study_costs
-from feddbn.federation.programs.survey import SurveyQuestion, survey_length
+from feddbn.federation.programs.residual_checks import checks_plan
+from feddbn.federation.programs.survey import survey_plan
+from feddbn.federation.programs.treatment import asked_moments_plan
+from feddbn.federation.protocol.plan import Plan, Planned, of_task, repeated, tasks_in
+from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Compare, Study
 from feddbn.federation.protocol.task import Scope, Task, task_digest
 from feddbn.method_table import find_method
 from feddbn.privacy.gaussian import LONGEST
+from feddbn.privacy.noise_plan import norm_edges
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 from feddbn.settings import flat_names
 
-# What a method asks for only if the data or its other settings call for it.
-_PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
 MOST_CLUSTERS = 4
 """As many clusters are tried where their number is left to the data."""
 # Methods that act on what residuals say, and so look at them whatever is done to the rows.
 _ACT_ON_RESIDUALS = ("oneshot",)
-# The first look at the data, and what a study says if it wants none of it; every method looks by default.
-_LOOK = ("survey", "spikes", "pairs")
+# What a study says if it wants no first look at the data; every method looks by default.
 _NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
 # Parameters of PFDBNL's rounds, and what they are in a study that does not name them; some are chosen on held-out rows.
 _ROUNDS = {"mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05, "w_threshold": 0.2, "a_threshold": 0.2}
 _CHOSEN = ("mu", "lambda_w", "lambda_a")
-# All that is asked for where noise is promised.
-_WITH_NOISE = ("moments", "unit-norms")
+# What "auto" means for some methods.
+_AUTO: Mapping[str, Mapping[str, Any]] = {
+    "changing": {"detrend": 0, "missing": "drop"},
+    "mixed": {"missing": "drop"},
+    "pfdbnl": {"gains": "none"},
+}
+_PLANNED = ("oneshot", "changing", "mixed", "fdbnl", "pfdbnl", "latent", "summary")
+AUTO_BLOCKS = 2
+"""Blocks of held-out rows, where a setting is left to the data."""
 
 
 def said_by(study: Study) -> dict[str, Any]:
@@ -54,70 +73,168 @@ def said_by(study: Study) -> dict[str, Any]:
     return {k: v for k, v in given.items() if (k, v) != ("on_disagreement", "auto")}
 
 
-def tasks_of(study: Study) -> tuple[str, ...]:
-    """Return the tasks that a study may ask for, as far as its method and parameters tell; none of an unknown method."""
+def plan_of(study: Study) -> Plan:
+    """Which questions a study may ask, how often, and how many numbers they tell; nothing of an unknown method."""
     if study.goal == "compare":
         plain = study.model_copy(update={"goal": "network", "compare": Compare()})
-        own = [tasks_of(plain.model_copy(update={"method": name})) for name in study.methods]
-        return tuple(dict.fromkeys([*(task for tasks in own for task in tasks), "held-out-loss"]))
-    method = find_method(study.method)
-    if method is None:
+        # Each method learns from earlier rows, the study's own then from all.
+        fits = [plan_of(plain.model_copy(update={"method": name})) for name in (study.method, *study.methods)]
+        judged = len(study.methods)
+        treated = repeated(_StudyPlan.of(plain).treatment, judged)
+        losses = held_out_plan(len(study.variables), judged, 1, chooses=False)
+        return *(ask for fit in fits for ask in fit), *treated, *losses
+    if study.method not in _PLANNED:
         return ()
-    given = said_by(study)
-    compares = given.get("on_disagreement", "ignore") != "ignore"
+    planned = _StudyPlan.of(study)
+    d, given = len(study.variables), planned.given
     if study.goal == "check":
-        return ("survey", "agreement") if compares else ("survey",)
+        return planned.first_look
     if study.update_of:
-        # One sum, of rows that are treated as those before them.
-        return ("moments",)
+        # Rows are treated as those before them, and looked at as if they were the first.
+        return planned.update
     if study.privacy.epsilon is not None:
-        # A bound that is given need not be looked for; one for curved rows is never given.
-        left_out = set() if study.privacy.clip is None or study.has_curves else {"unit-norms"}
-        scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
-        curved = ("curved-moments",) if study.has_curves else ()
-        return (
-            *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out),
-            *scales,
-            *curved,
-        )
-    further = method.further_tasks
-    left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
-    blocks = [task for task in further if task.startswith("block")]
-    if blocks:
-        # How many blocks there are follows from what the first look tells.
-        left_out.discard("survey")
-    if not _checks_residuals(method.name, given):
-        left_out.add("residual-checks")
-        blocks = [task for task in blocks if task != "block-checks"]
-    if given.get("schedule", "gram") == "gram" and method.name == "fdbnl":
-        # The server makes the steps; it asks for one sum more where sites weigh the same.
-        left_out |= {"summary", "fdbnl-step"} if given.get("weighting", "samples") == "samples" else set()
-    wanted = [task for task in method.tasks if task not in left_out]
-    wanted += ["agreement"] if compares and "agreement" in further else []
-    if given.get("features", "linear") != "linear":
-        wanted += [task for task in further if task.startswith("curved")]
-    wanted += blocks
-    if "mixed-moments" in further:
-        # Levels are counted where a variable has more than two of them.
-        has_more = any(kind.n_levels > 2 for kind in study.kinds.values())
-        wanted += [task for task in further if task != "level-counts" or has_more]
+        return planned.noisy
+    whole = planned.fit()
     if study.goal == "confidence":
-        return *wanted, "bootstrap-moments"
-    # In studies the shape of the noise is looked at only if they say so.
-    if given.get("use_nongaussian", False) is not False:
-        wanted += [task for task in further if task == "residual-features"]
-    if method.selects and study.held_out:
-        wanted += [task for task in further if task.startswith("held-out")]
-    if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:
-        wanted += [task for task in further if task.startswith("cluster")]
-    if given.get("different_variables"):
-        wanted += [task for task in further if task.startswith("entry")]
-    return tuple(dict.fromkeys(wanted))
+        curved = str(given.get("features", "linear"))
+        n, columns = study.confidence.replicates, (planned.n_lags + 1) * d
+        if curved in ("linear", "auto"):
+            whole += bootstrap_plan(columns, n)
+        if curved != "linear":
+            has_products = bool(given.get("interactions", False))
+            columns = curved_columns(d, planned.n_lags, curved, has_products)
+            whole += bootstrap_plan(columns, n, is_curved=True)
+        return whole
+    return *whole, *planned.selection
+
+
+@dataclass(frozen=True)
+class _StudyPlan:
+    """A study as its plan is made: what it says, and what is done to its rows."""
+
+    study: Study
+    given: Mapping[str, Any]
+    prepare: Prepare
+    n_lags: int
+
+    @classmethod
+    def of(cls, study: Study) -> _StudyPlan:
+        given = said_by(study)
+        said = {one.name: given[one.name] for one in fields(Prepare) if one.name in given}
+        usual = {"on_disagreement": "ignore", **_AUTO.get(study.method, {})}
+        prepare = Prepare(**{**said, **({} if said.get("scale") else {"scale": "auto"})}).resolved(**usual)
+        return cls(study, given, prepare.among(len(study.sites)), _most_lags(study))
+
+    @property
+    def treatment(self) -> Plan:
+        """What deciding about rows takes, before they are held out."""
+        if self.prepare.is_settled:
+            return ()
+        return asked_moments_plan(self.study.variables, self.n_lags, self.prepare)
+
+    @property
+    def first_look(self) -> Plan:
+        """What a check asks."""
+        compares = self.prepare.on_disagreement != "ignore"
+        inputs = self.prepare.input_places(self.study.variables)
+        look = survey_plan(self.study.variables, self.n_lags, inputs, profiles=self.prepare.needs_profiles)
+        return (*look, Planned("agreement", 1)) if compares else look
+
+    @property
+    def update(self) -> Plan:
+        """One sum of the new rows."""
+        q = (self.n_lags + 1) * len(self.study.variables)
+        return (Planned("moments", sums_length(q) + 2 + q * (q + 1) // 2),)
+
+    @property
+    def noisy(self) -> Plan:
+        """What is asked where noise is promised: one matrix of products, and what bounds of it take."""
+        study, d = self.study, len(self.study.variables)
+        plan: Plan = (Planned("moments", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
+        if study.has_curves:
+            columns = curved_columns(d, self.n_lags, str(self.given.get("features")), noisy=True)
+            plan += (Planned("curved-moments", sums_length(columns)),)
+        # A bound that is given need not be looked for; one for curved rows is never given.
+        n_bounds = (study.privacy.clip is None) + study.has_curves
+        if n_bounds:
+            plan += (Planned("unit-norms", len(norm_edges()), n_bounds, n_bounds),)
+        if self.given.get("spikes") == "remove":
+            plan = Planned("deviation-shares", d * N_BINS), *plan
+        return plan
+
+    def fit(self, checks: bool | None = None) -> Plan:
+        """What one fit asks; `checks` says whether residuals are looked at."""
+        study, given, prepare, n_lags = self.study, self.given, self.prepare, self.n_lags
+        names, d = study.variables, len(study.variables)
+        checks = _checks_residuals(study.method, given) if checks is None else checks
+        after = checks_plan(d, n_lags, is_own=study.method == "pfdbnl") if checks else ()
+        if study.method == "oneshot":
+            # In studies the shape of the noise is looked at only if they say so.
+            options = {
+                "use_nongaussian": given.get("use_nongaussian", False),
+                "chooses_lags": given.get("n_lags") == "auto",
+            }
+            features = str(given.get("features", "linear"))
+            if features == "linear":
+                return oneshot_plan(names, n_lags, prepare, checks=checks, **options)
+            curves = CurveOptions(features, bool(given.get("interactions", False)))
+            return curved_plan(names, n_lags, prepare, curves, checks=checks, **options)
+        if study.method == "changing":
+            wish = BlockWish.of(given.get("blocks", "auto"))
+            return changing_plan(names, n_lags, prepare, wish, checks=checks)
+        if study.method == "mixed":
+            kinds = tuple(study.kinds.get(name, Kind()) for name in names)
+            return mixed_plan(names, n_lags, kinds, int(given.get("level_rows", FEWEST_OF_A_LEVEL)))
+        if study.method == "fdbnl":
+            said = {name: given[name] for name in ("schedule", "weighting", "max_rounds") if name in given}
+            return *fdbnl_plan(names, n_lags, prepare, **said), *after
+        if study.method == "pfdbnl":
+            personal = personal_plan(
+                names,
+                n_lags,
+                prepare,
+                n_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
+                is_partial=bool(given.get("different_variables") or given.get("site_lags")),
+                max_rounds=int(given.get("max_rounds", MOST_PERSONAL_ROUNDS)),
+            )
+            return *personal, *after
+        return asked_moments_plan(names, n_lags * study.lag_reach, prepare)
+
+    @property
+    def selection(self) -> Plan:
+        """What choosing settings on held-out rows asks: all candidates are fitted for every block."""
+        study, plan = self.study, Plan()
+        n_blocks = (study.held_out or (AUTO_BLOCKS, 0))[0]
+        for n_candidates in self._candidates:
+            fits = repeated(self.fit(checks=False), n_candidates * n_blocks)
+            losses = held_out_plan(len(study.variables), n_candidates, n_blocks)
+            plan = *plan, *self.treatment, *fits, *losses
+        return plan
+
+    @property
+    def _candidates(self) -> list[int]:
+        """How many candidates each choice is among."""
+        method = find_method(self.study.method)
+        if method is None or not method.selects:
+            return []
+        if self.study.goal == "select":
+            grid = self.study.select.grid or default_grid(method)
+            return [prod(len(values) for values in grid.values())]
+        names = [name for name in AUTO_GRIDS if self.given.get(name) == "auto"]
+        if {"lambda_w", "lambda_a"} <= {*names}:
+            names.remove("lambda_a")
+        return [len(AUTO_GRIDS[name]) for name in names]
+
+
+def tasks_of(study: Study) -> tuple[str, ...]:
+    """Names of the kinds of questions in a study's plan."""
+    return tasks_in(plan_of(study))
 
 
 def check_tasks(policy: SitePolicy, study: Study) -> None:
     """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
-    lacking = [task for task in lacking_tasks(policy, study) if task not in _PERHAPS]
+    sure = {ask.task for ask in plan_of(study) if ask.usual}
+    lacking = [task for task in lacking_tasks(policy, study) if task in sure]
     if lacking:
         raise SiteRefused(
             f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
@@ -149,10 +266,10 @@ def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
 
 def scope_of(study: Study, max_lags: int) -> Scope:
     """Return what the questions of a study may be about at a site that allows `max_lags` lags."""
-    method, given = find_method(study.method), said_by(study)
+    given = said_by(study)
     n_blocks, thousandths = study.held_out or (0, 0)
     return Scope(
-        tasks=None if method is None else tasks_of(study),
+        plan=plan_of(study) if study.method in _PLANNED else None,
         variables=study.variables,
         sites=tuple(sorted(study.sites)),
         lags=_lags(study, max_lags),
@@ -329,6 +446,19 @@ class Asked:
         """Sizes of all values of something, added up."""
         return sum(self._sizes.get(what, {}).values())
 
+    def check_plan(self, task: Task, plan: Plan | None) -> None:
+        """Refuse more questions of a kind than the plan has; the same question again is no other."""
+        if plan is None:
+            return
+        times, what = of_task(plan, task.name)[0], f"questions of task {task.name!r}"
+        digest = task_digest(task.fields(), task.arrays, task.participants)
+        if digest not in self._sizes.get(what, {}) and self.size_of(what) >= times:
+            raise SiteRefused(
+                f"the study has asked for the task {task.name!r} {times} times; by its plan it asks no more often.",
+                code="beyond-plan",
+            )
+        self._keep(what, digest, 1)
+
     def check(self, task: Task) -> None:
         """Refuse a question that takes something else for granted than those before it."""
         constants = [(one, one.digest) for one in task.question.constants]
@@ -374,6 +504,7 @@ class ScopeGuard(Guard):
         self._read_for = None
         self._asked.check_refusals()
         self._scope.check_task(task.name)
+        self._asked.check_plan(task, self._scope.plan)
         self._scope.check_participants(task.name, task.participants)
         task.question.check_scope(self._scope)
         self._policy.check_transformations(task.question.transformations)
@@ -384,31 +515,23 @@ class ScopeGuard(Guard):
         self._read_for = task
         return here, task
 
+    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
+        """An answer has no more numbers than the plan says."""
+        most = None if self._scope.plan is None else of_task(self._scope.plan, task.name)[1]
+        if most is not None and vector.size > most:
+            raise SiteRefused(
+                f"an answer to the task {task.name!r} would have {vector.size} numbers; by its plan the study asks for at "
+                f"most {most}.",
+                code="beyond-plan",
+            )
+        return vector
+
     def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Count it."""
         self._asked.refused(task, self._read_for is task)
 
 
-# How large the largest answer of a study is and what its noise costs, told before it runs.
-
-_FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
-
-
-def largest_columns(study: Study) -> int:
-    """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
-    given, d = said_by(study), len(study.variables)
-    n_lags = _most_lags(study)
-    lines = d * (n_lags * study.lag_reach + 1)
-    if "mixed-moments" in tasks_of(study):
-        return lines + (n_lags + 1) * sum(kind.width - 1 for kind in study.kinds.values())
-    if "curved-moments" not in tasks_of(study):
-        return lines
-    features = str(given.get("features"))
-    n_functions = N_SMOOTH if features == "spline" and study.privacy.epsilon else _FUNCTIONS.get(features, 1)
-    columns = lines * (1 + n_functions)
-    if given.get("interactions") and d <= MOST_WITHOUT_SCREENING:
-        columns += n_lags * d * (d - 1) // 2
-    return columns
+# What a study comes to, told before it runs.
 
 
 def _most_lags(study: Study) -> int:
@@ -422,33 +545,6 @@ def _most_lags(study: Study) -> int:
     return 3
 
 
-def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
-    """One sentence: numbers, megabytes, and how many rows a site needs by its policy; under noise rows are not counted."""
-    if study.goal == "check":
-        return _check_size(study)
-    columns = largest_columns(study)
-    numbers = sums_length(columns)
-    of = "the products"
-    if "bootstrap-moments" in tasks_of(study):
-        n_resamples = max(1, min(study.confidence.replicates + 1, FLOATS_PER_TASK // numbers))
-        numbers, of = numbers * n_resamples, f"for each of {n_resamples} resamples the products"
-    size = f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB), {of} of {columns} columns of a row"
-    if study.privacy.epsilon is not None:
-        return size
-    rows = round((policy or SitePolicy()).min_rows_per_parameter * columns)
-    return f"{size}; a site needs {max(rows, 1):,} rows for it (min_rows_per_parameter)"
-
-
-def _check_size(study: Study) -> str:
-    n_lags = study.parameters.get("n_lags", 1)
-    compares = len(study.sites) >= FEWEST_SITES
-    question = SurveyQuestion(
-        n_lags=n_lags if isinstance(n_lags, int) else 1, variables=study.variables, profiles=compares
-    )
-    numbers = survey_length(question)
-    return f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB): counts of cells, spectra, profiles"
-
-
 def costs_in_words(study: Study) -> str:
     """One sentence: what each task of a study with noise costs by itself, and what all of them cost together."""
     costs, privacy = study_costs(study), study.privacy
@@ -458,9 +554,11 @@ def costs_in_words(study: Study) -> str:
 
 def check_noise_size(study: Study) -> None:
     """Refuse a study with noise whose largest answer is longer than what noise is added to."""
-    columns = largest_columns(study)
-    if study.privacy.epsilon is not None and sums_length(columns) > LONGEST:
+    if study.privacy.epsilon is None:
+        return
+    largest = max((ask.numbers for ask in plan_of(study)), default=0)
+    if largest > LONGEST:
         raise ParameterError(
-            f"privacy.epsilon: noise is added to at most {LONGEST:,} numbers, but the products of {columns} columns of a row "
-            f"are {sums_length(columns):,}; name fewer variables or lags, use features = 'linear', or remove epsilon."
+            f"privacy.epsilon: noise is added to at most {LONGEST:,} numbers, but one answer of this study has {largest:,}; "
+            "name fewer variables or lags, use features = 'linear', or remove epsilon."
         )
