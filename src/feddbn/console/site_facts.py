@@ -90,7 +90,8 @@ class StudyFacts:
         if privacy.secure_aggregation:
             masks = Finding("study-masked", "good", {"min_sites": privacy.min_sites})
         if privacy.epsilon is not None:
-            noise = Finding("study-noisy", "good", {"epsilon": privacy.epsilon, "unit": privacy.unit})
+            values = {"epsilon": privacy.epsilon, "unit": privacy.unit, "hides": privacy.hides_rows}
+            noise = Finding("study-noisy", "good" if privacy.hides_rows else "warning", values)
         return masks, noise
 
     @property

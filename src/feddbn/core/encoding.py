@@ -41,8 +41,8 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = No
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Inverse of `encode`: (meta, arrays). The arrays are fresh and writable."""
+def decode(message: bytes, most_words: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Inverse of `encode`: (meta, arrays). The arrays are fresh and writable; `most_words` bounds the bytes of the header."""
     if message[:6] != _MAGIC[:6]:
         raise ProtocolError(
             "these bytes are not a feddbn message; the first bytes do not match.", code="no-message"
@@ -57,6 +57,11 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if len(body) < 4 or hashlib.sha256(body).digest() != message[8:start]:
         raise ProtocolError("this message is damaged; its checksum does not match.", code="damaged")
     (header_length,) = struct.unpack("<I", body[:4])
+    if most_words is not None and header_length > most_words:
+        raise ProtocolError(
+            f"this message has {header_length:,} bytes of words; the limit is {most_words:,}.",
+            code="too-long",
+        )
     try:
         header = json.loads(body[4 : 4 + header_length])
         meta, table = dict(header["meta"]), list(header["arrays"])

@@ -161,7 +161,8 @@ def read_kinds(kinds: Mapping[str, object] | None, variables: Sequence[str]) -> 
         raise ParameterError(
             f"kinds={kinds!r} must name kinds by variable, for example {{'visits': 'count'}}."
         )
-    unknown = [name for name in kinds if name not in variables]
+    known = frozenset(variables)
+    unknown = [name for name in kinds if name not in known]
     if unknown:
         raise ParameterError(f"kinds names {unknown[0]!r}, but the variables are {', '.join(variables)}.")
     return tuple(_read_kind(name, kinds[name]) if name in kinds else CONTINUOUS for name in variables)
@@ -176,7 +177,7 @@ def _read_kind(variable: str, said: object) -> Kind:
     elif isinstance(said, (list, tuple)):
         said, levels = "categorical", said
     if isinstance(levels, int) and not isinstance(levels, bool):
-        levels = tuple(map(str, range(levels)))
+        levels = tuple(map(str, range(min(levels, _MOST_LEVELS + 1))))
     if not isinstance(said, str) or not isinstance(levels, (list, tuple)):
         raise ParameterError(
             f"kinds[{variable!r}]={said!r} must be one of {', '.join(KINDS)}, a list of levels, or {{'ordinal': [levels]}}."

@@ -171,7 +171,8 @@ def _no_masks(it: Said) -> str:
 
 @says("study-noisy")
 def _noise(it: Said) -> str:
-    return f"Noise is added; a run costs epsilon {it['epsilon']:g} for each {it['unit']}."
+    weak = "" if it["hides"] else " That is too little to hide a row, so the rules about rows apply as well."
+    return f"Noise is added; a run costs epsilon {it['epsilon']:g} for each {it['unit']}.{weak}"
 
 
 @says("study-exact")

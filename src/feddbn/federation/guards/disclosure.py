@@ -11,8 +11,8 @@ Why these numbers
 - Standardised residuals have mean 0 and variance 1 over all sites. A projection that makes the rows of a site much larger
   than that has single rows in view.
 
-Under noise these rules are not applied: noise protects single rows, and a refusal that depends on data would tell something
-that no noise covers.
+Under much noise (`Privacy.hides_rows`) these rules are not applied: it protects single rows, and a refusal that depends on
+data would tell something that no noise covers.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import enum
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from feddbn.core.kinds import Kind
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.messages import (
+    LONGEST,
     MAX_MESSAGE_BYTES,
     NEVER,
     WITHHELD,
@@ -75,22 +76,27 @@ def agree(study: Study, site: str, variables: Sequence[str], version: str) -> No
         raise SiteRefused(
             f"the study asks for n_lags = {study.n_lags}; it must be 0 or more.", code="bad-lags"
         )
-    missing = [name for name in study.variables if name not in variables]
+    offered = frozenset(variables)
+    missing = [name for name in study.variables if name not in offered]
     if study.some_variables_may_be_missing and len(missing) < len(study.variables):
         return
     if missing:
-        has = ", ".join(variables[:10]) + (", ..." if len(variables) > 10 else "")
         raise SiteRefused(
-            f"the study {study.name!r} asks for variables that this site does not offer: {', '.join(missing)}; it has "
-            f"{has}. Add the columns to the site's data (or to `variables` in its settings), rename them, or leave them "
-            "out of the study.",
+            f"the study {study.name!r} asks for variables that this site does not offer: {_first(missing)}; it has "
+            f"{_first(variables)}. Add the columns to the site's data (or to `variables` in its settings), rename them, or "
+            "leave them out of the study.",
             code="lacks-variables",
         )
 
 
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
 def chosen_variables(study: Study, variables: Sequence[str]) -> tuple[str, ...]:
     """Return the study's variables that a site has, in the study's order."""
-    return tuple(name for name in study.variables if name in variables)
+    known = frozenset(variables)
+    return tuple(name for name in study.variables if name in known)
 
 
 def unit_differences(study: Study, units: Mapping[str, str]) -> list[str]:
@@ -109,9 +115,10 @@ def kind_differences(study: Study, site: str, own: Mapping[str, Kind]) -> list[s
     sum tells which of them is the first.
     """
     found = []
+    said = study.kinds
     may_lack = study.some_variables_may_be_missing and not study.held_by
     for name in study.variables_of(site):
-        theirs, ours = study.kinds.get(name), own.get(name)
+        theirs, ours = said.get(name), own.get(name)
         if theirs == ours or (None in (theirs, ours) and not _has_names(theirs or ours)):
             continue
         if ours is None and may_lack:
@@ -213,7 +220,6 @@ def _name(seq: int) -> str:
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
-_MOST_WORDS = 500
 MakeMasked = Callable[[str, Study, "SiteEndpoint"], Callable[[bytes], bytes]]
 
 
@@ -339,16 +345,17 @@ class SiteEndpoint:
                 if request.kind != "hello":
                     self._study(record)
                 meta, arrays = handler(request, record)
-                reply = Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays)
+                return encode_reply(Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays))
             except Exception as error:
-                reply = refusal(self.name, request, error)
                 if str(error) != WITHHELD:
-                    self._tell_why(request, error, study=greeted(request))
-            return encode_reply(reply)
+                    # On a full disk nobody can be told either.
+                    with suppress(Exception):
+                        self._tell_why(request, error, study=greeted(request))
+                return encode_reply(refusal(self.name, request, error))
 
     def _tell_why(self, request: Request | None, error: Exception, **more: Any) -> None:
         unexpected = None if isinstance(error, FeddbnError) else error
-        said, code = sentence_of(error)[:_MOST_WORDS], code_of(error)
+        said, code = sentence_of(error)[:LONGEST], code_of(error)
         self._tell("refused", request, sentence=said, code=code, error=unexpected, **more)
 
     @contextmanager
@@ -363,9 +370,7 @@ class SiteEndpoint:
     def _tell(self, what: str, request: Request | None, **more: Any) -> None:
         if self._on_event is not None:
             # A log must not grow by what somebody else says at length.
-            where = (
-                ("", -1, "") if request is None else (request.run_id, request.seq, request.kind[:_MOST_WORDS])
-            )
+            where = ("", -1, "") if request is None else (request.run_id, request.seq, request.kind[:LONGEST])
             self._on_event(SiteEvent(what, *where, **more))
 
     def _open_record(self, request: Request) -> SiteRecord:
@@ -520,7 +525,7 @@ class SiteEndpoint:
             self._asked = None
         said = refused_in(reply)
         if said and said != WITHHELD:
-            self._tell("refused", request, sentence=said[:_MOST_WORDS])
+            self._tell("refused", request, sentence=said[:LONGEST])
         return {}, {"message": np.frombuffer(reply, dtype=np.uint8)}
 
     @property

@@ -25,7 +25,11 @@ from feddbn.federation.protocol.site import SiteState, task_from_fields
 from feddbn.federation.protocol.task import Sum, Task, task_digest
 
 MAX_MESSAGE_BYTES = 64 * 2**20
+MOST_WORDS = 8 * 2**20
+"""Bytes of a message that are no numbers: read, they take many times as much memory."""
 NEVER = -1
+LONGEST = 500
+"""Characters of a refusal that travel, or stand in a log."""
 WITHHELD = "this site refused the question; its owner can read why."
 """All that a server is told of a refusal that may depend on data or on the owner's rules."""
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -113,13 +117,15 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
 def refusal_fields(error: Exception) -> dict[str, str]:
     """Return what travels of an error: a sentence and its code, no traceback; an unexpected error shows only its type."""
     name = type(error).__name__ if isinstance(error, errors.FeddbnError) else "StateError"
-    return {"error": name, "sentence": sentence_of(error), "code": code_of(error)}
+    return {"error": name, "sentence": sentence_of(error)[:LONGEST], "code": code_of(error)}
 
 
 def sentence_of(error: Exception) -> str:
     """Return an error in one sentence."""
     if isinstance(error, errors.FeddbnError):
         return str(error)
+    if isinstance(error, OSError):
+        return f"the site cannot use a file of its own ({error.strerror}); its own log has the details."
     return f"an unexpected {type(error).__name__} occurred at the site; its own log has the details."
 
 
@@ -137,7 +143,7 @@ def refused_in(message: bytes) -> str:
 def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:
     """Raise the error that a site named, with the site's own sentence and code."""
     error = _TRAVELLING.get(str(fields.get("error")), ProtocolError)
-    sentence, code = str(fields.get("sentence"))[:500], str(fields.get("code", ""))[:100]
+    sentence, code = str(fields.get("sentence"))[:LONGEST], str(fields.get("code", ""))[:100]
     raise error(f"site {site!r} refused: {sentence}", code=code, site=site)
 
 
@@ -176,7 +182,7 @@ def _open(message: bytes, kind: str, max_bytes: int) -> tuple[dict[str, Any], di
         raise ProtocolError(
             f"this message has {len(message)} bytes; the limit is {max_bytes}.", code="too-long"
         )
-    envelope, arrays = decode(bytes(message))
+    envelope, arrays = decode(bytes(message), MOST_WORDS)
     if envelope.get("type") != kind or "kind" not in envelope or not isinstance(envelope.get("meta"), dict):
         raise ProtocolError(f"this message is not a {kind}.", code="bad-message")
     return envelope, arrays

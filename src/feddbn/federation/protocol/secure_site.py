@@ -14,7 +14,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError
-from feddbn.federation.protocol.messages import raise_refusal, refusal_fields
+from feddbn.federation.protocol.messages import MOST_WORDS, raise_refusal, refusal_fields
 from feddbn.federation.protocol.site import Channel, task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.secagg import Message
@@ -79,7 +79,7 @@ class SecureSite:
     def handle(self, message: bytes) -> bytes:
         """Return the reply to one message as bytes; a refusal is a reply too."""
         try:
-            return encode(*self.respond(*decode(message)))
+            return encode(*self.respond(*decode(message, MOST_WORDS)))
         except FeddbnError as error:
             return encode({"kind": "refusal", "site": self.site.name, **refusal_fields(error)})
 
@@ -99,7 +99,7 @@ class SecureSite:
 
 def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a decoded reply; a refusal raises the error the site named, with its sentence."""
-    meta, arrays = decode(message)
+    meta, arrays = decode(message, MOST_WORDS)
     if meta.get("kind") == "refusal":
         raise_refusal(str(meta.get("site")), meta)
     return meta, arrays

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -28,7 +30,13 @@ from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.method_table import find_method
 from feddbn.privacy.policy import usual_threshold
 
+MOST_TEXT, MOST_DEPTH = 256 * 1024, 20
+"""A study's text is at most so long, and nests so deep: it is read before anybody has approved it."""
+
 # What a study settles besides its question: how sums are protected, and what happens when a site is missing.
+
+HIDING_EPSILON, HIDING_DELTA = 1.0, 1e-4
+"""Noise up to these hides rows by itself; with weaker noise the rules about rows apply as without any."""
 
 
 class Strict(BaseModel):
@@ -56,6 +64,11 @@ class Privacy(Strict):
     clip: float | None = Field(default=None, gt=0)
     n_colluding: int = Field(default=1, ge=1)
     max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @property
+    def hides_rows(self) -> bool:
+        """Whether the noise is enough to do without rules about rows, whose refusals no noise covers."""
+        return self.epsilon is not None and self.epsilon <= HIDING_EPSILON and self.delta <= HIDING_DELTA
 
     @model_validator(mode="after")
     def _norms_without_noise(self) -> Privacy:
@@ -165,7 +178,7 @@ class Study(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     method: str
     variables: tuple[str, ...] = Field(min_length=1)
-    sites: tuple[str, ...] = Field(min_length=1)
+    sites: tuple[str, ...] = Field(min_length=1, max_length=1000)
     parameters: dict[str, Value] = Field(default_factory=dict)
     privacy: Privacy = Field(default_factory=Privacy)
     attendance: Attendance = Field(default_factory=Attendance)
@@ -189,9 +202,9 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _units_of_variables(self) -> Study:
-        odd = [name for name in self.units if name not in self.variables]
+        odd = self.units.keys() - set(self.variables)
         if odd:
-            raise ValueError(f"units names {odd[0]!r}, which is not one of the variables")
+            raise ValueError(f"units names {min(odd)!r}, which is not one of the variables")
         return self
 
     @model_validator(mode="after")
@@ -225,11 +238,11 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _holders(self) -> Study:
+        known, possible = frozenset(self.variables), frozenset(self.sites)
         for name, sites in self.held_by.items():
-            if name not in self.variables:
+            if name not in known:
                 raise ValueError(f"held_by names {name!r}, which is not one of the variables")
-            odd = [site for site in sites if site not in self.sites]
-            if odd or not sites or len(set(sites)) != len(sites):
+            if not sites or not possible.issuperset(sites) or len(set(sites)) != len(sites):
                 raise ValueError(f"held_by.{name} must name sites of the study, each once")
         if self.held_by and not self.some_variables_may_be_missing:
             raise ValueError("held_by is for studies with some_variables_may_be_missing = true")
@@ -237,15 +250,19 @@ class Study(Strict):
 
     def variables_of(self, site: str) -> tuple[str, ...]:
         """Return the variables that a site holds by `held_by`, in the study's order."""
-        return tuple(name for name in self.variables if site in self.held_by.get(name, self.sites))
+        lacking = {name for name, sites in self.held_by.items() if site not in sites}
+        return tuple(name for name in self.variables if name not in lacking) if site in self.sites else ()
 
     @property
     def sites_per_entry(self) -> int | None:
         """Fewest sites that hold two variables together; None if some may lack one and nobody says which."""
         if self.some_variables_may_be_missing and not self.held_by:
             return None
-        held = [set(self.held_by.get(name, self.sites)) for name in self.variables]
-        return min(len(first & second) for first in held for second in held)
+        everybody = frozenset(self.sites)
+        held = {frozenset(sites) for sites in self.held_by.values()}
+        held |= {everybody} if len(self.held_by) < len(self.variables) else set()
+        holds = np.array([[site in one for site in self.sites] for one in held], dtype=np.float32)
+        return int(min((holds @ some.T).min() for some in np.array_split(holds, 1 + len(holds) // 256)))
 
     @property
     def n_lags(self) -> int | None:
@@ -302,7 +319,7 @@ class Study(Strict):
 def parse_study(text: str, source: str = "the study file") -> Study:
     """Return the study written in TOML text."""
     try:
-        return _validated(tomllib.loads(text), source)
+        return _read(tomllib.loads, text, source)
     except tomllib.TOMLDecodeError as error:
         raise ParameterError(f"{source} is not valid TOML: {error}.") from None
 
@@ -330,16 +347,37 @@ def check_sites(study: Study) -> None:
 def study_from_json(text: str) -> Study:
     """Inverse of `Study.to_json`."""
     try:
-        return _validated(json.loads(text), "the study")
+        return _read(json.loads, text, "the study")
     except json.JSONDecodeError:
-        raise ParameterError("the study that was sent is not valid JSON.") from None
+        raise ParameterError("the study that was sent is not valid JSON.", code="bad-study") from None
 
 
-def _validated(values: object, source: str) -> Study:
+def _read(loads: Callable[[str], object], text: str, source: str) -> Study:
+    """Return the study in a text from anybody: one that is too long or too deep costs neither time nor memory."""
+    if len(text) > MOST_TEXT:
+        raise ParameterError(
+            f"{source} has {len(text):,} characters; a study has at most {MOST_TEXT:,}.",
+            code="study-too-long",
+        )
     try:
+        values = loads(text)
+        level: list[object] = [values]
+        for _ in range(MOST_DEPTH):
+            level = [part for one in level for part in _parts(one)]
+        if level:
+            raise RecursionError
         return Study.model_validate(values)
+    except RecursionError:
+        raise ParameterError(
+            f"{source} has more than {MOST_DEPTH} lists or tables in each other; a study needs five.",
+            code="study-too-deep",
+        ) from None
     except ValidationError as error:
         raise ParameterError(f"{source}: {wrong_entry(error)}.") from None
+
+
+def _parts(value: object) -> Collection[object]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def wrong_entry(error: ValidationError) -> str:

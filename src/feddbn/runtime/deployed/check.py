@@ -162,7 +162,7 @@ def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], 
         return
     data, n_lags = read_data(settings, names, study.kinds), study.n_lags or 0
     check_sites({settings.name: data}, n_lags)
-    if study.privacy.epsilon is None:
+    if not study.privacy.hides_rows:
         n_rows = sum(counted_rows(data.recordings(), n_lags))
         policy.check_rows(n_rows, (n_lags + 1) * len(names))
         policy.check_share(n_rows, study.rows)

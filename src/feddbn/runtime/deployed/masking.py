@@ -19,7 +19,6 @@ The file is replaced by each message. Secrets that were erased are gone from it,
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -146,13 +145,13 @@ def site_masking(
     peers: Mapping[str, bytes],
     min_sites: int,
     registers: Path | None,
-    noise_covers: float = 0.0,
+    noise_covers: bool = False,
     kept: Path | None = None,
 ) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
     """Return what makes a site's end of secure aggregation for a run.
 
-    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only. Sums with noise of
-    an epsilon up to `noise_covers` are not: noise for a recording or a row is noise for a whole site only if it is large.
+    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only. With
+    `noise_covers`, those with much noise are not: noise for a recording is noise for a whole site only if it is large.
     `kept` is where secrets outlive the site's process, in studies that collect; without it such studies are refused.
     """
     in_memory = MemoryShelf()
@@ -164,7 +163,7 @@ def site_masking(
             # The data were read once, when the site was opened.
             versions.append(data_version(site.whole, identity))
         shelf = in_memory if registers is None else FileShelf(registers, run_id, study.digest)
-        register = Register(versions[0], shelf, noisy=(study.privacy.epsilon or math.inf) <= noise_covers)
+        register = Register(versions[0], shelf, noisy=noise_covers and study.privacy.hides_rows)
         secagg = SecAggSite(
             name,
             identity,

@@ -39,9 +39,6 @@ from feddbn.runtime.deployed.store import (
 )
 from feddbn.words import card, say
 
-COVERING_EPSILON = 1.0
-"""Sums of a study with at most this epsilon, at a site with a budget, may be over any sites."""
-
 
 def read_data(
     settings: SiteSettings, variables: tuple[str, ...] | None = None, kinds: Mapping[str, Kind] | None = None
@@ -197,7 +194,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         from feddbn.runtime.deployed.masking import site_masking
 
         # Only a budget keeps many noisy sums from telling together what one does not.
-        covers = 0.0 if policy.max_epsilon is None else COVERING_EPSILON
+        covers = policy.max_epsilon is not None
         registers = settings.state / REGISTER
         masked = site_masking(
             name, owner.identity, owner.keys, policy.min_sites, registers, covers, kept=settings.state

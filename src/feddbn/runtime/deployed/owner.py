@@ -216,7 +216,6 @@ class Approvals:
 
 STUDIES = "_studies"
 MOST_STUDIES = 50
-MOST_BYTES = 256 * 1024
 _WORDS = ("sender", "came", "approved", "refused")
 
 
@@ -255,8 +254,6 @@ class OfferedStudies:
     def _write(self, one: Offered) -> None:
         values = {name: getattr(one, name) for name in _WORDS} | {"study": one.study.to_json()}
         content = json.dumps(values).encode()
-        if len(content) > MOST_BYTES:
-            return
         private_directory(self._directory)
         write_atomically(self._directory / f"{one.study.digest}.json", content)
         # Somebody who sends one study after the other does not fill the disk, nor push out what was approved.

@@ -75,8 +75,9 @@ class Protection:
         policy = PolicyGuard(self._policy, len(study.sites), answered)
         asked = self._asked(run_id)
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
-        # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
-        rows: list[Guard] = [noise] if noise else self._rules_of_rows(run_id, study, asked)
+        # Much noise hides single rows, and rules about numbers of rows would tell what no noise covers.
+        rows = [] if study.privacy.hides_rows else self._rules_of_rows(run_id, study, asked)
+        rows += [noise] if noise else []
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
         return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
 

@@ -1,0 +1,183 @@
+"""What anybody may send costs little and never breaks a site: huge or nested studies, wide pages, a full disk, weak noise."""
+
+import json
+import resource
+import signal
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn._version import __version__
+from feddbn.console.site_facts import study_facts
+from feddbn.errors import FeddbnError
+from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.protocol.messages import Request, encode_request, read_reply
+from feddbn.federation.protocol.study import Study, study_from_json
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
+from feddbn.runtime.deployed.protection import Protection
+from feddbn.runtime.deployed.settings import load_programs, read_policy, read_site_settings
+from feddbn.words import say
+from support.faults import MemoryJournal
+from support.rig import Rig, Server, raw
+
+PLAIN = {"center": "none", "detrend": 0, "period": [], "check_residuals": False}
+
+
+def normal(rng, **sizes):
+    """Sites of one recording each."""
+    return {name: [rng.normal(size=(n, 3))] for name, n in sizes.items()}
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory):
+    return Rig(tmp_path_factory.mktemp("rig"), normal(np.random.default_rng(0), s0=200, s1=200, s2=200))
+
+
+def greeting(text, run="run"):
+    return encode_request(Request("hello", run, meta={"study": text, "version": __version__}))
+
+
+@pytest.mark.parametrize("depth", [100_000, 900])
+def test_nested_studies_get_one_sentence(rig, depth):
+    """F9: `handle` raised."""
+    values = json.loads(rig.study().to_json())
+    text = json.dumps(values).replace('"n_lags": 1', '"n_lags": 1, "x": ' + "[" * depth + "]" * depth)
+    with pytest.raises(FeddbnError) as caught:
+        read_reply(rig.endpoints["s0"].handle(greeting(text, f"deep-{depth}")))
+    assert caught.value.code == "study-too-deep"
+
+
+def test_huge_studies_take_no_memory(rig):
+    """F9: a greeting of 39 MiB took 671 MiB and nine seconds; a number of levels takes any memory."""
+    values = json.loads(rig.study().to_json())
+    values["variables"] = [f"v{i}" for i in range(3_000_000)]
+    message = greeting(json.dumps(values), "huge")
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(FeddbnError) as caught:
+        read_reply(rig.endpoints["s0"].handle(message))
+    assert caught.value.code == "too-long"
+    with pytest.raises(FeddbnError) as caught:
+        study_from_json(" " * 300_000)
+    assert caught.value.code == "study-too-long"
+    values = {**json.loads(rig.study().to_json()), "parameters": {"kinds": {"x0": {"ordinal": 10**10}}}}
+    with pytest.raises(FeddbnError):
+        read_reply(rig.endpoints["s0"].handle(greeting(json.dumps(values), "levels")))
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 150
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("what", ["held_by", "units", "kinds", "sites"])
+def test_pages_are_linear_in_variables(rig, what):
+    """F16: 6,000 variables took 13 seconds, and 256 kB of text five minutes."""
+    settings = read_site_settings(rig.place / "s0" / "feddbn_site.toml")
+    names = ("x0", *(f"a{i}" for i in range(5000)))
+    sites = tuple(f"s{i}" for i in range(1000 if what == "sites" else 3))
+    study = Study(
+        name="wide",
+        method="pfdbnl",
+        variables=names,
+        sites=sites,
+        some_variables_may_be_missing=True,
+        held_by={"x0": ("s0",)} if what in ("held_by", "sites") else {},
+        units=dict.fromkeys(names, "mm") if what == "units" else {},
+        parameters={"n_lags": 1, **({"kinds": dict.fromkeys(names, "count")} if what == "kinds" else {})},
+        privacy={"secure_aggregation": True},
+    )
+    began = time.process_time()
+    facts = study_facts(study_from_json(study.to_json()), settings, read_policy(settings.policy))
+    assert facts.is_told
+    assert time.process_time() - began < 4
+
+
+def test_a_full_disk_is_answered_with_a_refusal_and_changes_nothing(tmp_path):
+    """K2: `handle` raised where its own log could not be written; afterwards the study goes on with the same bits."""
+    load_programs(("feddbn.methods.studies",))
+    data = normal(np.random.default_rng(0), s0=200, s1=200, s2=200)
+    no_limit = resource.RLIM_INFINITY
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def run(place, full):
+        rig, count = Rig(place, data), [0]
+
+        def exchange(messages):
+            count[0] += 1
+            replies = {}
+            for name, message in messages.items():
+                if name == "s1" and count[0] in full:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (100, no_limit))
+                try:
+                    replies[name] = rig.endpoints[name].handle(message)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (no_limit, no_limit))
+            return replies
+
+        study = rig.study("oneshot")
+        found = run_study(Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0, opening_s=0), study)
+        return found[0].arrays, count[0]
+
+    try:
+        calm, n_calm = run(tmp_path / "calm", ())
+        full, n_full = run(tmp_path / "full", range(3, 12))
+    finally:
+        signal.signal(signal.SIGXFSZ, old)
+    assert n_full > n_calm
+    assert all(np.array_equal(calm[name], full[name]) for name in calm)
+
+
+@pytest.mark.parametrize("noise", [{"epsilon": 50.0, "delta": 1e-5}, {"epsilon": 1.0, "delta": 0.9}])
+def test_weak_noise_switches_no_rule_off(tmp_path, noise):
+    """F18: with epsilon 1,700 a site answered for two rows, and the owner's console called that good."""
+    rig = Rig(tmp_path, normal(np.random.default_rng(3), s0=2, s1=300, s2=300))
+    study = rig.study("oneshot", {"n_lags": 0, **PLAIN}, {"unit": "row", "clip": 40.0, **noise})
+    question = raw("moments", {"n_lags": 0, "variables": rig.variables, "clip_bound": 40.0})
+    Server(rig, study).refused(question, "few-rows")
+    settings = read_site_settings(rig.place / "s0" / "feddbn_site.toml")
+    facts = study_facts(study, settings, read_policy(settings.policy))
+    mark = facts.marks[1]
+    assert (mark.code, mark.level) == ("study-noisy", "warning")
+    assert say(mark, "owner")
+    assert "few-rows" in {one.values["why"] for one in facts.refused}
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 20.0])
+def test_rules_about_rows_are_the_same_with_weak_noise_as_without(tmp_path, epsilon):
+    """F18: one row with an empty cell came out of two totals to .9 standard deviations."""
+    rig = Rig(tmp_path, normal(np.random.default_rng(3), s0=100, s1=100, s2=100))
+    settings = read_site_settings(rig.place / "s0" / "feddbn_site.toml")
+    data, policy = rig.endpoints["s0"].whole, read_policy(settings.policy)
+    protection = Protection(settings.state, "s0", policy, data=data)
+    exact, noisy = (
+        {type(one) for one in protection.guards(run, rig.study(privacy=privacy))}
+        for run, privacy in (("exact", {}), ("noisy", {"epsilon": epsilon}))
+    )
+    assert noisy - exact == {DpGuard}
+    assert bool(exact - noisy) == (epsilon < 1)
+
+
+ODD = {
+    "one row": np.ones((1, 3)),
+    "all empty": np.full((40, 3), np.nan),
+    "a column empty": np.tile([1.0, 2.0, np.nan], (40, 1)),
+    "huge": np.full((40, 3), 1e308),
+    "tiny": np.full((40, 3), 5e-324),
+    "constant": np.ones((40, 3)),
+    "long": np.tile([1.0, -2.0, 0.5], (5000, 1)),
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=list(ODD))
+def test_under_much_noise_no_recording_makes_a_site_refuse(tmp_path, odd):
+    """D1: a refusal carries no noise, so with noise that hides rows none depends on one recording."""
+    rng = np.random.default_rng(0)
+    data = {f"s{i}": [rng.normal(size=(40, 3)) for _ in range(12)] for i in range(3)}
+    data["s0"].append(odd)
+    rig = Rig(tmp_path, data)
+    study = rig.study("oneshot", {"n_lags": 1, **PLAIN}, {"epsilon": 1.0, "unit": "recording"})
+    server = Server(rig, study)
+    about = {"n_lags": 1, "variables": rig.variables}
+    server.sum(raw("unit-norms", {"of": "moments", "unit": "recording", "norm": "gram", **about}))
+    assert np.isfinite(server.sum(raw("moments", {"clip_bound": 30.0, **about})).value).all()
