@@ -83,7 +83,7 @@ def test_sites_do_not_compare_themselves_unless_the_study_says_so(sites):
 def test_profiles_of_few_sites_are_not_told(tmp_path):
     sites = Sites(tmp_path, k=3, rows=200)
     with pytest.raises(SiteRefused):
-        begin(sites).sum(asked(SurveyQuestion, sites, profiles=True), 0)
+        begin(sites).sum(asked(SurveyQuestion, sites, profiles="whole"), 0)
     assert told(sites)[0] == "few-sites"
 
 

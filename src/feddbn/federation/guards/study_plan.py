@@ -137,7 +137,13 @@ class _StudyPlan:
         """What a check asks."""
         compares = self.prepare.on_disagreement != "ignore"
         inputs = self.prepare.input_places(self.study.variables)
-        look = survey_plan(self.study.variables, self.n_lags, inputs, profiles=self.prepare.needs_profiles)
+        look = survey_plan(
+            self.study.variables,
+            self.n_lags,
+            inputs,
+            profiles=self.prepare.profiles,
+            counts=self.prepare.spikes == "remove",
+        )
         return (*look, Planned("agreement", 1)) if compares else look
 
     @property

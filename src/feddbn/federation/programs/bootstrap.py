@@ -158,7 +158,7 @@ def bootstrap_program(
     center: str = "none",
     curved: CurvedMomentsQuestion | None = None,
 ) -> ServerProgram[ResampledMoments]:
-    """Planned for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
+    """Ask for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
     d = len(variables)
     q = (n_lags + 1) * d if curved is None else curved.curved.q
     length = sums_length(q)

@@ -139,7 +139,7 @@ def changing_program(
     *,
     checks: bool = False,
 ) -> ServerProgram[ChangingOutcome]:
-    """Planned, find the changes, and learn one network for all segments if there are none.
+    """Ask, find the changes, and learn one network for all segments if there are none.
 
     Where the length of blocks is left to the data, they hold enough rows of an average of `n_sites` sites for them to be
     told by a usual policy, or any number if it is None. With `checks` residuals are looked at.
@@ -176,7 +176,7 @@ def changing_plan(
     plan = asked_moments_plan(variables, n_lags, prepare)
     if not prepare.needs_survey:
         # How many blocks there are follows from what the first look tells.
-        plan += survey_plan(variables, n_lags, profiles=False)
+        plan += survey_plan(variables, n_lags, profiles="none")
     block = sums_length(q)
     plan += (Planned(BlockMomentsQuestion.name, MOST_TIME_BLOCKS * block, least=USUAL_BLOCKS * block),)
     if checks:
@@ -189,12 +189,12 @@ def changing_plan(
 def first_sums_program(
     variables: tuple[str, ...], options: OneShotOptions, wish: BlockWish, n_sites: int | None
 ) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, BlockMomentsQuestion]]:
-    """Planned as every method begins; return what was told, by how many sums, and what to ask about blocks."""
+    """Ask as every method begins; return what was told, by how many sums, and what to ask about blocks."""
     n_lags = options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.prepare))
     survey = asked.survey
     if survey is None:
-        survey, n_more = yield from counted(survey_program(variables, n_lags, profiles=False))
+        survey, n_more = yield from counted(survey_program(variables, n_lags, profiles="none"))
         n_sums += n_more
     first_look(asked.moments, variables, options)
     length = survey.n_rows / max(survey.n_recordings, 1.0)
@@ -290,7 +290,7 @@ def site_clocks_program(
     sites: tuple[str, ...],
     rng: np.random.Generator,
 ) -> ServerProgram[ChangingOutcome]:
-    """Planned, find the regimes and every site's changes, and learn one network for all rows if there are none."""
+    """Ask, find the regimes and every site's changes, and learn one network for all rows if there are none."""
     asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, None)
     by_site = {}
     for name in sites:

@@ -208,7 +208,7 @@ def curved_moments_program(
     products: tuple[tuple[int, int, int], ...] = (),
     noisy: bool = False,
 ) -> ServerProgram[CurvedMoments]:
-    """Planned for the cross-products of a curved design; `plain` are the moments of the rows themselves.
+    """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
 
     Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are. `noisy` sums have noise of
     their own each, so these count as many rows as they are worth themselves.
@@ -320,7 +320,7 @@ def curved_checks_program(
     inputs: Sequence[int] = (),
     own_share: float = 0.0,
 ) -> ServerProgram[ResidualChecks]:
-    """Planned about the residuals of a network with curves; `coefficients` has the columns of each node and their weights.
+    """Ask about the residuals of a network with curves; `coefficients` has the columns of each node and their weights.
 
     The weights are in the design's public units, as the moments that were asked for.
     """
@@ -454,7 +454,7 @@ def curved_program(
     rng: np.random.Generator,
     looks: bool = True,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome]]:
-    """Planned, learn a network of straight and curved edges, and look at its residuals if asked to."""
+    """Ask, learn a network of straight and curved edges, and look at its residuals if asked to."""
     d = len(variables)
     asked, n_sums = yield from counted(
         asked_moments_program(variables, options.n_lags, options.prepare, False)
@@ -553,7 +553,7 @@ def _checked(
     options: OneShotOptions,
     asked: AskedMoments,
 ) -> ServerProgram[ResidualChecks]:
-    """Planned about the residuals of a network with curves."""
+    """Ask about the residuals of a network with curves."""
     regressions = TokenRegressions(told.moments.scatter, told.moments.n, tokens_of(told.design))
     weights = [regressions.coefficients(j, tokens)[:2] for j, tokens in enumerate(learned.tokens)]
     share = asked.rank / asked.n_rows if asked.n_rows else 0.0

@@ -118,7 +118,7 @@ class Judge:
     def judged(
         self, weights: Weights, units: FloatArray | None = None, candidate: int = 0, n_candidates: int = 1
     ) -> ServerProgram[Squares]:
-        """Planned every site about weights that they share, or about its own."""
+        """Ask every site about weights that they share, or about its own."""
         answer = (yield Task(self.asks(weights, units, candidate, n_candidates))).value
         return Squares(answer[:-1], float(answer[-1]))
 
@@ -154,7 +154,7 @@ def held_out_plan(d: int, n_candidates: int, n_blocks: int, *, chooses: bool = T
 
 
 def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[CandidateLosses]:
-    """Planned for the sums over all blocks: which candidate is best and, with `spread`, how sure that is."""
+    """Ask for the sums over all blocks: which candidate is best and, with `spread`, how sure that is."""
     totals = yield Task(HeldOutSumsQuestion(n_candidates=n_candidates))
     m = n_candidates
     n = float(totals.value[m])

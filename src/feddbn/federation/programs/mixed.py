@@ -225,7 +225,7 @@ class MixedMoments:
 def level_counts_program(
     variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = FEWEST_OF_A_LEVEL
 ) -> ServerProgram[LevelCounts]:
-    """Planned how frequent levels are, unless no variable has more than two, and put rare ones together."""
+    """Ask how frequent levels are, unless no variable has more than two, and put rare ones together."""
     codings = tuple(map(coding_of, kinds))
     if all(kind.n_levels <= 2 for kind in kinds):
         return LevelCounts(((),) * len(kinds), codings)
@@ -244,7 +244,7 @@ def level_counts_program(
 def mixed_moments_program(
     variables: tuple[str, ...], n_lags: int, codings: tuple[Coding, ...]
 ) -> ServerProgram[MixedMoments]:
-    """Planned for the moments of coded rows."""
+    """Ask for the moments of coded rows."""
     kinds = tuple(coding.text for coding in codings)
     question = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=kinds)
     value, q = (yield Task(question)).value, question.coded.q
@@ -664,7 +664,7 @@ def mixed_program(
     options: MixedOptions,
     rng: np.random.Generator,
 ) -> ServerProgram[MixedOutcome]:
-    """Planned, find the structure, and fit it."""
+    """Ask, find the structure, and fit it."""
     d, n_lags = len(variables), options.n_lags
     levels = yield from level_counts_program(variables, n_lags, kinds, options.level_rows)
     told = yield from mixed_moments_program(variables, n_lags, levels.codings)

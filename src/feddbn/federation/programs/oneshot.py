@@ -239,7 +239,7 @@ def oneshot_program(
     options: OneShotOptions,
     rng: np.random.Generator,
 ) -> ServerProgram[OneShotOutcome]:
-    """Planned for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
+    """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
     may_ask = bool(options.use_nongaussian)
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
@@ -591,7 +591,7 @@ class _Look:
         return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
     def _checked(self, fit: _Fit) -> ServerProgram[tuple[ResidualChecks, bool]]:
-        """Planned about the residuals of a network."""
+        """Ask about the residuals of a network."""
         outcome, asked = fit.outcome, fit.outcome.asked
         own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
         return (

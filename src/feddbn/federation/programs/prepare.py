@@ -159,9 +159,11 @@ class Prepare(Settings):
         return is_open or self.fills or self.on_disagreement != "ignore"
 
     @property
-    def needs_profiles(self) -> bool:
-        """Whether sites have to be compared: for their scales, or to find one that does not fit."""
-        return self.gains != "none" or self.on_disagreement != "ignore"
+    def profiles(self) -> str:
+        """By what sites have to be compared: by their scales, or also by correlations to find one that does not fit."""
+        if self.on_disagreement != "ignore":
+            return "whole"
+        return "none" if self.gains == "none" else "scales"
 
     @property
     def leaves_out(self) -> bool:

@@ -134,7 +134,7 @@ def residual_checks_program(
     center: str = "none",
     units: FloatArray | None = None,
 ) -> ServerProgram[tuple[ResidualSums, bool, CurvatureSums | None]]:
-    """Planned for the sums; return them, whether every site has rows enough for a lag more, and sums about curvature.
+    """Ask for the sums; return them, whether every site has rows enough for a lag more, and sums about curvature.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def own_residual_checks_program(
     inputs: tuple[int, ...] = (),
     center: str = "none",
 ) -> ServerProgram[tuple[ResidualSums, int]]:
-    """Planned for the sums, each site about its own network; return them, and how many sites have part in them."""
+    """Ask for the sums, each site about its own network; return them, and how many sites have part in them."""
     d = len(variables)
     # Without lags a row has one before it all the same, and nothing of it is allowed.
     allowed = constraints.allowed if n_lags else np.concatenate([constraints.allowed, np.zeros((d, d))])
@@ -473,7 +473,7 @@ def checks_program(
     to_moments: FloatArray | None = None,
     order: Sequence[int] = (),
 ) -> ServerProgram[tuple[ResidualChecks, bool]]:
-    """Planned about the residuals of a network; also whether every site has rows enough for a lag more.
+    """Ask about the residuals of a network; also whether every site has rows enough for a lag more.
 
     Parameters
     ----------

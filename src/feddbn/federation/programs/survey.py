@@ -2,8 +2,8 @@
 
 Site tasks
 ----------
-``survey``     robust scales, spectra and profiles of single sites, added up (`core.statistics.survey`), and how many sites
-               have cells that are no counts or no yes/no (`core.statistics.survey`)
+``survey``     numbers of outliers, spectra and profiles of single sites, added up (`core.statistics.survey`), and how many
+               sites have cells that are no counts or no yes/no; and only if that looks odd, counts of deviations
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
 ``spikes``     how much other cells deviate around outliers: do these act as shocks do, or are they errors?
@@ -12,7 +12,7 @@ Site tasks
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from feddbn.errors import ParameterError
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers, with_notes
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, flag, number
+from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, flag, number
 from feddbn.findings import Finding
 
 FAR_SHARE = 2e-4
@@ -71,29 +71,42 @@ class LookQuestion(RowsQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyQuestion(LookQuestion):
-    """Counts of deviations, spectra, and sums and squares of profiles."""
+    """Numbers of outliers, spectra, and sums and squares of profiles; or, with `counts`, counts of deviations alone.
+
+    `profiles` are log standard deviations of sites ("scales"), or these and correlations ("whole"), by which sites are
+    compared.
+    """
 
     name = "survey"
     purpose = (
         "how many cells are empty or far from their neighbours in time, spectra, whether all cells of a variable are counts "
-        "or 0 and 1, and sums of correlations and log standard deviations of single sites, if asked"
+        "or 0 and 1, and if asked sums of log standard deviations and correlations of single sites; where that looks odd "
+        "how many cells are how far"
     )
 
-    profiles: bool = flag(default=False)
+    profiles: str = choice("none", "scales", "whole", default="none")
+    counts: bool = flag(default=False)
+
+    def check(self) -> None:
+        """Counts come alone."""
+        super().check()
+        if self.counts and self.profiles != "none":
+            raise self.wrong("'counts' are asked for without 'profiles'")
 
     def check_scope(self, scope: Scope) -> None:
         """Few sites are not compared, as sums and squares would tell them apart."""
         super().check_scope(scope)
         n = len(scope.sites)
-        is_hidden = not self.profiles or n >= FEWEST_SITES
+        is_hidden = self.profiles == "none" or n >= FEWEST_SITES
         scope.require(
             is_hidden,
             self.name,
             f"profiles of {n} sites can be told apart; {FEWEST_SITES} are needed",
             code="few-sites",
         )
-        needs = not self.profiles or {"scales", "abstain"} & {*scope.transformations} or _compares(scope)
-        scope.require(bool(needs), self.name, "the study does not compare sites", code="sites-not-compared")
+        by_scales = "scales" in scope.transformations
+        needs = {"none": True, "scales": by_scales, "whole": _compares(scope)}[self.profiles]
+        scope.require(needs, self.name, "the study does not compare sites", code="sites-not-compared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +169,8 @@ class Survey:
     n_empty
         Number of empty cells.
     scales
-        (d,) robust standard deviations about running medians; 0 if most cells do not move.
+        (d,) robust standard deviations about running medians; 0 if most cells do not move, NaN if nothing looked odd and
+        nobody asked.
     far
         (d,) share of cells beyond `core.statistics.survey.TAIL` of them.
     periods
@@ -229,31 +243,43 @@ def _profile_lags(d: int, n_lags: int) -> int:
 
 
 def survey_program(
-    variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: bool = True
+    variables: tuple[str, ...],
+    n_lags: int,
+    inputs: tuple[int, ...] = (),
+    *,
+    profiles: str = "whole",
+    counts: bool = False,
 ) -> ServerProgram[Survey]:
-    """Planned for a first look; `profiles` are what sites are compared by, of what is no input."""
+    """Ask for a first look; `profiles` are what sites are compared by, of what is no input.
+
+    Counts of deviations are asked for where a variable looks odd, or in any case with `counts`.
+    """
     d = len(variables)
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
     rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
-    sizes = (d, d * N_BINS, N_FREQUENCIES, 2 * d)
-    far, counts, spectrum, objecting = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
+    sizes = (d, d, d, N_FREQUENCIES, 2 * d)
+    far, cells, still, spectrum, objecting = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
     sums, squares = np.split(total[5 + sum(sizes) :], 2)
-    counts = counts.reshape(d, N_BINS)
-    cells = np.maximum(counts.sum(axis=1), 1.0)
+    shares = far / np.maximum(cells, 1.0)
+    are_small = rows < OWN_SCALE_CELLS * max(n_sites, recordings, 1.0)
+    scales = np.full(d, np.nan)
+    if counts or are_small or still.any() or (shares > FAR_SHARE).any():
+        found = (yield Task(replace(question, profiles="none", counts=True))).value.reshape(d, N_BINS)
+        scales = robust_scale(found)
+        if are_small:
+            # Most sites are too small to judge their cells; together they have a scale, if that is no small site, too.
+            far = np.maximum(far, np.where(cells >= OWN_SCALE_CELLS, tail_counts(found), 0.0))
+            shares = far / np.maximum(cells, 1.0)
     length = rows / max(recordings, 1.0)
-    if rows < OWN_SCALE_CELLS * max(n_sites, recordings, 1.0):
-        # Most sites are too small to judge their cells; together they have a scale, if that is no small site, too.
-        far = np.maximum(far, np.where(cells >= OWN_SCALE_CELLS, tail_counts(counts), 0.0))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
-    scales = robust_scale(counts)
     return Survey(
         n_sites,
         rows,
         recordings,
         empty,
         scales,
-        far / cells,
+        shares,
         periods,
         objecting.reshape(2, d),
         sums,
@@ -263,18 +289,32 @@ def survey_program(
 
 
 def survey_plan(
-    variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: bool = True
+    variables: tuple[str, ...],
+    n_lags: int,
+    inputs: tuple[int, ...] = (),
+    *,
+    profiles: str = "whole",
+    counts: bool = False,
 ) -> Plan:
-    """The first look is one question."""
+    """What `survey_program` may ask."""
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
-    return (Planned(SurveyQuestion.name, survey_length(question)),)
+    return (
+        Planned(SurveyQuestion.name, survey_length(question)),
+        Planned(SurveyQuestion.name, question.d * N_BINS, usual=int(counts)),
+    )
 
 
 def survey_length(question: SurveyQuestion) -> int:
     """How many numbers an answer to the survey has."""
+    if question.counts:
+        return question.d * N_BINS
+    return 5 + 5 * question.d + N_FREQUENCIES + 2 * _profile_size(question)
+
+
+def _profile_size(question: SurveyQuestion) -> int:
     outputs = len(outputs_of(question.d, question.inputs))
-    length = profile_length(outputs, _profile_lags(outputs, question.n_lags)) if question.profiles else 0
-    return 5 + question.d * (3 + N_BINS) + N_FREQUENCIES + 2 * length
+    whole = profile_length(outputs, _profile_lags(outputs, question.n_lags))
+    return {"none": 0, "scales": outputs, "whole": whole}[question.profiles]
 
 
 @answers(SurveyQuestion, length=survey_length)
@@ -288,26 +328,33 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         n_before = rows
         for block, deviation in block_deviations(recording.blocks()):
             rows += len(block.values)
-            empty += float(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0.0
             counts += bin_counts(deviation)
+            if question.counts:
+                continue
+            empty += float(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0.0
             objecting |= objections(block.values)
             power, number_of = periodogram(without_slow_part(block.values))
             spectrum, spectra = spectrum + power, spectra + number_of
         recordings += rows > n_before
-    outputs = outputs_of(d, question.inputs)
-    lags = _profile_lags(len(outputs), question.n_lags)
-    found = site_profile(here.data, lags, outputs) if question.profiles else None
-    length = profile_length(len(outputs), lags) if question.profiles else 0
+    if question.counts:
+        return here.state, counts.ravel()
+    outputs, size = outputs_of(d, question.inputs), _profile_size(question)
+    found = None
+    if size:
+        found = site_profile(here.data, _profile_lags(len(outputs), question.n_lags), outputs)
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
-    profile = np.zeros(length)
+    profile = np.zeros(size)
     if found is not None:
-        profile = found[0]
-        state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
+        profile = found[0][:size]
+        if question.profiles == "whole":
+            state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
     head = np.array([rows, recordings, empty, spectra, float(found is not None)])
     # A site with few cells has no scale of its own to judge them by.
-    judged = counts.sum(axis=1) >= OWN_SCALE_CELLS
+    cells = counts.sum(axis=1)
+    judged = cells >= OWN_SCALE_CELLS
     far = np.where(judged, tail_counts(counts), 0.0) if judged.any() else np.zeros(d)
-    parts = [head, far, counts.ravel(), spectrum, objecting.ravel(), profile, profile**2]
+    still = (robust_scale(counts) == 0) & (cells > 0)
+    parts = [head, far, cells, still, spectrum, objecting.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 

@@ -123,7 +123,7 @@ class Pairs:
 
 
 def pairs_program(question: PairsQuestion) -> ServerProgram[Pairs]:
-    """Planned for pairs; a second time about the means if these are far from zero."""
+    """Ask for pairs; a second time about the means if these are far from zero."""
     total = (yield Task(question)).value
     found = _read(total, question)
     if np.any(np.abs(found.mean) > FAR_FROM_ZERO * np.sqrt(np.diag(found.covariances[0]))):
@@ -201,9 +201,11 @@ class FirstLook:
 
 
 def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
-    """Planned for the survey and, if that is wished for and sites are enough, have every site compare itself."""
+    """Ask for the survey and, if that is wished for and sites are enough, have every site compare itself."""
     inputs = prepare.input_places(variables)
-    survey = yield from survey_program(variables, n_lags, inputs, profiles=prepare.needs_profiles)
+    survey = yield from survey_program(
+        variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
+    )
     if prepare.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
         return FirstLook(survey)
     return FirstLook(survey, (yield from agreement_program(variables, n_lags, survey, prepare.is_personal)))
@@ -309,7 +311,9 @@ def asked_moments_plan(
     looks = prepare.needs_survey
     if looks:
         inputs = prepare.input_places(variables)
-        asks += survey_plan(variables, n_lags, inputs, profiles=prepare.needs_profiles)
+        asks += survey_plan(
+            variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
+        )
         if prepare.on_disagreement != "ignore":
             asks.append(Planned(AgreementQuestion.name, 1))
         if prepare.spikes == "auto":
@@ -332,7 +336,7 @@ def asked_moments_plan(
 
 
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
-    """Planned for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
     asked = yield from asked_moments_program(variables, n_lags, replace(AS_THEY_ARE, center=center))
     return asked.moments
 
@@ -421,7 +425,7 @@ def _told(
     treatment: Treatment,
     shape: bool,
 ) -> ServerProgram[_Told]:
-    """Planned for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
+    """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
     pairs, periods = prepare.tried(survey)
     # One sum tells the means that all have and what is left off those of recordings; under noise there is one matrix.
     if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):

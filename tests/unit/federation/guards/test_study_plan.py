@@ -173,5 +173,6 @@ def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():
     survey = SurveyQuestion(n_lags=1, variables=("a", "b"))
     for _ in range(3):
         asked.check_plan(Task(survey), planned)
+        asked.check_plan(Task(replace(survey, counts=True)), planned)
     with refused(SiteRefused, code="beyond-plan"):
         asked.check_plan(Task(replace(survey, n_lags=2)), planned)

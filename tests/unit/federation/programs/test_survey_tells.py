@@ -60,7 +60,7 @@ def test_how_many_sites_have_cells_of_another_kind_is_told_and_not_which_or_how_
                 counts[row] = cell if site == k else counts[row]
             sites.append([counts[:25], counts[25:]])
         federation = federation_of(sites)
-        survey = run_program(survey_program(federation.variables, 0, profiles=False), federation)
+        survey = run_program(survey_program(federation.variables, 0, profiles="none"), federation)
         return survey.objections.ravel().tolist()
 
     assert told() == [0.0, 3.0]
