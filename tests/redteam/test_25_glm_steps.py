@@ -21,10 +21,11 @@ def rows(rng, n=N):
     return np.c_[x, rng.random(n) < 1 / (1 + np.exp(-x[:, 0])), rng.integers(0, 3, n)].astype(float)
 
 
-def make_rig(place, listed=True, n=N):
+def make_rig(place, listed=True, n=N, least=10):
     rng = np.random.default_rng(0)
     tasks = ("level-counts", "mixed-moments", "glm-step") if listed else ()
-    return Rig(place, {f"s{i}": [rows(rng, n)] for i in range(3)}, listing(*tasks))
+    policy = listing(*tasks).replace("min_rows = 10", f"min_rows = {least}")
+    return Rig(place, {f"s{i}": [rows(rng, n)] for i in range(3)}, policy)
 
 
 def step(rig, theta=FLAT, models=("2:logistic:0,1",), origin=None, **more):
@@ -107,7 +108,7 @@ def test_models_are_few_of_a_variable_and_suit_its_kind(tmp_path):
 
 
 def test_all_runs_together_tell_fewer_numbers_than_a_site_has_cells(tmp_path):
-    rig = make_rig(tmp_path, n=25)
+    rig = make_rig(tmp_path, n=25, least=3)
     # 10 numbers a step, two cells for each, 5 columns of 25 rows at three sites: 18 steps.
     for run in range(3):
         server = server_of(rig, f"run{run}")

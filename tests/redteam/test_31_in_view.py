@@ -5,11 +5,48 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import FeddbnError
+from feddbn.federation.guards.in_view import rare_rows
 from feddbn.federation.programs.pfdbnl.questions import StepQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task, task_digest
+from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.privacy.secagg import Order
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
+from support import rig as rigs
+from support.faults import LocalExchange, MemoryJournal
 from support.hostile import Server, Sites
+from support.rig import Rig, listing, raw
 from support.saying import refused
+from support.sites import memory_site
+
+LEVEL = np.array([70, 120, 37, 98, 2, 10.0])
+
+
+def series(rng, n, d):
+    """A stable process about levels of its own."""
+    x = np.zeros((n, d))
+    for t in range(1, n):
+        x[t] = 0.4 * x[t - 1] + rng.normal(size=d)
+    return x + LEVEL[:d]
+
+
+def honest(rig, study):
+    """The result of a study, or why there is none, and what an honest but curious server has read on the way."""
+    kept = []
+
+    class Curious(Coordinator):
+        def sum(self, task):
+            total = super().sum(task)
+            kept.append((task, np.array(total.value)))
+            return total
+
+    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
+    try:
+        result = run_study(Curious(exchange, study, "run", MemoryJournal(), pause_s=0.0), study)[0]
+    except FeddbnError as error:
+        result = error
+    return result, kept
 
 
 def step(sites, round_number, C, **changed):
@@ -60,3 +97,94 @@ def test_answers_of_sites_that_were_asked_otherwise_do_not_add_up(sites):
             replies |= server.ask({name: (meta, dict(task.arrays))}, 1, after)
         server.masks.collect(replies)
         server.masks.open(server.ask(server.masks.unmask_requests(None), 1, 0))
+
+
+def goes_without(rig, server, task, code, site="s2"):
+    """A site refuses, and what the others sum does not have it."""
+    assert site not in server.sum(task).contributors
+    assert rig.refusals(site, server.run)[-1].code == code
+
+
+def pair_counts(task, value):
+    """(q, q) how many rows of all sites have both cells."""
+    q = task.question.q
+    size = q * (q + 1) // 2
+    counts = np.zeros((q, q))
+    counts[np.triu_indices(q)] = np.round(value[2 + q * q + 1 : 2 + q * q + 1 + size], 6)
+    return counts + np.triu(counts, 1).T
+
+
+@pytest.mark.parametrize("kind", ["one empty cell", "seldom together"])
+@pytest.mark.filterwarnings("ignore")
+def test_no_sum_over_pairs_and_no_difference_of_two_is_about_few_rows(tmp_path, kind):
+    """F4: a column with one empty cell gave that row and the one before it (3.2e-11), two seldom ones their cells (0)."""
+    rng = np.random.default_rng(0)
+    data = {f"s{i}": [series(rng, 400, 6)] for i in range(4)}
+    for (x,) in data.values():
+        if kind == "one empty cell":
+            x[rng.random(400) < 0.04, 0] = np.nan
+        else:
+            has = rng.random((400, 2)) < 0.12
+            has[1:, 1] &= ~has[1:, 0]
+            has[0] = True
+            x[:, 4:][~has] = np.nan
+    if kind == "one empty cell":
+        data["s1"][0][123, 3] = np.nan
+    rig = Rig(tmp_path, data)
+    result, told = honest(rig, rig.study("oneshot"))
+    assert not isinstance(result, Exception), result
+    counts = [pair_counts(task, value) for task, value in told if task.name == "pairs"]
+    assert counts
+    for found in counts:
+        for few in (found, np.diag(found)[:, None] - found):
+            assert not np.any((few > 0) & (few < 10)), few
+
+
+def test_rows_go_until_no_sum_and_no_difference_is_over_few():
+    """The rule itself, by brute force over columns, for random patterns of empty cells."""
+    rng = np.random.default_rng(1)
+    for share in (0.02, 0.1, 0.4):
+        x = rng.normal(size=(300, 3))
+        x[rng.random(x.shape) < share] = np.nan
+        data = memory_site(x, names=("a", "b", "c"))
+        model = np.vstack([np.zeros(6), np.eye(6)])
+        question = MomentsQuestion(n_lags=1, variables=tuple(data.variables), row_model=model)
+        (view,) = question.in_view(data, "a")
+        order = {one.name: 0 for one in data.recordings()}
+        gone = rare_rows(view, data, order, 10)
+        kept = np.setdiff1d(np.arange(300), gone)
+        pairs = [(t, t - 1) for t in kept if t - 1 in set(kept.tolist())]
+        rows = np.array([np.r_[x[t], x[s]] for t, s in pairs])
+        has = np.c_[~np.isnan(rows), np.zeros(len(rows), dtype=bool)]
+        for i in range(6):
+            own = has[has[:, i]]
+            for j in range(7):
+                for k in range(j):
+                    n = int((own[:, j] != own[:, k]).sum())
+                    assert n == 0 or n >= 10
+        complete = ~np.isnan(np.c_[x[1:], x[:-1]]).any(axis=1)
+        if complete.sum() >= 10:
+            # Rows that are complete stay.
+            assert (~np.isnan(rows).any(axis=1)).sum() == complete.sum()
+
+
+def test_a_column_that_differs_in_few_rows_is_not_told(tmp_path):
+    """F3, from a server that asks for it anyway: products with a rare event are the row of the event (9.5e-13)."""
+    rng = np.random.default_rng(0)
+    data = {f"s{i}": [np.c_[series(rng, 200, 3), np.zeros(200)]] for i in range(4)}
+    data["s2"][0][77, 3] = 1.0
+    rig = Rig(tmp_path, data)
+    server = rigs.Server(rig, rig.study("oneshot"))
+    goes_without(rig, server, raw("moments", {"n_lags": 1, "variables": rig.variables}), "few-rows-in-view")
+
+
+def test_a_rare_level_is_not_told(tmp_path):
+    """F13, from a server that does not merge levels: `mixed-moments` told the row of a level (2e-13)."""
+    rng = np.random.default_rng(4)
+    data = {f"s{i}": [np.c_[series(rng, 300, 3), rng.integers(0, 3, 300)]] for i in range(4)}
+    data["s2"][0][137, 3] = 3.0
+    rig = Rig(tmp_path, data, listing("level-counts", "mixed-moments", "glm-step"))
+    server = rigs.Server(rig, rig.study("mixed", {"kinds": {"x3": {"categorical": 4}}}))
+    kinds = ("continuous",) * 3 + ("categorical:0,1,2,3",)
+    task = raw("mixed-moments", {"n_lags": 1, "variables": rig.variables, "kinds": kinds})
+    goes_without(rig, server, task, "few-rows-in-view")

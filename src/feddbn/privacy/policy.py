@@ -187,6 +187,17 @@ class SitePolicy(BaseModel):
                 parameters=n_parameters,
             )
 
+    def check_view(self, n_rows: int) -> None:
+        """Refuse numbers that rest on few rows of this site: `n_rows` are the fewest, 0 if all have enough, or none."""
+        if n_rows:
+            raise SiteRefused(
+                f"some number of this sum would rest on {n_rows} rows of this site: those in which a variable differs from "
+                f"its usual value, has a rare level, or has a cell that another lacks; its policy asks for {self.min_rows} "
+                "(min_rows).",
+                code="few-rows-in-view",
+                rows=n_rows,
+            )
+
     def check_share(self, n_rows: float, total: float | None) -> None:
         """Refuse a sum that is nearly this site's own; nothing is refused where the total is not known."""
         if total is not None and n_rows > self.max_share * total:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -290,7 +291,7 @@ class CompleteSite(SiteView):
 
 
 RowNumbers = NDArray[np.int64]
-_ROWS = 2**40
+ROWS_OF_A_RECORDING = 2**40
 """More rows than a recording has."""
 
 
@@ -337,7 +338,7 @@ def site_rows(site: SiteData, order: Mapping[str, int]) -> SiteRows:
 
 def numbered(recording: Recording, order: Mapping[str, int]) -> Iterator[tuple[RowNumbers, Block]]:
     """Each block with the numbers of its rows; it says its time, so that a part of it keeps its numbers."""
-    first, clock = order[recording.name] * _ROWS, 0
+    first, clock = order[recording.name] * ROWS_OF_A_RECORDING, 0
     for block in recording.blocks():
         clock = clock if block.time is None else block.time
         yield first + clock + np.arange(len(block.values), dtype=np.int64), replace(block, time=clock)
@@ -354,27 +355,50 @@ class WithoutRows(SiteView):
         Numbers of these rows.
     order
         Number of each recording.
+    ends_segments
+        Whether a row that is left out ends its segment, so that no row after it has it for a lag.
     """
 
     left_out: RowNumbers
     order: Mapping[str, int]
 
+    ends_segments: bool = False
+
     def seen(self, recording: Recording) -> Recording:
         """With these rows empty."""
-        return _Emptied(recording, self.left_out, self.order)
+        return _Emptied(recording, self.left_out, self.order, self.ends_segments)
+
+    def ending_segments(self) -> WithoutRows:
+        """The same, so that no row has one that is left out for a lag; sites within this one alike."""
+        data = self.data.ending_segments() if isinstance(self.data, WithoutRows) else self.data
+        return replace(self, data=data, ends_segments=True)
 
 
 @dataclass(frozen=True)
 class _Emptied(RecordingView):
     left_out: RowNumbers
     order: Mapping[str, int]
+    ends_segments: bool
 
     def blocks(self) -> Iterator[Block]:
+        was_cut = False
         for numbers, block in numbered(self.recording, self.order):
             goes = np.isin(numbers, self.left_out)
-            if goes.any():
-                block = replace(block, values=np.where(goes[:, None], np.nan, block.values))
-            yield block
+            if not len(goes) or not (was_cut or goes.any()):
+                yield block
+            elif not self.ends_segments:
+                yield replace(block, values=np.where(goes[:, None], np.nan, block.values))
+            else:
+                edges = [0, *(np.flatnonzero(np.diff(goes)) + 1).tolist(), len(goes)]
+                for start, stop in pairwise(edges):
+                    values = block.values[start:stop]
+                    yield Block(
+                        np.full_like(values, np.nan) if goes[start] else values,
+                        start > 0 or block.starts_segment or was_cut != goes[0],
+                        None if block.labels is None else block.labels[start:stop],
+                        (block.time or 0) + start,
+                    )
+                was_cut = bool(goes[-1])
 
 
 _NUMBERS_TOGETHER = 1 << 19

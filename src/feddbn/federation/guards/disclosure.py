@@ -2,9 +2,8 @@
 
 Why these numbers
 -----------------
-- ``min_rows``: a sum of few rows is nearly these rows for whoever knows the other sites. Where empty cells are filled in
-  by a model that the server sends, the sums of two models differ by the rows that have empty cells: if these are fewer,
-  they are left out like all rows with empty cells are where nothing is filled in.
+- ``min_rows``: a sum of few rows is nearly these rows for whoever knows the other sites. `in_view` says which rows a number
+  rests on.
 - ``min_rows_per_parameter``: from second moments of n rows of q columns, rows follow up to a rotation if n < q. Three rows
   for each column is what DataSHIELD asks of a regression (``nfilter.glm``). A nonlinear function of a projection is one
   more equation about single rows, so projections of a run count as parameters, all together.
@@ -26,28 +25,21 @@ from typing import Protocol
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, stretches
+from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData, WithoutRows, stretches
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
+from feddbn.federation.guards.in_view import parts_in_view, rare_rows, view_key
 from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.programs.bootstrap import BootstrapQuestion, unit_sizes
 from feddbn.federation.programs.curved import CurvedMomentsQuestion, local_curved_moments
-from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
-from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.mixed import GlmStepQuestion, LevelCountsQuestion, model_terms
 from feddbn.federation.programs.oneshot import ResidualsQuestion
-from feddbn.federation.programs.statistics import held_out_part, local_moments, training_part
-from feddbn.federation.programs.time_blocks import (
-    BlockChecksQuestion,
-    BlocksQuestion,
-    local_block_moments,
-    rows_of_labels,
-)
+from feddbn.federation.programs.statistics import local_moments
+from feddbn.federation.programs.time_blocks import BlockChecksQuestion, local_block_moments
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task, task_digest
+from feddbn.federation.protocol.task import Task, View, task_digest
 from feddbn.privacy.policy import SitePolicy
 
 MOST_VARIANCE = 100.0
@@ -62,8 +54,39 @@ change within 2.4 units of their origin: by these bounds that is where a large p
 """
 
 
+class ViewGuard(Guard):
+    """Leaves out rows whose pattern of empty cells too few rows share; `in_view` has the rule.
+
+    It comes before the registers of rows, so that these know which rows were used.
+
+    Parameters
+    ----------
+    policy
+        The owner's rules.
+    """
+
+    def __init__(self, policy: SitePolicy) -> None:
+        self._least = policy.min_rows
+        self._known: dict[tuple[object, ...], RowNumbers] = {}
+
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Leave rows out."""
+        views = [view for view in task.question.in_view(here.data, here.name) if view.are_pairs]
+        if not views:
+            return here, task
+        order = {recording.name: k for k, recording in enumerate(here.data.recordings())}
+        for view in views:
+            key = view_key(view)
+            if key not in self._known:
+                self._known[key] = rare_rows(view, here.data, order, self._least)
+        left_out = np.unique(np.concatenate([self._known[view_key(view)] for view in views]))
+        if not len(left_out):
+            return here, task
+        return replace(here, data=WithoutRows(here.data, left_out, order)), task
+
+
 class DisclosureGuard(Guard):
-    """Refuses sums that would show too much of this site, and leaves out rows that would be seen alone.
+    """Refuses sums that would show too much of this site.
 
     Parameters
     ----------
@@ -77,43 +100,45 @@ class DisclosureGuard(Guard):
         self._study = study
         self._policy = policy
         self._asked = asked or Asked()
-        self._counts: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._counts: dict[tuple[object, ...], dict[int, tuple[int, int]]] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Count rows, and leave out the few that have empty cells."""
+        """Count what is in view."""
         question, policy = task.question, self._policy
         self._check_held(here)
-        if isinstance(question, FeatureMomentsQuestion | FeatureScaleQuestion):
-            n, _ = counted_rows(CompleteSite(here.data).recordings(), question.reach)
-            designs = question.designs if isinstance(question, FeatureMomentsQuestion) else ()
-            policy.check_rows(n, max((design.q for design in designs), default=0))
-            policy.check_share(n, self._study.rows)
-        if not isinstance(question, RowsQuestion):
-            return here, task
-        if question.fold and not question.is_look:
-            # Sums with and without a block of rows differ by that block.
-            policy.check_rows(self._counted(here.data, question, held_out=True)[0])
-        n_complete, n_incomplete = self._counted(here.data, question, isinstance(question, HeldOutQuestion))
-        n_rows = n_complete
-        if question.reads_incomplete_rows and 0 < n_incomplete < policy.min_rows:
-            here = replace(here, data=CompleteSite(_with_limits(question, here.data)))
-            task = replace(task, question=replace(question, limits=None, far=TAIL))
-        elif question.reads_incomplete_rows or question.is_look:
-            n_rows += n_incomplete
-        q = question.n_columns * len(here.data.variables) // question.d
-        policy.check_rows(n_rows, 0 if question.is_look or isinstance(question, HeldOutQuestion) else q)
-        policy.check_share(n_rows, self._study.rows if question.told_rows is None else question.told_rows)
-        self._check_projections(here, question, n_rows)
-        self._check_units(here, question)
-        if isinstance(question, BlocksQuestion):
-            # Every block is a sum of its own; one without any row of this site shows none. With labels every label is
-            # counted by itself: where the first block begins is the study's choice.
-            for n_block in rows_of_labels(here.data, question):
-                if n_block:
-                    policy.check_rows(int(n_block), q)
+        views, n_rows = question.in_view(here.data, here.name), 0
+        if isinstance(here.data, WithoutRows) and any(view.are_pairs for view in views):
+            # Of rows that were left out nothing is seen as a lag either.
+            here = replace(here, data=here.data.ending_segments())
+        for view in views:
+            parts = self._parts(here.data, view)
+            # Blocks are counted by themselves, and rows that are held out against no parameter.
+            n_rows = (
+                sum(n for n, _ in parts.values()) if view.part_of is not None else parts.get(0, (0, 0))[0]
+            )
+            policy.check_rows(n_rows, view.n_parameters)
+            for k, (n, few) in parts.items():
+                policy.check_rows(n, view.n_parameters if view.part_of is not None or k == 0 else 0)
+                policy.check_view(few)
+            if view.fold:
+                policy.check_rows(parts.get(1, (0, 0))[0])
+            told = getattr(question, "told_rows", None)
+            policy.check_share(n_rows, self._study.rows if told is None else told)
+        if isinstance(question, RowsQuestion):
+            self._check_projections(here, question, n_rows)
+            self._check_units(here, question)
         if isinstance(question, BlockChecksQuestion) and not question.abstains(here.state):
             self._check_segments(here, question)
         return here, task
+
+    def _parts(self, data: SiteData, view: View) -> dict[int, tuple[int, int]]:
+        """Rows of each part, and the fewest that some number would rest on; counted once for each view."""
+        key = view_key(view)
+        if key not in self._counts:
+            least = self._policy.min_rows
+            found = parts_in_view(view, data, least)
+            self._counts[key] = {k: (part.n, part.few(least, view)) for k, part in found.items()}
+        return self._counts[key]
 
     def _check_segments(self, here: Here, question: BlockChecksQuestion) -> None:
         """Refuse residuals that have single rows of a segment in view."""
@@ -136,20 +161,6 @@ class DisclosureGuard(Guard):
                 f"{', '.join(here.data.variables)}.",
                 code="other-variables",
             )
-
-    def _counted(self, data: SiteData, question: RowsQuestion, held_out: bool) -> tuple[int, int]:
-        """How many rows are complete, and how many have empty cells; counted once for each kind of question."""
-        limits = None if question.limits is None else question.limits.tobytes()
-        key = (question.n_lags, question.fold, held_out, limits, question.far)
-        if key not in self._counts:
-            fold, n_lags = question.fold, question.n_lags
-            recordings = _with_limits(question, data).recordings()
-            parts = (
-                held_out_part(one, fold, n_lags) if held_out else training_part(one, fold)
-                for one in recordings
-            )
-            self._counts[key] = counted_rows(parts, n_lags)
-        return self._counts[key]
 
     def _check_projections(self, here: Here, question: RowsQuestion, n_rows: int) -> None:
         """Refuse projections that have single rows in view, by their number or by their scale."""
@@ -213,11 +224,6 @@ def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int
             n_complete += int((n_empty[width:] == n_empty[:-width]).sum())
             n_rows += len(part.values) - n_lags
     return n_complete, n_rows - n_complete
-
-
-def _with_limits(question: RowsQuestion, data: SiteData) -> SiteData:
-    """The site with the cells empty that are too far out for the question, in its own units."""
-    return replace(question, log_scales=None).treated(data)
 
 
 # How many resamples a site answers, over all runs, before they tell its recordings or blocks apart.

@@ -56,6 +56,7 @@ from feddbn.federation.protocol.task import (
     Scope,
     ServerProgram,
     Task,
+    View,
     array,
     choice,
     text,
@@ -262,6 +263,10 @@ class BootstrapQuestion(RowsQuestion):
     def n_columns(self) -> int:
         """Columns of the rows that are resampled."""
         return self.q if self.curved is None else self.curved.n_columns
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """What is in view without resampling; weights are small whole numbers."""
+        return super().in_view(data, site) if self.curved is None else self.curved.in_view(data, site)
 
     @property
     def feature_maps(self) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ from feddbn.federation.protocol.task import (
     Scope,
     ServerProgram,
     Task,
+    View,
     array,
     counted,
     number,
@@ -169,6 +170,19 @@ class CurvedMomentsQuestion(RowsQuestion):
     def n_columns(self) -> int:
         """Columns of the curved design."""
         return self.curved.q
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Also the functions of values, where empty cells are drawn."""
+        key = (self.limits, self.far, self.own_limits, self.center, self.degree, self.periods, self.row_model)
+        drawn = self.view(
+            self.curved,
+            seen=lambda one: curved_site(one, self),
+            key=key,
+            is_whole=False,
+            are_pairs=False,
+            fold=(),
+        )
+        return *super().in_view(data, site), drawn
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.features import DEFAULT_KNOTS, callable_map, feature_map, register_feature_map
 from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
 from feddbn.core.designs.nuisance import Nuisance
-from feddbn.core.designs.recordings import CompleteSite
+from feddbn.core.designs.recordings import CompleteSite, SiteData
 from feddbn.core.ranking import (
     DirectionSums,
     EdgePosterior,
@@ -52,6 +52,7 @@ from feddbn.federation.protocol.task import (
     Scope,
     ServerProgram,
     Task,
+    View,
     designs,
 )
 
@@ -132,6 +133,10 @@ class FeatureMomentsQuestion(Question):
         """The largest number of lags."""
         return max(design.n_lags for design in self.designs)
 
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """The complete rows of every design."""
+        return tuple(View(design, CompleteSite, n_parameters=design.q) for design in self.designs)
+
     @property
     def feature_maps(self) -> tuple[str, ...]:
         """Names of the maps of all designs; the first term of each is the values themselves."""
@@ -150,6 +155,10 @@ class FeatureScaleQuestion(Question):
     name = "feature-scale"
     purpose = "counts, sums and squares per variable"
 
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """The complete rows."""
+        return (View(Design.linear(data.variables, 0), CompleteSite),)
+
 
 @dataclass(frozen=True)
 class DirectionQuestion(Question):
@@ -157,6 +166,11 @@ class DirectionQuestion(Question):
 
     name = "pair-direction"
     purpose = "products of prewhitened rows and their asymmetry"
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """The complete rows, with those before them."""
+        design = Design.linear(data.variables, 1)
+        return (View(design, CompleteSite, n_parameters=design.q),)
 
 
 def feature_statistics_program(

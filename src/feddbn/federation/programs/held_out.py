@@ -196,6 +196,11 @@ class HeldOutQuestion(RowsQuestion):
         if not (np.all(self.scale > 0) and (self.units is None or np.all(self.units > 0))):
             raise self.wrong("'scale' and 'units' must be positive")
 
+    @property
+    def n_columns(self) -> int:
+        """Losses are no products of columns."""
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutSumsQuestion(Question):

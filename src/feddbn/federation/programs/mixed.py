@@ -43,7 +43,17 @@ from feddbn.federation.programs.statistics import training_site
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, texts, whole, wholes
+from feddbn.federation.protocol.task import (
+    Constant,
+    Scope,
+    ServerProgram,
+    Task,
+    View,
+    array,
+    texts,
+    whole,
+    wholes,
+)
 
 # Sums for variables of any kind.
 #
@@ -120,6 +130,10 @@ class CodedQuestion(RowsQuestion):
         """Columns of a row."""
         return self.coded.q
 
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Rows as columns of kinds."""
+        return (self.view(self.coded),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCountsQuestion(CodedQuestion):
@@ -151,6 +165,10 @@ class LevelCountsQuestion(CodedQuestion):
     def n_columns(self) -> int:
         """Counts are no products."""
         return 0
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """All rows: whole units of them."""
+        return (self.view(self.coded, is_rounded=True),)
 
     @property
     def n_counts(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import are_public_units, design_rows, public_units
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.recordings import CompleteRows, Recording, SiteData, stretches, usable_runs
+from feddbn.core.designs.recordings import CompleteRows, Recording, SiteData, usable_runs
 from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (
     CurvatureSums,
@@ -46,7 +46,17 @@ from feddbn.federation.protocol.rows import (
     period_numbers,
 )
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, whole, wholes
+from feddbn.federation.protocol.task import (
+    Constant,
+    Scope,
+    ServerProgram,
+    Task,
+    View,
+    array,
+    choice,
+    whole,
+    wholes,
+)
 
 _FAR = 10**12
 
@@ -100,6 +110,15 @@ class BlocksQuestion(RowsQuestion):
         given = (self.block_rows, self.n_blocks, self.unit, self.first)
         treatment = (self.center, self.degree, self.periods, self.log_scales)
         return *super().constants, Constant("blocks of rows", (*given, *treatment))
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Every block by itself, and every label: where the first block begins is the study's choice."""
+
+        def part_of(times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
+            return self.block_of(times, labels) if self.block_rows else self.label_numbers(labels)
+
+        key = (self.limits, self.far, self.own_limits, self.block_rows, self.n_blocks, self.unit)
+        return (self.view(self.design, key=key, part_of=part_of),)
 
     def block_of(self, times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
         """In which block the rows at these times, with these labels, are."""
@@ -158,28 +177,6 @@ def block_pieces(question: BlocksQuestion, recording: Recording) -> Iterator[Blo
     for time, values in pieces:
         times = time + np.arange(len(values))
         yield BlockPiece(time, values, question.block_of(times, None if labels is None else next(labels)))
-
-
-def rows_of_blocks(data: SiteData, question: BlocksQuestion) -> IntArray:
-    """(n_blocks,) how many rows of a site are in each block."""
-    found = np.concatenate([np.zeros(0, dtype=np.int64), *_numbers(data, question, by_label=False)])
-    return np.bincount(found, minlength=question.n_blocks)
-
-
-def rows_of_labels(data: SiteData, question: BlocksQuestion) -> IntArray:
-    """How many rows of a site have each label that it has; labels that lie beyond the blocks count one by one."""
-    if question.block_rows:
-        return rows_of_blocks(data, question)
-    found = np.concatenate([np.zeros(0, dtype=np.int64), *_numbers(data, question, by_label=True)])
-    return np.asarray(np.unique(found, return_counts=True)[1])
-
-
-def _numbers(data: SiteData, question: BlocksQuestion, *, by_label: bool) -> Iterator[IntArray]:
-    p = question.n_lags
-    for recording in training_parts(data, question):
-        for part in stretches(CompleteRows(recording).blocks(), p):
-            times = part.time + np.arange(len(part.values) - p)
-            yield question.label_numbers(part.labels) if by_label else question.block_of(times, part.labels)
 
 
 # One sum for networks that change: the moments of consecutive blocks of rows, one after the other in one vector.

@@ -28,6 +28,7 @@ from feddbn.federation.protocol.task import (
     Question,
     Scope,
     ServerProgram,
+    View,
     array,
     asking,
     choice,
@@ -304,6 +305,25 @@ class RowsQuestion(Question):
         """
         place = f" of task {self.name!r} (n_lags = {self.n_lags}, fold = {self.fold})"
         return Constant(what + place, value, MOST_TREATMENTS if self.fold else 1)
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """The lagged values of the rows it reads, as it wants their cells."""
+        return (self.view(self.design_of(data.variables, self.n_lags)),)
+
+    def view(self, design: Design, **more: Any) -> View:
+        """What is in view of the rows it reads by a design."""
+        is_whole = self.reads_incomplete_rows or self.is_look
+        share = design.d / max(self.d, 1)
+        given: dict[str, Any] = {
+            # Gains of sites change no row against another.
+            "seen": replace(self, log_scales=None).treated,
+            "key": (self.limits, self.far, self.own_limits),
+            "is_whole": is_whole,
+            "are_pairs": self.reads_incomplete_rows,
+            "fold": () if self.is_look else self.fold,
+            "n_parameters": 0 if self.is_look else round(self.n_columns * share),
+        }
+        return View(design, **(given | more))
 
     @cached_property
     def design(self) -> Design:

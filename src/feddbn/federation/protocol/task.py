@@ -15,9 +15,11 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import ParameterError, ProtocolError, SiteRefused
 from feddbn.federation.protocol.plan import Plan, tasks_in
 from feddbn.privacy.policy import TRANSFORMATIONS
@@ -318,6 +320,43 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class View:
+    """Which rows numbers of an answer rest on: what a site has to know to keep few of them from being seen.
+
+    Attributes
+    ----------
+    design
+        The columns of a row that are added up, multiplied or put into functions.
+    seen
+        Returns the site with its cells as they are read.
+    key
+        All that `seen` and `part_of` depend on.
+    is_whole
+        Whether rows with empty cells count for what they hold.
+    are_pairs
+        Whether sums over the rows that have one cell, or two, are told, so that these can be compared.
+    fold
+        Which rows are held out: both parts have to be enough.
+    part_of
+        ``(times, labels) -> numbers``: rows with other numbers are in other sums.
+    n_parameters
+        Columns that rows are counted against.
+    is_rounded
+        Whether numbers are told so that few rows do not show in them.
+    """
+
+    design: Design
+    seen: Callable[[SiteData], SiteData]
+    key: tuple[object, ...] = ()
+    is_whole: bool = False
+    are_pairs: bool = False
+    fold: tuple[int, ...] = ()
+    part_of: Callable[[IntArray, NDArray[np.generic] | None], IntArray] | None = None
+    n_parameters: int = 0
+    is_rounded: bool = False
+
+
+@dataclass(frozen=True)
 class Question:
     """Base of all questions.
 
@@ -363,6 +402,15 @@ class Question:
     def constants(self) -> tuple[Constant, ...]:
         """What must stay the same over a run: sums that differ by few rows would show these rows."""
         return ()
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Say which rows of a site the numbers of its answer rest on; who reads rows and does not say is refused."""
+        if not self.reads_rows:
+            return ()
+        raise SiteRefused(
+            f"task {self.name!r} reads rows and does not say which of them its numbers rest on.",
+            code="view-not-said",
+        )
 
     @property
     def transformations(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
-from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard
+from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard, ViewGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import BlockSetGuard, RowSetGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, HeldOutGuard, PolicyGuard
@@ -84,12 +84,14 @@ class Protection:
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
+        view = ViewGuard(self._policy)
         if self._data is None:
-            return [disclosure]
+            return [view, disclosure]
         about = (self._state / REGISTER, self._data, run_id, study.digest)
         RecordingBook(self._state / REGISTER, self._data).begin(run_id, study)
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
         return [
+            view,
             RowSetGuard(rows, least, self._tell, run_id),
             ResampleGuard(self._policy, resamples),
             disclosure,

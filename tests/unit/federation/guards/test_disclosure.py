@@ -4,7 +4,7 @@ import pytest
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.disclosure import DisclosureGuard, counted_rows
+from feddbn.federation.guards.disclosure import DisclosureGuard, ViewGuard, counted_rows
 from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Site
@@ -18,9 +18,9 @@ NAMES = ("a", "b")
 
 
 def site_of(values, policy=None, **study):
-    data = memory_site(values, names=NAMES)
+    data, policy = memory_site(values, names=NAMES), policy or SitePolicy()
     plan = Study(name="s", method="oneshot", variables=NAMES, sites=("one", "two", "three"), **study)
-    return Site("one", data, (DisclosureGuard(plan, policy or SitePolicy()),))
+    return Site("one", data, (ViewGuard(policy), DisclosureGuard(plan, policy)))
 
 
 def moments(n_lags=0, **more):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.designs.recordings import SiteData
 from feddbn.core.statistics.moments import Moments, nearest_positive
 from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.programs.statistics import (
@@ -23,7 +24,7 @@ from feddbn.federation.programs.statistics import (
 )
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import MOST_LAGS, Scope, ServerProgram, Task, names, wholes
+from feddbn.federation.protocol.task import MOST_LAGS, Scope, ServerProgram, Task, View, names, wholes
 
 __all__ = ["Entries", "EntryMomentsQuestion", "PartialQuestion", "entry_moments_program", "own_lags"]
 
@@ -52,6 +53,10 @@ class PartialQuestion(RowsQuestion):
         """All sites have the study's number of lags."""
         super().check_scope(scope)
         scope.require(not self.sites, self.name, "it names sites", "names-sites")
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Rows of the variables and lags that a site has."""
+        return (self.view(self.design_of(data.variables, self.lags_of(site))),)
 
     def lags_of(self, site: str) -> int:
         """Return the site's own number of lags."""
