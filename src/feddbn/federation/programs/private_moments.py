@@ -15,12 +15,22 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.programs.survey import DeviationSharesQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers, site_task
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Constant, Param, Question, Scope, ServerProgram, Task, choice
+from feddbn.federation.protocol.task import (
+    Constant,
+    Param,
+    Question,
+    Scope,
+    ServerProgram,
+    Task,
+    View,
+    choice,
+)
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
 from feddbn.privacy.noise_plan import (
     ClipRule,
@@ -75,6 +85,10 @@ class UnitNormsQuestion(Question):
     def constants(self) -> tuple[Constant, ...]:
         """The other question's."""
         return self.of.constants
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """The other question's."""
+        return self.of.in_view(data, site)
 
     @property
     def transformations(self) -> tuple[str, ...]:
