@@ -188,11 +188,11 @@ def test_a_hostile_study_is_text_and_nothing_else(tmp_path):
     kits = SiteKits(tmp_path)
     turned = "\u202egnp.exe"
     hostile = make_study(
-        lead=f'{SCRIPT}" onmouseover="alert(2)" {turned}',
+        lead=f'{SCRIPT}" onmouseover="alert(2)"',
         units={"u": f"<img src=x onerror=alert(3)>{SCRIPT}"},
         parameters={"n_lags": 1, f"{SCRIPT}": f"{{{{ 7*7 }}}}{SCRIPT}"},
     )
-    kits.owner().offered.keep(hostile, f"{SCRIPT}@example.org")
+    kits.owner().offered.keep(hostile, f"{SCRIPT}{turned}@example.org")
     kits.owner().approve(make_study(name="earlier"), 30.0, 1, None)
     client, keys = kits.client()
     for answer in pages(client, hostile.digest)[:-2]:

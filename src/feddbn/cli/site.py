@@ -70,7 +70,7 @@ def approve(
     policy = read_policy(settings.policy)
     if not as_json:
         told = [card(one, "owner") for one in about_study(plan, settings)]
-        words = [(one.question, printable(one.detail)) for one in told]
+        words = [(one.question, one.detail) for one in told]
         print_table(("what", f"the study {plan.name} says"), words, n_text=2)
     for one in why_refused(settings, policy, tuple(read_data(settings).variables), plan):
         reason = card(one, "owner").detail
@@ -99,9 +99,7 @@ def approvals(kit: Kit, as_json: Json = False) -> None:
         for one, state in listed:
             cost = "-" if one.epsilon is None else f"{one.epsilon:g}"
             left = f"{len(one.used)} of {one.runs}"
-            rows.append(
-                (one.study, one.digest[:12], printable(one.lead) or "-", state, one.expires[:10], left, cost)
-            )
+            rows.append((one.study, one.digest[:12], one.lead or "-", state, one.expires[:10], left, cost))
         print_table(("study", "digest", "lead", "state", "until", "runs", "epsilon"), rows, n_text=5)
     else:
         say("no study has been approved at this site.")
@@ -121,7 +119,7 @@ def waiting(kit: Kit, as_json: Json = False) -> None:
             (
                 one.study.name,
                 one.study.digest[:12],
-                printable(one.study.lead) or "-",
+                one.study.lead or "-",
                 one.study.method,
                 one.came,
             )
@@ -155,11 +153,6 @@ def revoke(
     say(f"the approval of {taken.study} ({taken.digest[:12]}) was revoked.")
 
 
-def printable(text: str) -> str:
-    """A study's words come from elsewhere and must not steer a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
 @site_app.command()
 def log(
     kit: Kit,
@@ -187,9 +180,9 @@ def log(
             asked = line.asked if line.times == 1 else f"{line.times} times {line.asked}"
             time = line.time.replace("T", " ").rstrip("Z")
             cost = (line.epsilon, line.left) if has_noise else ()
-            rows.append([printable(word) for word in (time, line.outcome, asked, *cost)])
+            rows.append((time, line.outcome, asked, *cost))
         columns = ("time (UTC)", "outcome", "asked", *(("epsilon so far", "left") if has_noise else ()))
-        print_table(columns, rows, title=printable(one.title), n_text=len(columns))
+        print_table(columns, rows, title=one.title, n_text=len(columns))
     count = totals(entries)
     sent, refused, n_bytes = (int(count[name]) for name in ("sent", "refused", "bytes"))
     say(f"{sent} answers left this site ({n_bytes} bytes of numbers); {refused} refusals.")

@@ -36,28 +36,39 @@ __all__ = [
 Watch = Callable[[Any, Any], None]
 # Redrawing more often than a person can read would slow down rounds that take a millisecond.
 _SECONDS_BETWEEN_UPDATES = 0.1
+_SPACES = "\n\t\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+
+
+def printable(text: str) -> str:
+    """Return a text that cannot steer a terminal: names and words of studies, files and servers come from anybody."""
+    return "".join(letter if letter.isprintable() or letter in _SPACES else "?" for letter in text)
 
 
 def say(text: str) -> None:
     """Print a line of the result."""
-    typer.echo(text)
+    typer.echo(printable(text))
 
 
 def remark(text: str) -> None:
     """Print a line that is not part of the result."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
 
 
 def complain(text: str) -> None:
     """Print the one sentence of an error."""
-    typer.echo(f"feddbn: {text}", err=True)
+    typer.echo(printable(f"feddbn: {text}"), err=True)
 
 
 def print_json(value: Any) -> None:
     """Print pure JSON; what is not finite is null."""
     from feddbn.methods.result import plain
 
-    typer.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2))
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
+    typer.echo(
+        "".join(
+            letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
+        )
+    )
 
 
 def tell(as_json: bool, value: Any, *lines: str) -> None:
@@ -89,16 +100,23 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    # A name may contain square brackets, which rich would take for markup.
+    head = None if title is None else Text(_one_line(title))
+    table = Table(box=SIMPLE_HEAD, title=head, title_justify="left", title_style="bold", pad_edge=False)
     for k, name in enumerate(columns):
         is_text = k < n_text
         table.add_column(
-            name, justify="left" if is_text else "right", overflow="fold" if is_text else "ellipsis"
+            Text(_one_line(name)),
+            justify="left" if is_text else "right",
+            overflow="fold" if is_text else "ellipsis",
         )
     for row in rows:
-        # A name may contain square brackets, which rich would take for markup.
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(_one_line(cell)) for cell in row))
     _console().print(table)
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", " ")
 
 
 def print_frame(frame: pd.DataFrame, title: str | None = None, n_text: int = 1, digits: int = 3) -> None:
@@ -148,7 +166,7 @@ def progress(what: str, total: int | None = None) -> Iterator[tuple[Watch, Calla
 
         def part(name: str) -> None:
             nonlocal n_parts
-            bars.update(bar, description=name, note="", completed=n_parts)
+            bars.update(bar, description=_one_line(name), note="", completed=n_parts)
             n_parts += 1
 
         yield watch, part

@@ -18,6 +18,7 @@ Every answer forbids to be kept, framed, or to load anything from elsewhere; no 
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import secrets
@@ -51,6 +52,8 @@ FORM = "feddbn.form"
 """Where the gate leaves the fields of a form in a request's scope."""
 
 MOST_BYTES = 1_000_000
+MOST_IDLE, IDLE_S = 32, 10.0
+"""Connections on which nobody is being answered: more are closed, the oldest first, and all after so many seconds."""
 COOKIE = "feddbn_console"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -254,13 +257,39 @@ def host_names(listening: socket.socket) -> tuple[str, ...]:
     return (f"[{address}]:{port}" if ":" in address else f"{address}:{port}", f"localhost:{port}")
 
 
+def _impatient() -> type[asyncio.Protocol]:
+    """Return connections that close when nobody asks anything: many that stay open would keep the owner out."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        @property
+        def is_idle(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.began = self.loop.time()
+            idle = sorted((one for one in self.connections if one.is_idle), key=lambda one: one.began)
+            for one in idle[:-MOST_IDLE]:
+                one.transport.close()
+            self.loop.call_later(IDLE_S, self._look)
+
+        def _look(self) -> None:
+            if self.is_idle:
+                self.transport.close()
+            else:
+                self.loop.call_later(IDLE_S, self._look)
+
+    return Impatient
+
+
 def server_of(gate: Asgi) -> uvicorn.Server:
     """Return the server of a console, not yet running."""
     import uvicorn
 
     config = uvicorn.Config(
         gate,
-        http="h11",
+        http=_impatient(),
         ws="none",
         lifespan="off",
         # The address with its token must not stand in a log, and nobody is before this server.

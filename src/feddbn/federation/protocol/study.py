@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal
@@ -32,6 +33,9 @@ from feddbn.privacy.policy import usual_threshold
 
 MOST_TEXT, MOST_DEPTH = 256 * 1024, 20
 """A study's text is at most so long, and nests so deep: it is read before anybody has approved it."""
+
+# Control characters but those of plain text, and what turns the direction of a line around.
+_STEERS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 
 # What a study settles besides its question: how sums are protected, and what happens when a site is missing.
 
@@ -363,6 +367,12 @@ def _read(loads: Callable[[str], object], text: str, source: str) -> Study:
         values = loads(text)
         level: list[object] = [values]
         for _ in range(MOST_DEPTH):
+            odd = next((one for one in level if isinstance(one, str) and _STEERS.search(one)), None)
+            if odd is not None:
+                raise ParameterError(
+                    f"{source}: {odd[:40]!r} has characters that steer a screen; use names that can be read.",
+                    code="study-unreadable",
+                )
             level = [part for one in level for part in _parts(one)]
         if level:
             raise RecursionError
@@ -377,7 +387,7 @@ def _read(loads: Callable[[str], object], text: str, source: str) -> Study:
 
 
 def _parts(value: object) -> Collection[object]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def wrong_entry(error: ValidationError) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import shutil
 import time
@@ -94,6 +95,8 @@ def append_lines(path: Path, *lines: str) -> None:
 
 
 AUDIT = "_audit"
+DAYS = ".days"
+"""The last days, since 1970, on which somebody looked for old runs."""
 REGISTER = "_register"
 
 
@@ -296,10 +299,22 @@ def _last_change(directory: Path) -> float:
 
 
 def unchanged_directories(root: Path, keep_days: float, now: float | None = None) -> list[Path]:
-    """Return the directories below `root` that have not changed for `keep_days` days, sorted."""
-    limit = (time.time() if now is None else now) - keep_days * 86400
-    items = sorted(Path(root).iterdir()) if Path(root).is_dir() else []
-    return [path for path in items if path.is_dir() and _last_change(path) < limit]
+    """Return the directories below `root` that had not changed for `keep_days` days on three days of looking, sorted.
+
+    A clock that jumps ahead makes everything old at once, and what is deleted does not come back when the clock does.
+    """
+    if not Path(root).is_dir():
+        return []
+    path, today = Path(root) / DAYS, int((time.time() if now is None else now) // 86400)
+    known: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        known = [int(day) for day in path.read_text().split()]
+    # Days ahead of today were written by a clock that was.
+    days = [*(day for day in known if day < today), today][-5:]
+    with contextlib.suppress(OSError):
+        write_atomically(path, " ".join(map(str, days)).encode())
+    limit = (days[-3] - keep_days) * 86400 if len(days) > 2 else -math.inf
+    return [path for path in sorted(Path(root).iterdir()) if path.is_dir() and _last_change(path) < limit]
 
 
 def prune_runs(root: Path, keep_days: float, keep: Iterable[str] = (), now: float | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed import owner as module
 from feddbn.runtime.deployed.owner import Approvals
 from feddbn.runtime.deployed.store import prune_runs
-from support.faults import MemoryJournal
+from support.faults import MemoryJournal, looked_before
 from support.owned_sites import OwnedSites, killed, make_study
 from support.saying import kept_out, refused
 
@@ -209,6 +209,7 @@ def test_a_run_that_was_counted_stays_counted_through_kills_at_any_moment(approv
 def test_approvals_are_not_pruned(approvals, tmp_path):
     approvals.give(make_study())
     (tmp_path / "old-run").mkdir()
+    looked_before(tmp_path, 4e9)
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["old-run"]
     assert the_file(tmp_path).exists()
 

@@ -15,6 +15,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
 from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileShelf, data_version
 from feddbn.runtime.deployed.store import prune_runs
+from support.faults import looked_before
 from support.saying import refused
 
 A, B, C, D = (f"{k:016x}:1" for k in range(4))
@@ -90,6 +91,7 @@ def test_two_runs_at_the_same_time_do_not_both_get_their_sets(tmp_path):
 def test_pruning_old_runs_keeps_the_register(tmp_path):
     register_on(FileShelf(tmp_path / "_register", "run", "study")).admit(FOUR, (), 3)
     (tmp_path / "run").mkdir()
+    looked_before(tmp_path, 4e9)
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["run"]
     assert FileShelf(tmp_path / "_register", "run", "study").entries() == (FOUR,)
 

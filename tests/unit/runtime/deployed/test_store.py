@@ -1,5 +1,6 @@
 import json
 import os
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from feddbn.runtime.deployed.store import (
     run_directory,
     write_atomically,
 )
+from support.faults import looked_before
 from support.mixed_networks import mixed_network
 from support.report_results import curved_dbn
 from support.saying import refused
@@ -118,8 +120,9 @@ def test_old_runs_are_pruned_and_the_current_one_is_kept(tmp_path):
     for name in ("old", "current"):
         os.utime(tmp_path / name / "record.feddbn", (0, 0))
         os.utime(tmp_path / name, (0, 0))
+    looked_before(tmp_path, time.time())
     assert prune_runs(tmp_path, 30, keep=("current",)) == ["old"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["current", "new"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".days", "current", "new"]
     assert prune_runs(tmp_path / "nowhere", 30) == []
 
 

@@ -1,5 +1,6 @@
 import os
 
+from feddbn.runtime.deployed.store import DAYS
 from feddbn.runtime.engines.nvflare.housekeeping import (
     JOBS,
     TRANSFER,
@@ -7,6 +8,7 @@ from feddbn.runtime.engines.nvflare.housekeeping import (
     prune_job_results,
     prune_site_jobs,
 )
+from support.faults import looked_before
 
 DAY = 86400
 NOW = 1_000 * DAY
@@ -27,17 +29,20 @@ def make_server(kit):
     make(kit / JOBS / WAITING, 60, "meta", "data")
     make(kit / TRANSFER / OLD, 40)
     make(kit / TRANSFER / NEW, 2)
+    looked_before(kit / JOBS, NOW)
+    looked_before(kit / TRANSFER, NOW)
     return kit
 
 
 def names(directory):
-    return sorted(path.name for path in directory.iterdir())
+    return sorted(path.name for path in directory.iterdir() if path.name != DAYS)
 
 
 def test_old_job_directories_of_a_site_are_deleted_and_nothing_else(tmp_path):
     for job, age in ((OLD, 40), (NEW, 2), (RUNNING, 50)):
         make(tmp_path / job, age, "log.txt")
     make(tmp_path / "local", 400, "feddbn_site.toml")
+    looked_before(tmp_path, NOW)
     assert prune_site_jobs(tmp_path, 30, keep=RUNNING, now=NOW) == [OLD]
     assert names(tmp_path) == sorted([NEW, RUNNING, "local"])
 

@@ -1,0 +1,136 @@
+"""What happens around a site: clocks that jump, connections nobody uses, names that steer a terminal, damaged collections."""
+
+import json
+import socket
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("uvicorn")
+from feddbn.cli.terminal import complain, print_json, print_table, remark, say
+from feddbn.console import gate
+from feddbn.errors import FeddbnError, NotEnoughSites, ParameterError
+from feddbn.federation.protocol.study import study_from_json
+from feddbn.runtime.deployed import store
+from feddbn.runtime.deployed.conduct import run_study
+from feddbn.runtime.deployed.coordinator import Coordinator
+from feddbn.runtime.deployed.settings import load_programs
+from support.console_kits import served
+from support.faults import MemoryJournal
+from support.rig import Rig
+
+DAY = 86400
+ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
+
+
+def data(n_sites=3):
+    rng = np.random.default_rng(0)
+    return {f"s{i}": [rng.normal(size=(200, 2))] for i in range(n_sites)}
+
+
+def conducted(rig, study, exchange):
+    load_programs(("feddbn.methods.studies",))
+    coordinator = Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0, opening_s=0.0)
+    return run_study(coordinator, study)[0].arrays
+
+
+def test_a_clock_that_jumps_deletes_nothing(tmp_path, monkeypatch):
+    """F19: one start with a clock 40 days ahead deleted every run."""
+    rig = Rig(tmp_path, data())
+    conducted(rig, rig.study(), lambda messages: {k: rig.endpoints[k].handle(m) for k, m in messages.items()})
+    place, now = rig.place / "s0" / "state" / "run", time.time()
+    kept = sorted(path.name for path in place.iterdir())
+    # Ahead and back again, then ahead for two days: that is still a jump.
+    for days in (40, 0, 400, 401, 1, 2):
+        monkeypatch.setattr(store.time, "time", lambda days=days: now + days * DAY)
+        rig.restart("s0")
+        assert sorted(path.name for path in place.iterdir()) == kept, days
+    for days in (40, 41, 42, 43):
+        monkeypatch.setattr(store.time, "time", lambda days=days: now + days * DAY)
+        rig.restart("s0")
+    assert not place.exists()
+
+
+def test_idle_connections_do_not_keep_the_owner_out(monkeypatch):
+    """F20: 70 connections that say nothing locked the console for as long as they stayed open."""
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    monkeypatch.setattr(gate, "IDLE_S", 0.5)
+    app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("here"))])
+    with served(lambda keys: app) as (address, _):
+        host, port = address.split("/")[2].split(":")
+        idle = [socket.create_connection((host, int(port))) for _ in range(70)]
+        idle[-1].sendall(b"GET / HTTP/1.1\r\nHost: ")
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(address, timeout=10) as answer:
+            assert answer.read() == b"here"
+        for connection in idle:
+            connection.settimeout(10)
+            assert connection.recv(1) == b""
+            connection.close()
+
+
+def test_no_text_steers_a_terminal(capsys):
+    """F21: a method's or a site's name reached the terminal as it came, in `site waiting` and others."""
+    for tell in (say, remark, complain):
+        tell(f"a {ESCAPE} b")
+    print_table([ESCAPE, "what"], [[ESCAPE, "[bold]x"]], title=ESCAPE, n_text=2)
+    print_json({"name": ESCAPE})
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert [letter for letter in text if not letter.isprintable() and letter != "\n"] == []
+    assert "[bold]x" in text
+    assert json.loads(text[text.index("{") : text.index("}") + 1]) == {"name": ESCAPE}
+
+
+@pytest.mark.parametrize("where", ["method", "variables", "parameters"])
+def test_a_study_has_names_that_can_be_read(tmp_path, where):
+    """F21: what a site logs about a study is shown by other programs, too."""
+    values = json.loads(Rig(tmp_path, data()).study().to_json())
+    values |= {"method": ESCAPE} if where == "method" else {}
+    values |= {"variables": ["x0", ESCAPE]} if where == "variables" else {}
+    values["parameters"] |= {"features": [{ESCAPE: 1}]} if where == "parameters" else {}
+    with pytest.raises(ParameterError) as caught:
+        study_from_json(json.dumps(values))
+    assert caught.value.code == "study-unreadable"
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", ["restart", "flip", "delete"])
+def test_a_collection_goes_on_with_the_same_bits_or_ends(tmp_path, fault):
+    """K4: secrets on disk that were altered or lost open nothing; a site that restarts all the time loses nothing."""
+    rig = Rig(tmp_path / fault, data(4))
+    study = rig.study(attendance={"when_missing": "collect", "window_h": 1.0})
+    secrets, seen = rig.place / "s1" / "state" / "run" / "masks.feddbn", []
+
+    def exchange(messages):
+        replies = {}
+        for name, message in messages.items():
+            if name == "s1" and secrets.exists() and (fault == "restart" or not seen):
+                content = bytearray(secrets.read_bytes())
+                content[len(content) // 2] ^= 1
+                if fault == "flip":
+                    secrets.write_bytes(content)
+                elif fault == "delete":
+                    secrets.unlink()
+                seen.append(fault)
+                rig.restart("s1")
+            replies[name] = rig.endpoints[name].handle(message)
+        return replies
+
+    if fault != "restart":
+        with pytest.raises((NotEnoughSites, FeddbnError)):
+            conducted(rig, study, exchange)
+        return
+    calm = Rig(tmp_path / "calm", data(4))
+    whole = conducted(
+        calm, study, lambda messages: {k: calm.endpoints[k].handle(m) for k, m in messages.items()}
+    )
+    found = conducted(rig, study, exchange)
+    assert len(seen) > 3
+    assert all(np.array_equal(found[name], whole[name]) for name in whole)
