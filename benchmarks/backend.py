@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.backend.device import HOST, Device, open_device, product
+from feddbn.core.backend.device import HOST, Device, product
+from feddbn.core.backend.torch_device import open_device
 from feddbn.core.designs.recordings import Block
 from feddbn.core.fdbnl.path import RunOptions, make_schedule
 from feddbn.core.fdbnl.server import ConsensusRun, penalty_matrix

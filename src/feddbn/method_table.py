@@ -30,6 +30,7 @@ __all__ = [
     "default_method",
     "find_method",
     "get_method",
+    "make_estimator",
     "policy_names",
 ]
 
@@ -506,3 +507,18 @@ def policy_names(method: str) -> tuple[str, ...]:
     """
     found = find_method(method)
     return (method,) if found is None else (found.cls, found.name)
+
+
+def make_estimator(name: str, parameters: Mapping[str, Any], *, stored: bool = False) -> Any:
+    """Return an unfitted estimator; a parameter it does not have is refused with the nearest name it has.
+
+    `stored` says that the parameters are those of a result on disk, which an earlier version may have written.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import make_estimator
+    >>> make_estimator("oneshot", {"n_lags": 2})
+    OneShotDBN(n_lags=2)
+    """
+    method = get_method(name)
+    return method.load()(**method.named(parameters, stored=stored))

@@ -17,7 +17,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device, one_thread, open_device
+from feddbn.core.backend.device import HOST, Device, one_thread
+from feddbn.core.backend.torch_device import open_device
 from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status

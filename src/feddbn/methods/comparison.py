@@ -23,9 +23,8 @@ from feddbn.federation.programs.statistics import EarlierRows, make_fold
 from feddbn.federation.protocol.rows import Fold
 from feddbn.federation.protocol.task import Federation, Observer, Task, run_program
 from feddbn.findings import Finding
-from feddbn.method_table import Method, available_methods, get_method
+from feddbn.method_table import Method, available_methods, get_method, make_estimator
 from feddbn.methods.base import in_process
-from feddbn.methods.registry import make_estimator
 from feddbn.methods.scoring import score, score_sites
 from feddbn.methods.truth import Truth, truth_of_sites
 from feddbn.model.dbn import DBN

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from feddbn.method_table import Method, add_method, get_method
+from feddbn.method_table import Method, add_method, make_estimator
 
 __all__ = ["Method", "make_estimator", "register_method"]
-
-
-def make_estimator(name: str, parameters: Mapping[str, Any], *, stored: bool = False) -> Any:
-    """Return an unfitted estimator; a parameter it does not have is refused with the nearest name it has.
-
-    `stored` says that the parameters are those of a result on disk, which an earlier version may have written.
-
-    Examples
-    --------
-    >>> from feddbn.methods.registry import make_estimator
-    >>> make_estimator("oneshot", {"n_lags": 2})
-    OneShotDBN(n_lags=2)
-    """
-    method = get_method(name)
-    return method.load()(**method.named(parameters, stored=stored))
 
 
 def register_method(method: Method) -> None:

@@ -20,10 +20,9 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
-from feddbn.method_table import METHODS, Method, find_method
+from feddbn.method_table import METHODS, Method, find_method, make_estimator
 from feddbn.methods.comparison import check_compared, compare_on
 from feddbn.methods.data_check import check_data
-from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result, plain
 from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
 from feddbn.methods.updating import UpdatedEstimator

@@ -26,7 +26,6 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import MissingExtra, ParameterError
 
 DEVICES = ("cpu", "auto", "cuda")
 """What a user may say: numpy; a GPU where torch finds one, else numpy; a GPU, or an error."""
@@ -35,7 +34,7 @@ _LEAST_FLOPS = 5e7
 """Operations of one call from which a GPU is quicker than one core: some two milliseconds of it."""
 _LEAST_FLOPS_PER_BYTE = 20.0
 """Below it, one core multiplies about as fast as the bytes travel."""
-_WORTH_STARTING = 2e11
+WORTH_STARTING = 2e11
 """Operations that take one core as long as torch and a GPU take to start: some six seconds."""
 
 
@@ -95,43 +94,6 @@ HOST: Device = Host()
 def pays(flops: float, n_bytes: float) -> bool:
     """Whether work is long enough, and uses what is carried often enough, for a GPU."""
     return flops >= max(_LEAST_FLOPS, _LEAST_FLOPS_PER_BYTE * n_bytes)
-
-
-class AutoDevice(Host):
-    """Numpy, and a GPU for work that pays if torch finds one; torch is not even imported before such work comes."""
-
-    name = "auto"
-
-    def __init__(self) -> None:
-        self._found: Device | None = None
-
-    def __reduce__(self) -> Any:
-        # Another process looks for a GPU of its own.
-        return AutoDevice, ()
-
-    def of(self, flops: float, n_bytes: float, times: float = 1.0) -> Device:
-        """Return the GPU if there is one and the work pays, else numpy."""
-        if not (pays(flops, n_bytes) and times * flops >= _WORTH_STARTING):
-            return HOST
-        if self._found is None:
-            try:
-                self._found = open_device("cuda")
-            except (MissingExtra, ParameterError):
-                self._found = HOST
-        return self._found
-
-
-def open_device(name: str) -> Device:
-    """Return the device that a user named; the sentence of an error says what is missing."""
-    if name not in DEVICES:
-        raise ParameterError(f"device={name!r} is not known; choose one of {', '.join(DEVICES)}.")
-    if name == "cpu":
-        return HOST
-    if name == "auto":
-        return AutoDevice()
-    from feddbn.core.backend.torch_device import open_gpu
-
-    return open_gpu()
 
 
 def product(A: FloatArray, B: FloatArray, device: Device = HOST, times: float = 1.0) -> FloatArray:

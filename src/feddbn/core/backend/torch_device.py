@@ -1,4 +1,7 @@
-"""Torch as a device: double precision on a GPU, or on the CPU for tests. The only file that imports torch."""
+"""Torch as a device: double precision on a GPU, or on the CPU for tests, and how a user names one.
+
+The only file that imports torch, and only once a GPU is asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device, pays
+from feddbn.core.backend.device import DEVICES, HOST, WORTH_STARTING, Device, Host, pays
 from feddbn.errors import MissingExtra, ParameterError
 
 
@@ -70,3 +73,38 @@ def open_gpu() -> TorchDevice:
             "device='cuda' needs a GPU, and torch finds none here; use device='auto', which goes without, or 'cpu'."
         )
     return device
+
+
+class AutoDevice(Host):
+    """Numpy, and a GPU for work that pays if torch finds one; torch is not even imported before such work comes."""
+
+    name = "auto"
+
+    def __init__(self) -> None:
+        self._found: Device | None = None
+
+    def __reduce__(self) -> Any:
+        # Another process looks for a GPU of its own.
+        return AutoDevice, ()
+
+    def of(self, flops: float, n_bytes: float, times: float = 1.0) -> Device:
+        """Return the GPU if there is one and the work pays, else numpy."""
+        if not (pays(flops, n_bytes) and times * flops >= WORTH_STARTING):
+            return HOST
+        if self._found is None:
+            try:
+                self._found = open_device("cuda")
+            except (MissingExtra, ParameterError):
+                self._found = HOST
+        return self._found
+
+
+def open_device(name: str) -> Device:
+    """Return the device that a user named; the sentence of an error says what is missing."""
+    if name not in DEVICES:
+        raise ParameterError(f"device={name!r} is not known; choose one of {', '.join(DEVICES)}.")
+    if name == "cpu":
+        return HOST
+    if name == "auto":
+        return AutoDevice()
+    return open_gpu()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from feddbn.core.backend.device import open_device
+from feddbn.core.backend.torch_device import open_device
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary

@@ -10,7 +10,9 @@ from threadpoolctl import threadpool_info
 
 from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, PersonalRounds, simulate
 from feddbn.core.backend import device as backend
-from feddbn.core.backend.device import DEVICES, HOST, AutoDevice, one_thread, open_device, pays, product
+from feddbn.core.backend import torch_device
+from feddbn.core.backend.device import DEVICES, HOST, one_thread, pays, product
+from feddbn.core.backend.torch_device import AutoDevice, open_device
 from feddbn.core.designs.recordings import Block
 from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
@@ -145,8 +147,8 @@ def test_work_pays_if_it_is_long_and_uses_its_bytes():
 def test_auto_starts_a_gpu_only_for_a_fit_that_is_longer_than_the_start(monkeypatch):
     gpu = object()
     asked = []
-    real = backend.open_device
-    monkeypatch.setattr(backend, "open_device", lambda name: asked.append(name) or gpu)
+    real = open_device
+    monkeypatch.setattr(torch_device, "open_device", lambda name: asked.append(name) or gpu)
     auto = real("auto")
     assert auto.of(1e9, 1e6) is HOST
     assert not asked

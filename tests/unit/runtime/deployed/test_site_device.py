@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.backend.device import HOST, AutoDevice
+from feddbn.core.backend.device import HOST
+from feddbn.core.backend.torch_device import AutoDevice
 from feddbn.data import MemorySite, read_sites
 from feddbn.errors import FileError
 from feddbn.federation.protocol.site import Site
