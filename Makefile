@@ -19,7 +19,7 @@ ifneq ($(wildcard ../shared/data),)
 export FEDDBN_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo try docs docs-test test test-all pool coverage check format bench bench-quick lock sbom clean
+.PHONY: help demo try docs docs-test test test-all pool coverage check format bench bench-quick mutants lock sbom clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
 	@echo "make try          run a server, three sites and a masked study on this machine, and open the report"
@@ -32,6 +32,7 @@ help:
 	@echo "make format       let ruff format the code"
 	@echo "make bench        the measurements behind the documentation's tables (long)"
 	@echo "make bench-quick  the same with few repetitions"
+	@echo "make mutants      take each guard of a site out alone, and say which no test misses (hours; ONLY=few-rows: some)"
 	@echo "make lock         write requirements.lock: the versions the tests ran with, and their hashes"
 	@echo "make sbom         write the bill of materials of a release to dist"
 	@echo "make clean        remove the virtual environment and caches"
@@ -120,6 +121,10 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 10
 	$(BIN)/python benchmarks/fdbnl_objective.py
 	$(BIN)/python benchmarks/run.py --full
+
+# Hours: ONLY=few-rows takes some guards out, not all.
+mutants: $(VENV)/.test-installed
+	$(BIN)/python tools/mutate_guards.py --only "$(ONLY)"
 
 bench-quick: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 2

@@ -52,10 +52,10 @@ def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, 
 def test_studies_that_wait_are_listed_and_refused(run, refuses, sites):
     kit = sites.place / "north"
     assert json.loads(run("site", "waiting", "--kit", kit, "--json").stdout) == []
-    sites.owner().offered.keep(make_study(name="sepsis", lead="lead\u202e@example.org"))
+    sites.owner().offered.keep(make_study(name="sepsis", lead="lead\u200b@example.org"))
     listed = run("site", "waiting", "--kit", kit)
     assert "sepsis" in listed.stdout
-    assert "\u202e" not in listed.stdout
+    assert "\u200b" not in listed.stdout
     assert make_study().name in run("site", "waiting", "--kit", kit, "--json").stdout
     done = run("site", "refuse", "sepsis", "--kit", kit)
     assert done.exit_code == 0, done.output
