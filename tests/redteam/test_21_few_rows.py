@@ -119,7 +119,7 @@ def test_a_study_alone_has_all_its_rows(sites):
 
 def test_a_damaged_book_of_rows_stops_what_it_is_about(sites):
     asked(sites, "run-1", ("x0", "x1"))
-    path = sites.places[VICTIM] / "state" / "_register" / "rows.jsonl"
+    path = sites.places[VICTIM] / "state" / "_register" / "ledger.jsonl"
     assert path.stat().st_mode & 0o077 == 0
     path.write_text(path.read_text().replace('"rows": "', '"rows": "!'))
     sites.restart(VICTIM)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.federation.guards.row_set_guard import RowTable
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
@@ -25,16 +26,25 @@ def federation_of(data):
 
 
 class RowsInMemory:
-    """The book of rows of a site that are remembered as long as a test runs."""
+    """The book of rows of a site that are remembered as long as a test runs; `data` may be replaced by a later version."""
 
-    def __init__(self, *recordings):
-        self.recordings, self.kept = recordings, []
+    def __init__(self, data):
+        self.kept = []
+        self.show(data)
+
+    def show(self, data, version="now"):
+        """Offer these data from now on."""
+        self.data, self.version = data, version
 
     def hold(self):
         return nullcontext()
 
     def order(self):
-        return {name: number for number, name in enumerate(self.recordings)}
+        return {one.name: number for number, one in enumerate(self.data.recordings())}
+
+    def table(self, variables=None):
+        data = AlignedSite(tuple(variables or self.data.variables), self.data)
+        return RowTable.of(data, self.order(), self.version, b"key")
 
     def used(self):
         return list(self.kept)

@@ -141,9 +141,9 @@ class Entry:
         return [sorted(self.members), self.signer, self.signature]
 
 
-def read_entries(value: object) -> tuple[Entry, ...]:
+def read_entries(value: object, most: int | None = MOST_SETS) -> tuple[Entry, ...]:
     """Return entries out of a message, or refuse it."""
-    if not isinstance(value, list) or len(value) > MOST_SETS:
+    if not isinstance(value, list) or (most is not None and len(value) > most):
         raise ProtocolError(f"a register is a list of at most {MOST_SETS} earlier sums.", code="bad-register")
     return tuple(_entry(one) for one in value)
 

@@ -1,37 +1,41 @@
-"""Keeps sums, and blocks of rows, of different studies from showing a few rows: `too_few` has the rule.
+"""Keeps sums of different questions, runs and versions of the data from showing a few rows or cells of this site.
 
-Which rows have an empty cell depends on the variables of a study, and on which cells count as far out. A site writes down
-which rows were complete for each of these, once for each version of its data. Before it answers about others it leaves out
-as many rows as it takes for no combination to be about fewer than `min_rows` of them. The same for rows that have any cell,
-where rows with empty cells count.
+A site writes down which rows, and which of their cells, were in each sum. A new question is about rows that were in the same
+earlier sums, or in none, in large groups only: `too_few` has the rule. Before it answers, the site leaves out as many rows
+as that takes. This is one rule for other variables, other limits of outliers, other numbers of lags, rows that are held out,
+blocks of time, and data that have changed since.
 
-Rows with p lags are those whose p predecessors are complete, too. So rows are compared for every number of lags that has been
-asked for. Sums with two numbers of lags over the same rows still differ by the rows at the beginnings of segments.
+Rows are known by what is in them (`RowTable`), not by where they stand, so that a row that is still there is the same row in
+the next version of the data. With w lags what is compared is a row together with the w before it.
+
+Where rows with empty cells count, every pair of columns has rows of its own. Then all pairs are compared with each earlier
+sum (`_few_pairs`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import IntArray
+from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.recordings import (
     CompleteSite,
     RowNumbers,
     SiteData,
-    SiteRows,
     WithoutRows,
     numbered,
     site_rows,
 )
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
+from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.statistics import SitePart, held_out_part, training_part
 from feddbn.federation.programs.time_blocks import BlocksQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -43,113 +47,178 @@ from feddbn.findings import Finding
 #
 # Theory of operation
 # -------------------
-# Two studies that choose other variables, or treat cells in other ways, leave out other rows: those with an empty cell in one
-# of their variables. Sums over the row sets R_1, ..., R_m give every combination of them, and a combination may be about a
-# single row. Rows that were in the same sets have the same coefficient in every combination. So call rows with the same
-# memberships a *class*: if every class of rows that were in any sum has at least `least` rows, then every combination that is
-# not empty is about at least `least` rows. This is sufficient, and it is easy to keep to: a site can always leave more rows
-# out of a new sum.
+# Sums over the row sets R_1, ..., R_m give every combination of them, and a combination may be about a single row. Rows that
+# were in the same sets have the same coefficient in every combination. So call rows with the same memberships a *class*: if
+# every class of rows that were in any sum has at least `least` rows, then every combination that is not empty is about at
+# least `least` rows. This is sufficient, and it is easy to keep to: a site can always leave more rows out of a new sum.
 #
 # - Few rows of a class in the new set: they are left out of it.
-# - Few rows of a class not in the new set: more of them are left out, those next to them, until they are enough.
+# - Few rows of a class not in the new set: more of them are left out, those next to others that are out, until they are
+#   enough.
 # - Few rows that were in no sum before: they are left out.
 
-Rows = NDArray[np.int64]
+Ids = NDArray[np.uint64]
+MOST_SETS = 256
+"""Sets of rows that a site may be asked about."""
 
 
-def too_few(new: Rows, known: Sequence[Rows], least: int) -> Rows:
-    """Return rows of `new` without which every class of rows has at least `least` members; empty if none must go.
+def too_few(new: Ids, known: Sequence[Ids], least: int, nearest: RowNumbers | None = None) -> BoolArray:
+    """Which of the new rows have to go so that every class of rows has at least `least` members.
 
-    All arguments are sorted numbers of rows. The rows that are left may split other classes: ask again.
+    Rows are named by numbers. Of a class that must lose some, those that come first in `nearest` go. The rows that are left
+    may split other classes: ask again.
     """
-    every = np.unique(np.concatenate([new, *known]))
-    is_new = np.isin(every, new)
-    member = np.array([np.isin(every, rows) for rows in known], dtype=bool).reshape(len(known), len(every))
-    # One number for each pattern of memberships.
-    classes = np.zeros(len(every), dtype=np.int64)
-    for row in member:
-        classes = np.unique(2 * classes + row, return_inverse=True)[1]
-    goes = np.zeros(len(every), dtype=bool)
-    for one in range(int(classes.max(initial=-1)) + 1):
-        places = np.flatnonzero(classes == one)
-        inside, outside = places[is_new[places]], places[~is_new[places]]
-        was_summed = bool(member[:, places[0]].any())
-        if not len(inside) or (was_summed and not len(outside)):
-            continue
-        lacking = least - len(outside) if was_summed else 0
-        if len(inside) - max(lacking, 0) < least:
-            goes[inside] = True
-        elif lacking > 0:
-            goes[_nearest(every, inside, outside)[:lacking]] = True
-    return np.asarray(every[goes])
+    every, place = np.unique(np.concatenate([new, *known]), return_inverse=True)
+    codes = np.zeros(len(every), dtype=np.uint64)
+    start = len(new)
+    for k, one in enumerate(known):
+        # A number for each pattern of memberships: different patterns have different sums, almost surely.
+        codes[place[start : start + len(one)]] += _mixed(np.uint64(k + 1))
+        start += len(one)
+    pattern, classes = np.unique(codes, return_inverse=True)
+    is_new = np.zeros(len(every), dtype=bool)
+    is_new[place[: len(new)]] = True
+    n_in = np.bincount(classes[is_new], minlength=len(pattern))
+    n_out = np.bincount(classes[~is_new], minlength=len(pattern))
+    lacking = np.where((pattern != 0) & (n_out > 0), np.maximum(least - n_out, 0), 0)
+    whole = (pattern != 0) & (n_out == 0)
+    of_new = classes[place[: len(new)]]
+    goes = ~whole[of_new] & (n_in - lacking < least)[of_new]
+    order = np.arange(len(new)) if nearest is None else nearest
+    for one in np.flatnonzero((lacking > 0) & (n_in - lacking >= least)).tolist():
+        goes[order[of_new[order] == one][: lacking[one]]] = True
+    return np.asarray(goes)
 
 
-def _nearest(every: Rows, inside: Rows, outside: Rows) -> Rows:
-    """The places inside, those next to places outside first."""
-    after = np.clip(np.searchsorted(outside, inside), 1, len(outside)) - 1
-    before = np.minimum(after + 1, len(outside) - 1)
-    gaps = np.minimum(
-        np.abs(every[inside] - every[outside[after]]), np.abs(every[inside] - every[outside[before]])
-    )
-    return inside[np.argsort(gaps, kind="stable")]
+def _mixed(values: NDArray[np.uint64] | np.uint64) -> Ids:
+    """Scatter bits (splitmix64)."""
+    with np.errstate(over="ignore"):
+        found = np.asarray(values, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(found ^ (found >> np.uint64(31)))
 
 
-MOST_SETS = 64
-"""Sets of rows that one version of the data may be asked about."""
-BLOCK = "block "
-"""Begins the digest of rows that are one block of several; its number comes last."""
+@dataclass(frozen=True)
+class RowTable:
+    """The rows of one version of a site's data, by a keyed digest of what is in each.
+
+    Attributes
+    ----------
+    data
+        Names the version.
+    variables
+        What the site offers, or those of it that the digests are about.
+    digests
+        (n,) in the order of `numbers`.
+    numbers
+        (n,) of the rows, sorted; of an earlier version only their order is known.
+    """
+
+    data: str
+    variables: tuple[str, ...]
+    digests: Ids
+    numbers: RowNumbers
+
+    @classmethod
+    def of(cls, data: SiteData, order: Mapping[str, int], version: str, key: bytes) -> RowTable:
+        """Read a site; rows with the same cells have the same digest."""
+        salts = [hashlib.sha256(key + name.encode()).digest()[:8] for name in data.variables]
+        salt = np.frombuffer(b"".join(salts), dtype="<u8")
+        numbers, digests = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.uint64)]
+        for recording in data.recordings():
+            for found, block in numbered(recording, order):
+                # Zero has no sign here, and there is one kind of empty cell.
+                cells = np.where(np.isnan(block.values), np.nan, block.values + 0.0).view(np.uint64)
+                numbers.append(found)
+                digests.append(_mixed(_mixed(cells ^ salt).sum(axis=1, dtype=np.uint64)))
+        every = np.concatenate(numbers)
+        place = np.argsort(every)
+        return cls(version, tuple(data.variables), np.concatenate(digests)[place], every[place])
+
+    def windows(self, rows: RowNumbers, n_lags: int) -> Ids:
+        """A name for each of some rows with the `n_lags` before it; equal ones are counted.
+
+        Whichever of two equal rows is in a sum, the sum is the same.
+        """
+        found = self.digests[rows]
+        with np.errstate(over="ignore"):
+            for k in range(1, n_lags + 1):
+                found = _mixed(found * np.uint64(0x2545F4914F6CDD1D) + self.digests[rows - k])
+            order = np.argsort(found, kind="stable")
+            begins = np.concatenate([[True], np.diff(found[order]) != 0])[: len(found)]
+            place = np.arange(len(found))
+            rank = place - np.maximum.accumulate(np.where(begins, place, 0))
+            found[order] = _mixed(found[order] + rank.astype(np.uint64))
+        return found
 
 
 @dataclass(frozen=True)
 class UsedRows:
-    """Rows that sums were made of.
+    """Rows that a sum was made of.
 
     Attributes
     ----------
-    cells
-        Digest of what decides which cells are empty: the variables and the limits. For a block of rows `BLOCK`, the digest of
-        what decides about all blocks, and its number.
+    key
+        What decides which rows these are: a digest of what decides which cells are empty, then lags, fold and blocks.
     n_lags
-        How many predecessors a row needs to have.
+        How many predecessors a row has.
+    table
+        The version of the data.
     rows
-        Numbers of the complete rows, or of the rows with any cell.
+        Places of the rows in the table.
     left_out
-        Numbers of the rows that were left out so that no combination of sums shows few.
-    run
-        The run that was the first to use them.
+        Places of the rows that were left out so that no combination of sums shows few.
+    variables, cells
+        Where rows with empty cells count: which of its cells each row of the table has, (n, d).
     """
 
-    cells: str
+    key: str
     n_lags: int
+    table: RowTable
     rows: RowNumbers
     left_out: RowNumbers
-    run: str = ""
+    variables: tuple[str, ...] = ()
+    cells: BoolArray | None = None
 
     @property
-    def partition(self) -> str:
-        """Which blocks these rows are one of; empty if they are all rows."""
-        return self.cells.rpartition(" ")[0] if self.cells.startswith(BLOCK) else ""
+    def group(self) -> str:
+        """First looks and all other questions are compared among themselves."""
+        return self.key.partition(" ")[0]
 
+    @cached_property
+    def sets(self) -> tuple[RowNumbers, ...]:
+        """The complete rows, and where others count those that have any cell, like all before them."""
+        if self.cells is None:
+            return (self.rows,)
+        there = self.lagged_cells(self.n_lags, self.variables).reshape(len(self.rows), self.n_lags + 1, -1)
+        return self.rows[there.all(axis=(1, 2))], self.rows[there.any(axis=2).all(axis=1)]
 
-def lagged_sets(rows: SiteRows, used: Sequence[UsedRows], n_lags: int) -> list[RowNumbers]:
-    """The different sets of rows with `n_lags` predecessors that sums were made of; lags reach over the ends of blocks."""
-    found = [rows.lagged(one, n_lags) for one in _different([one.rows for one in used if not one.partition])]
-    for name in dict.fromkeys(one.partition for one in used if one.partition):
-        parts = [one.rows for one in used if one.partition == name]
-        every = rows.lagged(np.unique(np.concatenate(parts)), n_lags)
-        found += [np.intersect1d(part, every, assume_unique=True) for part in parts]
-    return found
+    def lagged_cells(self, n_lags: int, variables: Sequence[str]) -> BoolArray:
+        """Which cells of its rows and those before them are in the sum."""
+        if self.cells is None:
+            return np.ones((len(self.rows), (n_lags + 1) * len(variables)), dtype=bool)
+        columns = [self.variables.index(name) for name in variables]
+        return np.concatenate([self.cells[self.rows - k][:, columns] for k in range(n_lags + 1)], axis=1)
+
+    def ids(self, rows: RowNumbers, n_lags: int | None, digests: RowTable) -> Ids:
+        """Names of some of its rows: their places, or what is in them and in `n_lags` rows before them."""
+        return rows.astype(np.uint64) if n_lags is None else digests.windows(rows, n_lags)
 
 
 class RowBook(Protocol):
-    """Where a site keeps which rows it has used, of the present version of its data; `add` has happened when it returns."""
+    """Where a site keeps which rows it has used, of all versions of its data; `add` has happened when it returns."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep others from reading and writing meanwhile."""
         ...
 
     def order(self) -> Mapping[str, int]:
-        """Return the number of each recording."""
+        """Return the number of each recording of the present version."""
+        ...
+
+    def table(self, variables: Sequence[str] | None = None) -> RowTable:
+        """Return the rows of the present version, by all that the site offers or by some variables."""
         ...
 
     def used(self) -> Sequence[UsedRows]:
@@ -167,9 +236,7 @@ class RowSetGuard(Guard):
     Parameters
     ----------
     book
-        Which rows were used before, and by which run.
-    run
-        The run that is answered now; a restart in its middle does not make its own rows those of an earlier one.
+        Which rows were used before.
     least
         Fewest rows that a combination of sums may be about.
     tell
@@ -177,103 +244,195 @@ class RowSetGuard(Guard):
     """
 
     def __init__(
-        self, book: RowBook, least: int, tell: Callable[[Finding], None] = lambda finding: None, run: str = ""
+        self, book: RowBook, least: int, tell: Callable[[Finding], None] = lambda finding: None
     ) -> None:
         self._book = book
-        self._run = run
         self._least = least
         self._tell = tell
-        self._settled: dict[tuple[object, ...], RowNumbers] = {}
-        self._earlier: list[RowNumbers] | None = None
+        self._settled: dict[str, RowNumbers] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Leave rows out."""
         question = task.question
-        is_rows = isinstance(question, RowsQuestion) and not question.is_look
-        if not is_rows and not isinstance(question, FeatureMomentsQuestion | FeatureScaleQuestion):
+        if not isinstance(question, RowsQuestion | FeatureMomentsQuestion | FeatureScaleQuestion):
             return here, task
         about = _About.of(question, here.data)
-        # Folds are of the rows that are left.
-        key = (about.cells, about.n_lags, about.fold)
-        if key not in self._settled:
+        if about.key not in self._settled:
             with self._book.hold():
-                if self._earlier is None:
-                    others = [one for one in self._book.used() if not one.run or one.run != self._run]
-                    self._earlier = _different([one.rows for one in others if not one.partition])
-                left_out = self._left_out(here.data, about)
-                self._check_fold(WithoutRows(here.data, left_out, self._book.order()), about)
-            self._settled[key] = left_out
-            if len(left_out):
-                self._tell(Finding("rows-left-out", "note", {"n": len(left_out), "n_lags": about.n_lags}))
-        left_out = self._settled[key]
+                places = self._left_out(here.data, about)
+            if len(places):
+                self._tell(Finding("rows-left-out", "note", {"n": len(places), "n_lags": about.n_lags}))
+            self._settled[about.key] = self._book.table().numbers[places]
+        left_out = self._settled[about.key]
         if not len(left_out):
             return here, task
         return replace(here, data=WithoutRows(here.data, left_out, self._book.order())), task
 
     def _left_out(self, data: SiteData, about: _About) -> RowNumbers:
-        """Return the rows that this question does without, after they were written down."""
-        book, used = self._book, self._book.used()
-        same = [one for one in used if one.cells == about.cells]
-        for one in same:
-            if one.n_lags == about.n_lags:
+        """Return the places of the rows that this question does without, after they were written down."""
+        book, table = self._book, self._book.table()
+        used = [one for one in book.used() if one.group == about.group]
+        now = [one for one in used if one.table.data == table.data]
+        for one in now:
+            if one.key.startswith(f"{about.key} "):
                 return one.left_out
-        known = _different([one.rows for one in used if not one.partition])
-        if len(known) >= MOST_SETS:
+        n_known = len({(one.table.data, one.key.rpartition(" ")[0]) for one in used})
+        if n_known >= MOST_SETS:
             raise SiteRefused(
-                f"sums over {len(known)} different sets of this site's rows were made; ask about variables and limits "
+                f"sums over {n_known} different sets of this site's rows were made; ask about variables and limits "
                 "that were asked about before, or use a study with noise.",
                 code="too-many-row-sets",
             )
-        lags = sorted({one.n_lags for one in used} | {about.n_lags})
+        same = [one for one in now if one.key.startswith(f"{about.cells} ")]
         left_out = same[-1].left_out if same else np.zeros(0, dtype=np.int64)
+        is_cut_before = any(about.cut and f" {about.cut} " in one.key for one in now)
         while True:
-            rows = about.rows(WithoutRows(data, left_out, book.order()), book.order())
-            if not about.is_filled and len(rows.lagged(rows.complete, about.n_lags)) < self._least:
+            seen = WithoutRows(data, table.numbers[left_out], book.order())
+            whole, *parts = about.found(seen, book.order(), table, left_out)
+            if whole.cells is None and len(whole.rows) < self._least:
                 # Too few rows for any sum, which is the next guard's business; nothing is used.
                 return left_out
-            found = [rows.complete, *([rows.present] if about.is_filled else [])]
-            goes = self._goes(rows, found, used, lags)
+            fewest = min((len(one.rows) for one in parts), default=self._least)
+            if fewest < self._least:
+                raise SiteRefused(
+                    f"{fewest} rows of this site would be in one of the sums; its policy asks for {self._least} (min_rows).",
+                    code="few-rows",
+                )
+            goes = self._goes([whole, *(parts if is_cut_before else ())], used)
             if not len(goes):
                 break
             left_out = np.union1d(left_out, goes)
-        book.add([UsedRows(about.cells, about.n_lags, new, left_out, self._run) for new in found])
+        if len(self._goes(parts, [*used, whole])):
+            raise SiteRefused(
+                f"blocks of this study differ by fewer than {self._least} rows of this site from sums of earlier ones; ask "
+                "for blocks that were asked for before.",
+                code="blocks-show-rows",
+            )
+        book.add(parts or [whole])
         return left_out
 
-    def _goes(
-        self, rows: SiteRows, found: list[RowNumbers], used: Sequence[UsedRows], lags: Sequence[int]
-    ) -> RowNumbers:
-        """Rows to leave out next; empty if no combination of sums would show few."""
+    def _goes(self, found: Sequence[UsedRows], used: Sequence[UsedRows]) -> RowNumbers:
+        """Places of rows to leave out next; empty if no combination of sums would show few."""
         for k, new in enumerate(found):
-            for p in lags:
-                others = [*lagged_sets(rows, used, p), *(rows.lagged(one, p) for one in found[:k])]
-                goes = too_few(rows.lagged(new, p), others, self._least)
+            others = [*used, *found[:k]]
+            for goes in (*self._few_in_classes(new, others), *self._few_in_pairs(new, others)):
                 if len(goes):
-                    return _without_neighbours(goes, p)
+                    return goes
         return np.zeros(0, dtype=np.int64)
 
-    def _check_fold(self, data: SiteData, about: _About) -> None:
-        """Refuse where rows that differ are enough, but not those of them that a fold leaves or holds out.
+    def _few_in_classes(self, new: UsedRows, used: Sequence[UsedRows]) -> Iterator[RowNumbers]:
+        for n_lags, digests, others in self._compared(new, used):
+            sets = [(one, rows) for one in others for rows in one.sets]
+            known = [
+                one.ids(rows, n_lags, digests if one.table.data == digests.data else one.table)
+                for one, rows in sets
+            ]
+            for k, rows in enumerate(new.sets):
+                # A first look does not fill in what is missing, so that it tells complete rows and others together.
+                inner = [new.ids(one, n_lags, digests) for one in new.sets[:k] if new.group != "look"]
+                nearest = _nearest(rows, len(digests.numbers))
+                goes = too_few(new.ids(rows, n_lags, digests), [*known, *inner], self._least, nearest)
+                yield _without_neighbours(rows[goes], new.n_lags)
 
-        Compared with earlier runs: within one, the study's scope and constants say which folds and limits there are.
-        """
-        if not about.fold:
-            return
-        order = self._book.order()
-        rows = about.rows(data, order)
-        known = [one for one in self._earlier or () if not _same(one, rows.complete)]
-        fold = about.fold
-        for part in (lambda one: training_part(one, fold), lambda one: held_out_part(one, fold, 0)):
-            within = site_rows(SitePart(data, part), order).every
-            cut = [np.intersect1d(rows.lagged(one, about.n_lags), within) for one in (rows.complete, *known)]
-            if len(too_few(cut[0], cut[1:], self._least)):
+    def _compared(
+        self, new: UsedRows, used: Sequence[UsedRows]
+    ) -> Iterator[tuple[int | None, RowTable, list[UsedRows]]]:
+        """Yield earlier sets, by which variables rows are known there, and with how many rows before them."""
+        table = self._book.table()
+        now = [one for one in used if one.table.data == table.data]
+        yield None, table, now
+        earlier = [one for one in used if one.table.data != table.data]
+        for variables in dict.fromkeys(one.table.variables for one in earlier):
+            if not set(variables) <= set(table.variables):
                 raise SiteRefused(
-                    f"the rows that this fold leaves or holds out differ by fewer than {self._least} rows from those of "
-                    "an earlier study; hold out another share, or use a study with noise.",
-                    code="fold-shows-rows",
+                    "this site offered variables in earlier sums that it does not offer now, so it cannot tell which of its "
+                    f"rows were in them: {', '.join(sorted(set(variables) - set(table.variables)))}. Offer them again.",
+                    code="fewer-variables",
                 )
+            digests = self._book.table(variables)
+            alike = [*(one for one in earlier if one.table.variables == variables), *now]
+            for n_lags in range(min(new.n_lags, max(one.n_lags for one in alike)) + 1):
+                yield n_lags, digests, [one for one in alike if one.n_lags >= n_lags]
+
+    def _few_in_pairs(self, new: UsedRows, used: Sequence[UsedRows]) -> Iterator[RowNumbers]:
+        """Compare pairs of columns with each earlier sum, if rows with empty cells count in one of the two."""
+        table = self._book.table()
+        for one in used:
+            if new.cells is None and one.cells is None:
+                continue
+            # Complete rows have all cells.
+            asked = new.variables or one.variables
+            both = [name for name in asked if name in (one.variables or asked)]
+            if not both:
+                continue
+            n_lags = min(new.n_lags, one.n_lags)
+            is_now = one.table.data == table.data
+            digests = table if is_now else self._book.table(one.table.variables)
+            names = new.ids(new.rows, None if is_now else n_lags, digests)
+            others = one.ids(one.rows, None if is_now else n_lags, one.table)
+            mine, theirs = new.lagged_cells(n_lags, both), one.lagged_cells(n_lags, both)
+            yield _few_pairs(new.rows, (names, mine), (others, theirs), len(both), self._least)
 
 
-def seen_cells(question: object, data: SiteData) -> str:
+def _few_pairs(
+    rows: RowNumbers, new: tuple[Ids, BoolArray], old: tuple[Ids, BoolArray], n_columns: int, least: int
+) -> RowNumbers:
+    """Rows to leave out so that no pair of columns differs between two sums in few rows.
+
+    `new` and `old` name rows and say which cells of `n_columns` at each lag they have.
+    """
+    every, place = np.unique(np.concatenate([new[0], old[0]]), return_inverse=True)
+    mine, theirs = np.zeros((2, len(every), new[1].shape[1]), dtype=bool)
+    mine[place[: len(rows)]], theirs[place[len(rows) :]] = new[1], old[1]
+    differ = (mine != theirs).any(axis=1)
+    at = np.full(len(every), -1)
+    at[place[: len(rows)]] = np.arange(len(rows))
+    a, b = mine[differ].astype(np.float32), theirs[differ].astype(np.float32)
+    both = (a * b).T @ (a * b)
+    added, lost = a.T @ a - both, b.T @ b - both
+    few = (added > 0) & (added < least)
+    if few.any():
+        # x' F x is how many of the few pairs a row has; the cells by which it differs go with all of their row.
+        n_few = np.einsum("ri,ri->r", a @ few, a) - np.einsum("ri,ri->r", (a * b) @ few, a * b)
+        where, column = np.nonzero((a > b) & (n_few > 0)[:, None])
+        return np.unique(rows[at[differ][where]] - column // n_columns)
+    if ((lost > 0) & (lost < least)).any():
+        whole = np.flatnonzero(new[1].all(axis=1) & ~differ[place[: len(rows)]])
+        if not len(whole):
+            raise SiteRefused(
+                f"cells of this site that count differ in fewer than {least} rows from those of an earlier sum; ask about "
+                "variables and limits that were asked about before.",
+                code="cells-show-rows",
+            )
+        gone = at[differ]
+        near = rows[gone[gone >= 0]] if (gone >= 0).any() else rows[:1]
+        return np.sort(rows[whole][_by_gap(rows[whole], near)][:least])
+    return rows[:0]
+
+
+def _nearest(rows: RowNumbers, n: int) -> RowNumbers:
+    """The order in which rows are left out: those next to rows that are out come first."""
+    out = np.setdiff1d(np.arange(n), rows, assume_unique=True)
+    return _by_gap(rows, out) if len(out) else np.arange(len(rows))
+
+
+def _by_gap(rows: RowNumbers, others: RowNumbers) -> RowNumbers:
+    after = np.clip(np.searchsorted(others, rows), 1, len(others)) - 1
+    before = np.minimum(after + 1, len(others) - 1)
+    gaps = np.minimum(np.abs(rows - others[after]), np.abs(rows - others[before]))
+    return np.argsort(gaps, kind="stable")
+
+
+def _without_neighbours(rows: RowNumbers, n_lags: int) -> RowNumbers:
+    """Some of the rows, such that the others are among the `n_lags` that follow one: they go with it."""
+    kept: list[int] = []
+    for row in rows.tolist():
+        if not kept or row - kept[-1] > n_lags:
+            kept.append(row)
+    return np.array(kept, dtype=np.int64)
+
+
+def _seen_cells(question: object, data: SiteData) -> str:
     """A digest of what decides which cells are empty for a question."""
     digest = hashlib.sha256(repr(tuple(data.variables)).encode())
     if isinstance(question, RowsQuestion):
@@ -287,147 +446,103 @@ def seen_cells(question: object, data: SiteData) -> str:
 
 @dataclass(frozen=True)
 class _About:
-    """What a question says about which rows it is about."""
+    """What a question says about which rows it is about.
+
+    Attributes
+    ----------
+    cells
+        Whether it is a first look, and a digest of what decides which cells are empty.
+    cut
+        A digest of what decides which rows are in which block; empty without blocks.
+    """
 
     question: RowsQuestion | None
     cells: str
     n_lags: int
-    fold: tuple[int, ...]
-    is_filled: bool
+    cut: str = ""
 
     @classmethod
     def of(cls, question: object, data: SiteData) -> _About:
-        cells = seen_cells(question, data)
+        cells = _seen_cells(question, data)
         if not isinstance(question, RowsQuestion):
-            return cls(None, cells, int(getattr(question, "reach", 0)), (), False)
-        return cls(question, cells, question.n_lags, question.fold, question.reads_incomplete_rows)
-
-    def rows(self, data: SiteData, order: Mapping[str, int]) -> SiteRows:
-        """The rows of a site as this question sees them."""
-        seen = data if self.question is None else replace(self.question, log_scales=None).treated(data)
-        return site_rows(seen, order)
-
-
-def _without_neighbours(rows: RowNumbers, n_lags: int) -> RowNumbers:
-    """Some of the rows, such that the others are among the `n_lags` that follow one: they go with it."""
-    kept: list[int] = []
-    for row in rows.tolist():
-        if not kept or row - kept[-1] > n_lags:
-            kept.append(row)
-    return np.array(kept, dtype=np.int64)
-
-
-def _same(one: RowNumbers, other: RowNumbers) -> bool:
-    return one.tobytes() == other.tobytes()
-
-
-def _different(sets: Sequence[RowNumbers]) -> list[RowNumbers]:
-    return list({one.tobytes(): one for one in sets}.values())
-
-
-# Keeps blocks of rows of different studies from showing a few rows: see `federation.guards.row_set_guard`.
-#
-# A study cuts the rows of a site into blocks: by their place, by the calendar, or by a column. What two such cuts, or a
-# cut and any other set of rows, have in common is a class of rows that sums may single out. A month less the days of it
-# that are whole weeks is a day or two. So a site writes down which rows were in which block, and refuses a cut by which
-# some class would have fewer than `min_rows` rows. Months, days and hours lie within each other, weeks and months do
-# not. With a calendar or a column every label counts by itself, wherever the study's first block begins.
-
-MOST_CUTS = 6
-"""Ways to cut it into blocks that one version of the data may be asked about."""
-
-
-class BlockSetGuard(Guard):
-    """Refuses blocks that show few rows together with earlier sums.
-
-    Parameters
-    ----------
-    book
-        Which rows were used before.
-    least
-        Fewest rows that a combination of sums may be about.
-    """
-
-    def __init__(self, book: RowBook, least: int) -> None:
-        self._book = book
-        self._least = least
-        self._settled: set[str] = set()
-
-    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Compare blocks with earlier ones, and write them down."""
-        question = task.question
+            return cls(None, f"rows {cells}", int(getattr(question, "reach", 0)))
+        cut = ""
         if isinstance(question, BlocksQuestion):
-            name = _name(question, here.data)
-            if name not in self._settled:
-                with self._book.hold():
-                    self._settle(name, here.data, question)
-                self._settled.add(name)
-        return here, task
+            by_place = (question.block_rows, question.n_blocks) if question.block_rows else ()
+            cut = hashlib.sha256(repr((by_place, question.unit, cells)).encode()).hexdigest()
+        if question.is_look:
+            # About all rows, whatever their lags.
+            return cls(question, f"look {cells}", 0)
+        return cls(question, f"rows {cells}", question.n_lags, cut)
 
-    def _settle(self, name: str, data: SiteData, question: BlocksQuestion) -> None:
-        used, order = self._book.used(), self._book.order()
-        cuts = {one.partition for one in used if one.partition}
-        if name in cuts:
-            return
-        if len(cuts) >= MOST_CUTS:
-            raise SiteRefused(
-                f"this site's rows were cut into blocks in {len(cuts)} ways; ask for blocks that were asked for before.",
-                code="too-many-cuts",
-            )
-        seen = replace(question, log_scales=None).treated(data)
-        rows, (numbers, blocks) = site_rows(seen, order), _numbers(seen, question, self._book)
-        for p in sorted({one.n_lags for one in used} | {question.n_lags}):
-            inside = np.isin(numbers, rows.lagged(numbers, p))
-            fewest = _smallest_class(numbers[inside], blocks[inside], lagged_sets(rows, used, p), self._least)
-            if fewest < self._least:
-                raise SiteRefused(
-                    f"blocks of this study differ from sums of earlier ones by {fewest} rows of this site, and it answers "
-                    f"only if these are at least {self._least}; ask for blocks that were asked for before.",
-                    code="blocks-show-rows",
-                )
-        self._book.add(
-            [
-                UsedRows(f"{name} {b}", question.n_lags, numbers[blocks == b], np.zeros(0, dtype=np.int64))
-                for b in np.unique(blocks).tolist()
-            ]
+    @property
+    def group(self) -> str:
+        return self.cells.partition(" ")[0]
+
+    @property
+    def key(self) -> str:
+        """All of it; what is written down has the number of a block behind it."""
+        fold = self.question.fold if self.question is not None else ()
+        part = "held-out" if isinstance(self.question, HeldOutQuestion) else "training"
+        where = f"{part}{'-'.join(map(str, fold))}" if fold else "all"
+        return f"{self.cells} {self.n_lags} {where} {self.cut or '-'}"
+
+    def found(
+        self, data: SiteData, order: Mapping[str, int], table: RowTable, left_out: RowNumbers
+    ) -> Iterator[UsedRows]:
+        """Yield the rows of a site as this question sees them, then the blocks of them."""
+        question, fold = self.question, () if self.question is None else self.question.fold
+        is_filled = question is not None and (question.reads_incomplete_rows or question.is_look)
+        seen = data if question is None else replace(question, log_scales=None).treated(data)
+        if question is not None and question.limits is not None:
+            _check_limits(data, seen)
+        if fold and isinstance(question, HeldOutQuestion):
+            seen = SitePart(seen, lambda one: held_out_part(one, fold, self.n_lags))
+        elif fold:
+            seen = SitePart(seen, lambda one: training_part(one, fold))
+        rows = site_rows(seen, order)
+        targets = rows.lagged(rows.every if is_filled else rows.complete, self.n_lags)
+        places = np.searchsorted(table.numbers, targets)
+        used = UsedRows(f"{self.key} all", self.n_lags, table, places, left_out)
+        if is_filled:
+            cells = np.zeros((len(table.numbers), len(data.variables)), dtype=bool)
+            for recording in seen.recordings():
+                for numbers, block in numbered(recording, order):
+                    cells[np.searchsorted(table.numbers, numbers)] = ~np.isnan(block.values)
+            used = replace(used, variables=tuple(data.variables), cells=cells)
+        yield used
+        if isinstance(question, BlocksQuestion):
+            label = _labels(CompleteSite(seen), question, order, table)[places]
+            for b in np.unique(label).tolist():
+                yield replace(used, key=f"{self.key} {b}", rows=places[label == b])
+
+
+def _check_limits(data: SiteData, seen: SiteData) -> None:
+    """Refuse limits beyond which most cells of a variable are: outliers are few, and what is left would be chosen."""
+    before, after = (
+        sum((~np.isnan(b.values)).sum(axis=0) for one in site.recordings() for b in one.blocks())
+        for site in (data, seen)
+    )
+    if np.any(2 * np.asarray(after) < before):
+        raise SiteRefused(
+            "more than half of the cells of a variable of this site are beyond the limits of outliers that the question "
+            "names; outliers are few.",
+            code="tight-limits",
         )
 
 
-def _name(question: BlocksQuestion, data: SiteData) -> str:
-    """What decides which rows are in which block."""
-    by_place = (question.block_rows, question.n_blocks) if question.block_rows else ()
-    told = repr((by_place, question.unit, seen_cells(question, data)))
-    return BLOCK + hashlib.sha256(told.encode()).hexdigest()
-
-
-def _numbers(data: SiteData, question: BlocksQuestion, book: RowBook) -> tuple[RowNumbers, IntArray]:
-    """Numbers of the complete rows of a site, sorted, and their blocks or labels."""
-    numbers, blocks = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for recording in CompleteSite(data).recordings():
-        for found, block in numbered(recording, book.order()):
-            numbers.append(found)
-            times = (block.time or 0) + np.arange(len(found))
-            if question.block_rows:
-                blocks.append(question.block_of(times, None))
-            else:
-                blocks.append(question.label_numbers(block.labels))
-    every, label = np.concatenate(numbers), np.concatenate(blocks)
-    order = np.argsort(every)
-    return every[order], label[order]
-
-
-def _smallest_class(numbers: RowNumbers, blocks: IntArray, known: list[RowNumbers], least: int) -> int:
-    """The fewest rows that new blocks share with, or leave of, rows with the same memberships in known sets."""
-    every = np.unique(np.concatenate([numbers, *known]))
-    classes, was_summed = np.zeros(len(every), dtype=np.int64), np.zeros(len(every), dtype=bool)
-    for one in known:
-        member = np.isin(every, one)
-        was_summed |= member
-        classes = np.unique(2 * classes + member, return_inverse=True)[1]
-    new = np.full(len(every), -1, dtype=np.int64)
-    new[np.searchsorted(every, numbers)] = blocks
-    pairs = np.unique(np.stack([classes, new]), axis=1, return_counts=True)
-    touched = np.isin(pairs[0][0], np.unique(classes[new >= 0]))
-    # What is left of a class is told only if it was summed before, or is in a block.
-    is_told = touched & ((pairs[0][1] >= 0) | np.isin(pairs[0][0], np.unique(classes[was_summed])))
-    return int(np.min(pairs[1][is_told], initial=least))
+def _labels(
+    data: SiteData, question: BlocksQuestion, order: Mapping[str, int], table: RowTable
+) -> NDArray[np.int64]:
+    """In which block each row of the table is; with a calendar or a column every label counts by itself."""
+    found = np.full(len(table.numbers), -1, dtype=np.int64)
+    for recording in data.recordings():
+        for numbers, block in numbered(recording, order):
+            times = (block.time or 0) + np.arange(len(numbers))
+            label = (
+                question.block_of(times, None)
+                if question.block_rows
+                else question.label_numbers(block.labels)
+            )
+            found[np.searchsorted(table.numbers, numbers)] = label
+    return found

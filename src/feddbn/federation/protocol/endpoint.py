@@ -272,9 +272,6 @@ class SiteEndpoint:
     masked
         Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies
         that ask for it. In such a study no vector leaves in any other way.
-    read
-        Reads the site's data with some of its variables only: rows that lack another one then count. Without it the
-        columns are picked from what was read.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -291,7 +288,6 @@ class SiteEndpoint:
         witness: Witness | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
-        read: Callable[[tuple[str, ...]], SiteData] | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
@@ -311,7 +307,6 @@ class SiteEndpoint:
         self._guards = guards
         self._masked = masked
         self._whole = site.data
-        self._read = read or (lambda names: AlignedSite(names, self._whole))
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
         self._asked: tuple[Request, SiteRecord] | None = None
         self._keep = keep
@@ -400,9 +395,8 @@ class SiteEndpoint:
         self._agreed = (run_id, study)
         names = chosen_variables(study, tuple(self._whole.variables))
         if names != tuple(self._site.data.variables):
-            # What is wrong with data is told with a row and a column, which are the owner's business.
-            with self._withheld(None):
-                data = self._whole if names == tuple(self._whole.variables) else self._read(names)
+            # Picked from what was read when the site was opened: a second reading could find other rows.
+            data = self._whole if names == tuple(self._whole.variables) else AlignedSite(names, self._whole)
             # Another site as far as programs go: what it remembers is of other columns.
             self._site = self._site.with_data(data)
         if self._guards is not None:

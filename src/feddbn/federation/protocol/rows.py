@@ -223,6 +223,8 @@ class RowsQuestion(Question):
             need(what in scope.transformations, f"it asks for {what!r}")
         need(self.degree in scope.degrees, f"'degree' is {self.degree}")
         need(len(self.periods) <= scope.most_cycles, f"it takes off {len(self.periods)} cycles")
+        # Where the server says what is far it says which cells are left; under noise it may.
+        need(self.own_limits or scope.unit is not None, "sites do not go by their own scales")
         # A parameter without a meaning would make two questions of one.
         need(self.limits is not None or self.far == TAIL, "'far' has no meaning without 'limits'")
 

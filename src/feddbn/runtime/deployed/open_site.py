@@ -244,7 +244,6 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         witness=owner.heads,
         guards=protection.guards,
         masked=masked,
-        read=lambda names: read_data(settings, names),
         keep=store.keep,
         on_event=tell,
         max_bytes=settings.max_message_mb * 2**20,

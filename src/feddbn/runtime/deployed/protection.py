@@ -8,7 +8,6 @@ logs together say was spent.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import weakref
 from collections import Counter
@@ -20,7 +19,7 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard, ViewGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
-from feddbn.federation.guards.row_set_guard import BlockSetGuard, RowSetGuard
+from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, HeldOutGuard, PolicyGuard
 from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
@@ -31,8 +30,14 @@ from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.audit import Books, SiteAudit
-from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileStepBook, RecordingBook
-from feddbn.runtime.deployed.store import AUDIT, REGISTER, append_lines, iso_time, run_directory, whole_part
+from feddbn.runtime.deployed.registers import (
+    FileResampleBook,
+    FileRowBook,
+    FileStepBook,
+    RecordingBook,
+    SiteLedger,
+)
+from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time
 
 
 class Protection:
@@ -92,19 +97,22 @@ class Protection:
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
         return [
             view,
-            RowSetGuard(rows, least, self._tell, run_id),
+            RowSetGuard(rows, least, self._tell),
             ResampleGuard(self._policy, resamples),
             disclosure,
-            BlockSetGuard(rows, least),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]
 
     def _asked(self, run_id: str) -> Asked:
-        """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""
-        path = run_directory(self._state, run_id) / "asked.jsonl"
-        stored = path.read_bytes() if path.exists() else b""
-        known = [tuple(json.loads(line)) for line in whole_part(stored).splitlines()]
-        return Asked(known, lambda *one: append_lines(path, json.dumps(one)))
+        """Return what a run has been asked so far; no restart, second greeting or pruning forgets it."""
+        ledger = SiteLedger(self._state / REGISTER, run=run_id)
+        known = [tuple(line["asked"]) for line in ledger.all("asked") if line["run"] == run_id]
+
+        def write(*one: object) -> None:
+            with ledger.hold():
+                ledger.add("asked", [{"asked": one}])
+
+        return Asked(known, write)
 
     def _noise(self, run_id: str, study: Study) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""

@@ -1,9 +1,13 @@
-"""What a site remembers of all sums, on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites,
-``rows.jsonl``, one for each set of its own rows, ``recordings.jsonl``, one for each run, ``resamples.jsonl`` and
-``steps.jsonl``.
+"""What a site remembers of all sums: one ledger, ``<state>/_register/ledger.jsonl``.
 
-The files are never pruned, and runs at the same time share them under a lock. A line is on disk before the sum it is about
-can be opened; a last line that a crash cut short is of a sum that was not, and is dropped.
+Each line is of a kind: "sum" (with which sites), "version" and "rows" (of which rows and cells), "recordings" (of a run),
+"resamples" and "steps" (how much they told), "asked" (what the questions of a run take for granted). The ledger is never
+pruned, and runs at the same time share it under a lock. A line is on disk before the sum it is about can be opened; a last
+line that a crash cut short is of a sum that was not, and is dropped.
+
+Every line begins with a keyed hash of itself and of the line before it. The key, how many lines there are and the last hash
+are in ``<state>/_register.head``. So a changed byte, a lost line, a lost file and a file from a backup are noticed, and the
+site refuses. A crash may leave lines that the head does not know of yet; they are whole, and they count.
 """
 
 from __future__ import annotations
@@ -11,26 +15,31 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import hmac
 import itertools
 import json
+import os
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
+from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData
-from feddbn.errors import FileError, ProtocolError, SiteRefused
-from feddbn.federation.guards.row_set_guard import UsedRows
+from feddbn.data.memory import AlignedSite
+from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.row_set_guard import Ids, RowTable, UsedRows
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
-from feddbn.runtime.deployed.store import append_lines, locked, whole_part
+from feddbn.runtime.deployed.store import append_lines, locked, whole_part, write_atomically
 
-T = TypeVar("T")
+_OLD = {"sums": "sum", "recordings": "recordings", "resamples": "resamples", "steps": "steps"}
+"""Files of version 0.2, and what their lines are called now."""
 
 
 def data_version(data: SiteData, identity: Identity) -> str:
@@ -56,169 +65,265 @@ def _digest(recording: Recording) -> str:
     return digest.hexdigest()
 
 
-class RegisterLines(Generic[T]):
-    """A file of lines in the register, and what each says.
+class SiteLedger:
+    """The lines in a directory, in the order they were written; `about` is added to each that is written here."""
 
-    `read` makes something of a line's values; `means` says what the site cannot tell without a line.
-    """
-
-    def __init__(self, path: Path, read: Callable[[Any], T], means: str) -> None:
-        self._path = Path(path)
-        self._read = read
-        self._means = means
+    def __init__(self, directory: Path, **about: str) -> None:
+        self._directory = Path(directory)
+        self._path = self._directory / "ledger.jsonl"
+        self._head = self._directory.with_name(f"{self._directory.name}.head")
+        self._about = about
+        self._lines: list[dict[str, Any]] = []
+        self._macs = [""]
+        self._end = 0
 
     def hold(self) -> contextlib.AbstractContextManager[None]:
         """Keep every other process of this site from reading and writing meanwhile."""
-        return locked(self._path.parent)
+        return locked(self._directory)
 
-    def all(self) -> list[T]:
-        """What the whole lines say."""
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        """What the lines of a kind say."""
+        lines = self._lines if self._read_on() else self._old()
+        return [line for line in lines if line["kind"] == kind]
+
+    def add(self, kind: str, values: Iterable[Mapping[str, Any]]) -> None:
+        """Write some more; they are on disk when this returns. A damaged ledger is not written to."""
+        key = self.key
+        self._write(key, [{"kind": kind, **self._about, **one} for one in values])
+
+    @property
+    def key(self) -> bytes:
+        """The secret of this ledger, which is made with it."""
+        key = self._read_on()
+        if not key:
+            key = os.urandom(32)
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._write_head(key, 0, "")
+            self._write(key, self._old())
+        return key
+
+    def _write(self, key: bytes, lines: Sequence[Mapping[str, Any]]) -> None:
+        texts = [json.dumps(line, sort_keys=True) for line in lines]
+        macs = list(
+            itertools.accumulate(texts, lambda mac, text: _mac(key, mac, text), initial=self._macs[-1])
+        )
+        append_lines(self._path, *(f"{mac} {text}" for mac, text in zip(macs[1:], texts, strict=True)))
+        self._write_head(key, len(self._lines) + len(texts), macs[-1])
+        self._read_on()
+
+    def _write_head(self, key: bytes, n_lines: int, last: str) -> None:
+        write_atomically(self._head, json.dumps({"key": key.hex(), "lines": n_lines, "last": last}).encode())
+
+    def _read_on(self) -> bytes:
+        """Read what was written since, and return the key, empty before the first line; refuse what is not as it was."""
         try:
-            lines = whole_part(self._path.read_bytes()).splitlines()
+            # The head is there before the first line, also where another process is just writing it.
+            if not self._path.exists() and not self._head.exists():
+                return b""
+            head = json.loads(self._head.read_bytes())
+            key = bytes.fromhex(head["key"])
+            with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
+                file.seek(self._end)
+                self._take(key, whole_part(file.read()))
+            if self._macs[head["lines"]] != head["last"]:
+                raise ValueError("another head")
+            return key
         except FileNotFoundError:
-            return []
+            raise self._damaged() from None
         except OSError as error:
             raise FileError(
-                f"the register {self._path} cannot be read: {error.strerror}.", code="unreadable"
+                f"the ledger {self._path} cannot be read: {error.strerror}.", code="unreadable"
             ) from None
-        found: list[T] = []
-        for number, line in enumerate(lines, 1):
-            try:
-                found.append(self._read(json.loads(line)))
-            except (ValueError, KeyError, TypeError, ProtocolError, zlib.error):
-                raise FileError(
-                    f"line {number} of the register {self._path} was damaged; without it this site cannot tell "
-                    f"{self._means}. Restore the file, or take part in studies with noise only.",
-                    code="damaged-register",
-                ) from None
-        return found
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise self._damaged() from None
 
-    def add(self, values: Iterable[Mapping[str, Any]]) -> None:
-        """Write some more; they are on disk when this returns."""
-        append_lines(self._path, *(json.dumps(one, sort_keys=True) for one in values))
+    def _damaged(self) -> FileError:
+        return FileError(
+            f"the ledger {self._path} or its head was damaged, lost or put back from a backup; without it this site cannot "
+            "tell which sums its data were part of. Restore the latest of both, or take part in studies with noise only.",
+            code="damaged-register",
+        )
+
+    def _take(self, key: bytes, content: bytes) -> None:
+        for line in content.splitlines(keepends=True):
+            mac, _, text = line[:-1].decode().partition(" ")
+            if not hmac.compare_digest(mac, _mac(key, self._macs[-1], text)):
+                raise ValueError("another line")
+            self._lines.append(json.loads(text))
+            self._macs.append(mac)
+            self._end += len(line)
+
+    def _old(self) -> list[dict[str, Any]]:
+        """What version 0.2 has written, but for rows: each of these was about one version of the data."""
+        lines = []
+        for file, kind in _OLD.items():
+            with contextlib.suppress(FileNotFoundError):
+                stored = whole_part((self._directory / f"{file}.jsonl").read_bytes())
+                found = [json.loads(line) for line in stored.splitlines()]
+                lines += [{**line, "of": line.get("kind", ""), "kind": kind} for line in found]
+        return lines
+
+
+def _mac(key: bytes, before: str, text: str) -> str:
+    return hmac.new(key, f"{before} {text}".encode(), "sha256").hexdigest()[:32]
 
 
 class FileShelf:
-    """What one site knows of earlier sums, in a file, with what its owner may want to know of each."""
+    """What one site knows of earlier sums, with what its owner may want to know of each."""
 
     def __init__(self, directory: Path, run_id: str, study: str) -> None:
-        means = "which sums its data were part of"
-        self._lines = RegisterLines(
-            Path(directory) / "sums.jsonl", lambda line: read_entries([line["sum"]])[0], means
-        )
-        self._about = {"run": run_id, "study": study}
-
-    def hold(self) -> contextlib.AbstractContextManager[None]:
-        """Keep every other process of this site from reading and writing meanwhile."""
-        return self._lines.hold()
+        self._ledger = SiteLedger(directory, run=run_id, study=study)
+        self.hold = self._ledger.hold
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every sum that is on disk, this site's own and those it was told of, in the order they were written."""
-        return tuple({entry.members: entry for entry in self._lines.all()}.values())
+        return read_entries([line["sum"] for line in self._ledger.all("sum")], most=None)
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Write some more; they are on disk when this returns."""
-        # A damaged register is not written to.
-        self._lines.all()
-        self._lines.add({**self._about, "sum": entry.listed()} for entry in entries)
+        self._ledger.add("sum", ({"sum": entry.listed()} for entry in entries))
 
 
-class _DataBook(Generic[T]):
-    """A file of what was done with the present version of a site's data; each of its lines is of one version.
+class FileRowBook:
+    """Which rows a site has used, of all versions of its data.
 
     `data` are all that the site offers, whatever a study chooses of it. Run and study are for the owner.
     """
 
-    file: str
-    means: str
-
     def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        self._lines = RegisterLines(Path(directory) / self.file, self._line, self.means)
+        self._ledger = SiteLedger(directory, run=run_id, study=study)
         self._data = data
-        self._about = {"run": run_id, "study": study}
-
-    @staticmethod
-    def _line(line: Any) -> tuple[str, T]:
-        """Return the version of the data that a line is of, and what it says."""
-        raise NotImplementedError
+        self._tables: dict[str, RowTable] = {}
+        self._now: dict[tuple[str, ...], RowTable] = {}
+        self._used: list[UsedRows] = []
+        self.hold = self._ledger.hold
 
     @cached_property
     def _known(self) -> tuple[str, Mapping[str, int]]:
         content, order = _content(self._data)
         return content.hex()[:16], order
 
-    def hold(self) -> contextlib.AbstractContextManager[None]:
-        """Keep every other process of this site from reading and writing meanwhile."""
-        return self._lines.hold()
-
-    def _all(self) -> tuple[T, ...]:
-        return tuple(one for version, one in self._lines.all() if version == self._known[0])
-
-    def _write(self, *values: Mapping[str, Any]) -> None:
-        self._lines.add({**self._about, "data": self._known[0], **one} for one in values)
-
-
-class FileRowBook(_DataBook[UsedRows]):
-    """Which rows a site has used, in a file."""
-
-    file, means = "rows.jsonl", "which of its rows were summed"
-
-    @staticmethod
-    def _line(line: Any) -> tuple[str, UsedRows]:
-        rows, left_out = _unpacked(line["rows"]), _unpacked(line["left_out"])
-        used = UsedRows(str(line["cells"]), int(line["n_lags"]), rows, left_out, str(line.get("run", "")))
-        return str(line["data"]), used
-
     def order(self) -> Mapping[str, int]:
         """Return the number of each recording."""
         return self._known[1]
 
+    def table(self, variables: Sequence[str] | None = None) -> RowTable:
+        """Return the rows of the present version."""
+        names = tuple(self._data.variables if variables is None else variables)
+        if names not in self._now:
+            version, order = self._known
+            self._now[names] = RowTable.of(AlignedSite(names, self._data), order, version, self._ledger.key)
+        return self._now[names]
+
     def used(self) -> tuple[UsedRows, ...]:
-        """Return what was written down of the present version of the data."""
-        return self._all()
+        """Return what was written down."""
+        for line in self._ledger.all("version")[len(self._tables) :]:
+            self._tables[line["data"]] = self._read_table(line)
+        for line in self._ledger.all("rows")[len(self._used) :]:
+            table, names = self._tables[line["data"]], tuple(line["variables"])
+            cells = _bits(line["cells"], len(table.digests), len(names)) if names else None
+            about = (str(line["key"]), int(line["n_lags"]), table)
+            self._used.append(
+                UsedRows(*about, _unpacked(line["rows"]), _unpacked(line["left_out"]), names, cells)
+            )
+        return tuple(self._used)
 
     def add(self, used: Sequence[UsedRows]) -> None:
         """Write some more down; it is on disk when this returns."""
-        packed = [{"rows": _packed(one.rows), "left_out": _packed(one.left_out)} for one in used]
-        self._write(
-            *({"cells": one.cells, "n_lags": one.n_lags, **p} for one, p in zip(used, packed, strict=True))
+        table = self.table()
+        self.used()
+        if table.data not in self._tables:
+            self._ledger.add("version", [self._table_line(table)])
+        self._ledger.add(
+            "rows",
+            (
+                {
+                    "data": table.data,
+                    "key": one.key,
+                    "n_lags": one.n_lags,
+                    "rows": _packed(one.rows),
+                    "left_out": _packed(one.left_out),
+                    "variables": one.variables,
+                    "cells": "" if one.cells is None else _text(np.packbits(one.cells).tobytes()),
+                }
+                for one in used
+            ),
         )
 
+    def _last(self) -> Ids:
+        return next(reversed(self._tables.values())).digests if self._tables else np.zeros(1, dtype=np.uint64)
 
-class FileResampleBook(_DataBook[tuple[str, int]]):
-    """How many resamples a site has answered, in a file."""
+    def _table_line(self, table: RowTable) -> dict[str, Any]:
+        """Where rows stand in the version before it, and those that are new; most rows stay."""
+        before = self._last()
+        order = np.argsort(before)
+        place = order[np.minimum(np.searchsorted(before[order], table.digests), len(before) - 1)]
+        is_old = before[place] == table.digests
+        new = _text(table.digests[~is_old].astype("<u8").tobytes())
+        where = _packed(np.where(is_old, place, -1))
+        return {"data": table.data, "offers": list(table.variables), "old": where, "new": new}
 
-    file, means = "resamples.jsonl", "how often its rows were resampled"
+    def _read_table(self, line: Mapping[str, Any]) -> RowTable:
+        place = _unpacked(line["old"])
+        digests = self._last()[place]
+        digests[place < 0] = np.frombuffer(_data(line["new"]), dtype="<u8")
+        return RowTable(str(line["data"]), tuple(line["offers"]), digests, np.arange(len(digests)))
 
-    @staticmethod
-    def _line(line: Any) -> tuple[str, tuple[str, int]]:
-        return str(line["data"]), (str(line["kind"]), int(line["stop"]))
+
+class FileResampleBook:
+    """How many resamples a site has answered, of all versions of its data: most of their rows are the same."""
+
+    kind = "resamples"
+
+    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        self._ledger = SiteLedger(directory, run=run_id, study=study)
+        self._data = data
+        self.hold = self._ledger.hold
+
+    @cached_property
+    def _version(self) -> str:
+        return _content(self._data)[0].hex()[:16]
 
     def answered(self) -> Mapping[str, int]:
-        """Return how many of each kind were answered from the present version of the data."""
+        """Return how many of each kind were answered; those of another version of the data are other sums."""
         found: dict[str, int] = {}
-        for kind, stop in self._all():
+        for line in self._ledger.all(self.kind):
+            version, kind, stop = str(line["data"]), str(line["of"]), int(line["stop"])
+            kind = kind if version == self._version else f"{version} {kind}"
             found[kind] = max(stop, found.get(kind, 0))
         return found
 
     def add(self, kind: str, stop: int) -> None:
         """Write down how many of a kind are answered now; it is on disk when this returns."""
-        self._write({"kind": kind, "stop": stop})
+        self._ledger.add(self.kind, [{"data": self._version, "of": kind, "stop": stop}])
 
 
 class FileStepBook(FileResampleBook):
-    """How many numbers steps of models have told, in a file."""
+    """How many numbers steps of models have told."""
 
-    file, means = "steps.jsonl", "how much steps of models have told about its rows"
+    kind = "steps"
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+def _data(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text, validate=True))
 
 
 def _packed(rows: RowNumbers) -> str:
     """Rows that follow each other take little room."""
-    return base64.b64encode(zlib.compress(np.diff(rows, prepend=0).astype("<i8").tobytes())).decode()
+    return _text(np.diff(rows, prepend=0).astype("<i8").tobytes())
 
 
 def _unpacked(text: str) -> RowNumbers:
-    return np.cumsum(np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), dtype="<i8"))
+    return np.cumsum(np.frombuffer(_data(text), dtype="<i8"))
+
+
+def _bits(text: str, n: int, d: int) -> BoolArray:
+    found = np.unpackbits(np.frombuffer(_data(text), dtype=np.uint8), count=n * d)
+    return found.reshape(n, d).astype(bool)
 
 
 @dataclass(frozen=True)
@@ -232,18 +337,16 @@ class _Known:
 
 
 class RecordingBook:
-    """Which recordings a site offered in which run: ``<state>/_register/recordings.jsonl``."""
+    """Which recordings a site offered in which run."""
 
     def __init__(self, directory: Path, data: SiteData) -> None:
-        self._lines = RegisterLines(
-            Path(directory) / "recordings.jsonl", _known, "which recordings were in which run"
-        )
+        self._ledger = SiteLedger(directory)
         self._data = data
 
     def begin(self, run_id: str, study: Study) -> None:
         """Write down what is offered in a run, or refuse: rows of an update that are not new, parts beside their whole."""
-        with self._lines.hold():
-            known = self._lines.all()
+        with self._ledger.hold():
+            known = [_known(line) for line in self._ledger.all("recordings")]
             now = [_Prefixes(recording) for recording in self._data.recordings()]
             if study.update_of:
                 self._require_new(study, known, now)
@@ -251,7 +354,7 @@ class RecordingBook:
             recordings = tuple(sorted(one.whole for one in now))
             line = _Known(run_id, study.update_of, tuple(sorted(study.sites)), recordings)
             if line not in known:
-                self._lines.add([vars(line)])
+                self._ledger.add("recordings", [vars(line)])
 
     def _require_new(self, study: Study, known: Sequence[_Known], now: Sequence[_Prefixes]) -> None:
         # Also the runs that the earlier one has updated.

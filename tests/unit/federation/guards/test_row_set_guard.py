@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block, site_rows
+from feddbn.core.statistics.survey import TAIL
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard
-from feddbn.federation.guards.row_set_guard import RowSetGuard, UsedRows
+from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import SurveyQuestion
+from feddbn.federation.programs.treatment import PairsQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
 from support.saying import refused
@@ -32,9 +34,9 @@ def site():
     )
 
 
-def asked(book, site, names, n_lags=1, told=None, run="", **more):
+def asked(book, site, names, n_lags=1, told=None, **more):
     """The rows that a question is about, of those that are offered to it."""
-    guard = RowSetGuard(book, LEAST, lambda note: None if told is None else told.append(note), run)
+    guard = RowSetGuard(book, LEAST, lambda note: None if told is None else told.append(note))
     question = MomentsQuestion(n_lags=n_lags, variables=names, **more)
     here, _ = guard.reads(Here("s", AlignedSite(names, site), {}), Task(question))
     rows = site_rows(here.data, book.order())
@@ -52,9 +54,9 @@ def fewest(sets):
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5])
 def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, order, n_lags):
     choices = [("x", "y"), ("x", "y", "z"), ("x", "y", "w"), NAMES]
-    book, raw = RowsInMemory("a", "b"), []
+    book, raw = RowsInMemory(site), []
     for place in order:
-        rows = site_rows(AlignedSite(choices[place], site), RowsInMemory("a", "b").order())
+        rows = site_rows(AlignedSite(choices[place], site), RowsInMemory(site).order())
         raw.append(rows.lagged(rows.complete, n_lags))
     found = [asked(book, site, choices[place], n_lags) for place in order]
     # Without the guard it is; the guard leaves few rows out.
@@ -66,7 +68,7 @@ def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, ord
 
 
 def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site):
-    book, told = RowsInMemory("a", "b"), []
+    book, told = RowsInMemory(site), []
     names = ("x", "y", "z")
     rows = site_rows(AlignedSite(names, site), book.order())
     first = asked(book, site, names, told=told)
@@ -82,53 +84,148 @@ def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site)
 
 def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
     """A model that is made up shows the rows that it fills in, so they are held against earlier sums, too."""
-    book = RowsInMemory("a", "b")
+    book = RowsInMemory(site)
     asked(book, site, ("x", "z"))
     model = np.vstack([np.zeros(4), np.eye(4)])
     guard = RowSetGuard(book, LEAST)
     question = MomentsQuestion(n_lags=1, variables=("x", "w"), row_model=model)
-    here, _ = guard.reads(Here("s", AlignedSite(("x", "w"), site), {}), Task(question))
-    complete, present = (one.rows for one in book.kept[-2:])
-    before = book.kept[0].rows
-    assert fewest([before, complete]) >= LEAST
-    assert fewest([before, complete, present]) >= LEAST
-    rows = site_rows(here.data, book.order())
-    np.testing.assert_array_equal(rows.present, present)
+    guard.reads(Here("s", AlignedSite(("x", "w"), site), {}), Task(question))
+    complete, present = book.kept[-1].sets
+    assert fewest([book.kept[0].rows, complete, present]) >= LEAST
     # The two rows that only the first question lacks are not filled in.
-    assert not np.isin([10, 2**40 + 50], present).any()
+    assert not np.isin([10, N + 50], present).any()
 
 
-def test_looks_and_what_has_no_rows_are_passed_on(site):
-    book = RowsInMemory("a", "b")
-    here = Here("s", site, {})
+def pairs_of(book, site, names=NAMES, far=TAIL, n_lags=1, limit=1.0):
+    """Which cells count for pairs, as lagged rows (n, q)."""
+    question = PairsQuestion(n_lags=n_lags, variables=names, limits=np.full(len(names), limit), far=far)
+    RowSetGuard(book, LEAST).reads(Here("s", AlignedSite(names, site), {}), Task(question))
+    used, n = book.kept[-1], len(book.table().numbers)
+    found = np.zeros((n, (n_lags + 1) * len(names)), dtype=int)
+    found[used.rows] = used.lagged_cells(n_lags, names)
+    return found
+
+
+@pytest.mark.parametrize("far", [TAIL / 2, 6.5, 7.0])
+def test_no_pair_of_columns_differs_in_few_rows_between_two_limits(far):
+    x = np.random.default_rng(3).standard_t(2.5, size=(200, 3))
+    data = MemorySite(NAMES[:3], [ArrayRecording("a", (Block(x),))])
+    alone = pairs_of(RowsInMemory(data), data, NAMES[:3], far)
+    book = RowsInMemory(data)
+    first, second = (pairs_of(book, data, NAMES[:3], one) for one in (TAIL, far))
+
+    def differ(one, other):
+        both = (one * other).T @ (one * other)
+        return np.concatenate([one.T @ one - both, other.T @ other - both])
+
+    few = differ(first, alone)
+    assert ((few > 0) & (few < LEAST)).any()
+    left = differ(first, second)
+    assert left.any()
+    assert not ((left > 0) & (left < LEAST)).any()
+
+
+def test_limits_that_leave_chosen_cells_are_refused(site):
+    with refused(SiteRefused, code="tight-limits"):
+        question = MomentsQuestion(n_lags=1, variables=NAMES, limits=np.full(4, 1e-9), own_limits=False)
+        RowSetGuard(RowsInMemory(site), LEAST).reads(Here("s", site, {}), Task(question))
+
+
+def test_two_numbers_of_lags_differ_by_enough_rows(site):
+    book = RowsInMemory(site)
+    sets = [asked(book, site, ("x", "y"), n_lags) for n_lags in (1, 2, 0, 4)]
+    assert fewest(sets) >= LEAST
+    assert len(sets[0]) == 2 * (N - 1)
+    np.testing.assert_array_equal(asked(book, site, ("x", "y"), 2), sets[1])
+
+
+def grown(site, more, change=lambda x: x):
+    """The site with rows at the end of each recording."""
+    parts = [one.segments[0].values for one in site.recordings()]
+    x = [change(np.vstack([part, rows])) for part, rows in zip(parts, more, strict=True)]
+    return MemorySite(
+        NAMES, [ArrayRecording(name, (Block(part),)) for name, part in zip("ab", x, strict=True)]
+    )
+
+
+def contents(site, rows):
+    """What rows with one lag hold, whichever version of the data they are of."""
+    values = [one.segments[0].values[:, :2] for one in site.recordings()]
+    return {tuple(values[n // 2**40][n % 2**40 - 1 : n % 2**40 + 1].ravel()) for n in rows.tolist()}
+
+
+@pytest.mark.parametrize("n_new", [0, 1, 2, 5])
+def test_rows_that_came_or_changed_since_are_left_out_until_they_are_enough(site, n_new):
+    rng = np.random.default_rng(1)
+    book = RowsInMemory(site)
+    first = contents(site, asked(book, site, ("x", "y")))
+    later = grown(site, rng.normal(size=(2, n_new, 4)))
+    book.show(later, "later")
+    second = contents(later, asked(book, later, ("x", "y")))
+    assert len(second - first) == (2 * n_new if 2 * n_new >= LEAST else 0)
+    assert not first - second
+
+    def corrected(x):
+        x = x.copy()
+        x[40, 0] += 1.0
+        return x
+
+    third = grown(later, np.zeros((2, 0, 4)), corrected)
+    book.show(third, "third")
+    after = contents(third, asked(book, third, ("x", "y")))
+    for one in (first, second):
+        assert not one ^ after or min(len(one - after) or LEAST, len(after - one) or LEAST) >= LEAST
+
+
+def test_rows_that_changed_places_are_seen_by_what_is_before_them(site):
+    """The same rows in another order: only rows together with those before them differ."""
+    book = RowsInMemory(site)
+    first = contents(site, asked(book, site, ("x", "y")))
+
+    def swapped(x):
+        is_first = x[0, 0] == next(iter(site.recordings())).segments[0].values[0, 0]
+        return x[[*range(60), 61, 60, *range(62, N)]] if is_first else x
+
+    later = grown(site, np.zeros((2, 0, 4)), swapped)
+    book.show(later, "later")
+    second = contents(later, asked(book, later, ("x", "y")))
+    assert not second - first
+    assert len(first - second) >= LEAST
+
+
+def test_variables_that_are_offered_no_more_are_asked_for(site):
+    book = RowsInMemory(site)
+    asked(book, site, ("x", "y"))
+    fewer, more = AlignedSite(("x", "y"), site), grown(site, np.zeros((2, 0, 4)))
+    book.show(more, "the same under another name")
+    assert len(asked(book, more, ("x", "y"))) == 2 * (N - 1)
+    book.show(fewer, "fewer")
+    with refused(SiteRefused, "w, z", code="fewer-variables"):
+        asked(book, fewer, ("x", "y"))
+
+
+def test_looks_are_compared_with_looks_and_what_has_no_rows_is_passed_on(site):
+    book = RowsInMemory(site)
     look = Task(SurveyQuestion(n_lags=1, variables=NAMES))
-    assert RowSetGuard(book, LEAST).reads(here, look) == (here, look)
-    assert book.kept == []
-    RowSetGuard(book, LEAST).reads(here, Task(FeatureScaleQuestion()))
-    assert [one.n_lags for one in book.kept] == [0]
+    here, task = RowSetGuard(book, LEAST).reads(Here("s", site, {}), look)
+    assert (here.data, task) == (site, look)
+    RowSetGuard(book, LEAST).reads(Here("s", site, {}), Task(FeatureScaleQuestion()))
+    assert [(one.group, one.n_lags) for one in book.kept] == [("look", 0), ("rows", 0)]
+    later = grown(site, np.ones((2, 1, 4)))
+    book.show(later, "later")
+    here, _ = RowSetGuard(book, LEAST).reads(Here("s", later, {}), look)
+    assert len(site_rows(here.data, book.order()).present) == 2 * N
 
 
-def test_folds_whose_rows_differ_by_few_are_refused(site):
-    """Enough rows differ, but few of them are in the part that is held out or left."""
-    book = RowsInMemory("a", "b")
-    # Recording a: rows 30 to 32; recording b: rows 20 to 39. All of them are before the last tenth.
-    asked(book, site, ("x", "w"))
-    assert len(asked(book, site, ("x",), fold=(0, 1, 100)))
+def test_folds_leave_and_hold_out_enough_of_what_differs(site):
     gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
-    book = RowsInMemory("a", "b")
-    asked(book, gaps, ("x", "w"))
-    with refused(SiteRefused, 6, code="fold-shows-rows"):
-        asked(book, gaps, ("x",), fold=(0, 1, 500))
-
-
-def test_a_run_that_is_restarted_is_not_held_against_its_own_rows(site):
-    gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
-    book = RowsInMemory("a", "b")
-    asked(book, gaps, ("x", "w"), run="one")
-    # Another process of the same run, which has only the book.
-    assert len(asked(book, gaps, ("x",), fold=(0, 1, 500), run="one"))
-    with refused(SiteRefused, 6, code="fold-shows-rows"):
-        asked(book, gaps, ("x", "y"), fold=(0, 1, 500), run="two")
+    book = RowsInMemory(gaps)
+    sets = [asked(book, gaps, ("x", "w"))]
+    RowSetGuard(book, LEAST).reads(
+        Here("s", AlignedSite(("x",), gaps), {}),
+        Task(MomentsQuestion(n_lags=1, variables=("x",), fold=(0, 1, 500))),
+    )
+    assert fewest([sets[0], book.kept[-1].rows]) >= LEAST
 
 
 def _with_gap(site):
@@ -140,9 +237,9 @@ def _with_gap(site):
 
 def test_many_different_sets_are_refused(site, monkeypatch):
     monkeypatch.setattr(row_set_guard, "MOST_SETS", 2)
-    book = RowsInMemory("a", "b")
+    book = RowsInMemory(site)
     asked(book, site, ("x",))
-    book.add([UsedRows("other", 1, np.arange(30), np.zeros(0, dtype=np.int64))])
+    asked(book, site, ("x", "y"))
     asked(book, site, ("x",))
     with refused(SiteRefused, 2, code="too-many-row-sets"):
         asked(book, site, ("x", "w"))

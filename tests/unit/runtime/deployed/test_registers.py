@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 
 import numpy as np
 import pytest
@@ -32,39 +33,97 @@ def register_on(shelf):
 
 def test_a_set_is_on_disk_for_the_next_process_and_for_its_owner_only(tmp_path):
     register_on(FileShelf(tmp_path / "r", "run-1", "study")).admit(FOUR, (), 3)
-    path = tmp_path / "r" / "sums.jsonl"
-    assert json.loads(path.read_text()) == {"sum": FOUR.listed(), "run": "run-1", "study": "study"}
-    assert path.stat().st_mode & 0o077 == 0
-    with pytest.raises(AggregationError, match="fewer than 3 sites"):
+    path = tmp_path / "r" / "ledger.jsonl"
+    line = json.loads(path.read_text().partition(" ")[2])
+    assert line == {"kind": "sum", "sum": FOUR.listed(), "run": "run-1", "study": "study"}
+    assert path.stat().st_mode & 0o077 == (tmp_path / "r.head").stat().st_mode & 0o077 == 0
+    with refused(AggregationError, code="shows-few-sites"):
         register_on(FileShelf(tmp_path / "r", "run-2", "other")).admit(THREE, (), 3)
     register_on(FileShelf(tmp_path / "r", "run-2", "other")).admit(FOUR, (), 3)
     assert len(path.read_text().splitlines()) == 1
 
 
+def ledger_files(place):
+    return place / "r" / "ledger.jsonl", place / "r.head"
+
+
 def test_a_crash_at_any_byte_of_a_line_leaves_the_lines_before_it(tmp_path):
-    shelf = FileShelf(tmp_path, "run", "study")
-    shelf.add([FOUR])
-    whole = (tmp_path / "sums.jsonl").read_bytes()
-    shelf.add([THREE])
-    both = (tmp_path / "sums.jsonl").read_bytes()
+    path, head = ledger_files(tmp_path)
+    FileShelf(tmp_path / "r", "run", "study").add([FOUR])
+    whole, known = path.read_bytes(), head.read_bytes()
+    FileShelf(tmp_path / "r", "run", "study").add([THREE])
+    both = path.read_bytes()
+    # The head is written after the line: until then nobody has acted on it.
+    head.write_bytes(known)
     for n in range(len(whole), len(both)):
-        (tmp_path / "sums.jsonl").write_bytes(both[:n])
-        assert shelf.entries() == (FOUR,)
+        path.write_bytes(both[:n])
+        assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR,)
     # The cut line was of a sum that nobody opened; the next one takes its place.
-    (tmp_path / "sums.jsonl").write_bytes(both[:-5])
-    shelf.add([THREE])
-    assert (tmp_path / "sums.jsonl").read_bytes() == both
+    FileShelf(tmp_path / "r", "run", "study").add([THREE])
+    assert path.read_bytes() == both
+    # A whole line that the head does not know of yet counts.
+    head.write_bytes(known)
+    assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR, THREE)
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b'{"sum": "a:1"}', b'{"run": "x"}', b'{"sum": [[], "", ""]}'])
-def test_a_damaged_register_refuses_instead_of_forgetting(tmp_path, line):
-    shelf = FileShelf(tmp_path, "run", "study")
-    shelf.add([FOUR])
-    with open(tmp_path / "sums.jsonl", "ab") as file:
-        file.write(line + b"\n")
-    for use in (shelf.entries, lambda: shelf.add([THREE]), lambda: register_on(shelf).admit(THREE, (), 3)):
-        with refused(FileError, "line 2", code="damaged-register"):
-            use()
+def test_every_changed_bit_and_every_lost_line_is_noticed(tmp_path):
+    """F14: none of 300 flipped bits is read as something else."""
+    path, head = ledger_files(tmp_path)
+    for entry in (FOUR, THREE):
+        FileShelf(tmp_path / "r", "run", "study").add([entry])
+    rng = np.random.default_rng(0)
+
+    def is_noticed():
+        try:
+            assert FileShelf(tmp_path / "r", "x", "s").entries() == (FOUR, THREE)
+        except FileError:
+            with refused(FileError, code="damaged-register"):
+                FileShelf(tmp_path / "r", "x", "s").add([FOUR])
+            return True
+        return False
+
+    for file in (path, head):
+        content = file.read_bytes()
+        noticed = 0
+        for _ in range(300):
+            changed = bytearray(content)
+            changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+            file.write_bytes(bytes(changed))
+            noticed += is_noticed()
+        # Whether a digit of the key is written large or small makes no difference.
+        assert noticed >= (300 if file == path else 270)
+        file.unlink()
+        assert is_noticed()
+        file.write_bytes(content)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in (lines[:1], lines[1:], lines[::-1], []):
+        path.write_bytes(b"".join(kept))
+        assert is_noticed()
+    path.write_bytes(b"".join(lines))
+    assert not is_noticed()
+
+
+def test_an_older_copy_of_the_ledger_is_noticed(tmp_path):
+    FileShelf(tmp_path / "r", "run", "study").add([FOUR])
+    shutil.copytree(tmp_path / "r", tmp_path / "backup")
+    FileShelf(tmp_path / "r", "run", "study").add([THREE])
+    shutil.rmtree(tmp_path / "r")
+    with refused(FileError, code="damaged-register"):
+        FileShelf(tmp_path / "r", "run", "study").entries()
+    shutil.copytree(tmp_path / "backup", tmp_path / "r")
+    with refused(FileError, code="damaged-register"):
+        FileShelf(tmp_path / "r", "run", "study").entries()
+
+
+def test_what_the_version_before_has_written_is_taken_over(tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "sums.jsonl").write_text(json.dumps({"sum": FOUR.listed(), "run": "old"}) + "\n")
+    old = {"data": "v", "kind": "k", "stop": 5, "run": "old"}
+    (tmp_path / "r" / "resamples.jsonl").write_text(json.dumps(old) + "\n")
+    assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR,)
+    FileShelf(tmp_path / "r", "run", "study").add([THREE])
+    assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR, THREE)
+    assert FileResampleBook(tmp_path / "r", site_of()).answered() == {"v k": 5}
 
 
 def _admit(path, name, results):
@@ -120,44 +179,42 @@ def site_of(*recordings):
     return MemorySite(("u", "v"), [ArrayRecording(name, (Block(x),)) for name, x in recordings])
 
 
-def used(*rows, cells="c", n_lags=1):
-    return UsedRows(cells, n_lags, np.array(rows, dtype=np.int64), np.zeros(0, dtype=np.int64))
-
-
-def test_rows_are_remembered_for_one_version_of_the_data(tmp_path):
+def test_rows_are_remembered_over_versions_of_the_data(tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 9, 2))
-    book = FileRowBook(tmp_path, site_of(("a", x), ("b", y)), "run-1", "study")
+    book = FileRowBook(tmp_path / "r", site_of(("a", x), ("b", y)), "run-1", "study")
+    cells = rng.random((18, 2)) < 0.5
+    none = np.zeros(0, dtype=np.int64)
     with book.hold():
-        book.add([used(0, 1, 2, 2**40, 2**40 + 5), used()])
+        book.add([UsedRows("rows k 1 all - all", 1, book.table(), np.array([1, 2, 11]), none)])
+        book.add([UsedRows("rows c 1 all - all", 1, book.table(), np.arange(18), none, ("u", "v"), cells)])
     # Recordings are numbered by what is in them, not by their names or places.
-    again = FileRowBook(tmp_path, site_of(("other", y), ("names", x)))
-    assert [one.run for one in again.used()] == ["run-1"] * len(again.used()) != []
-    assert [one.rows.tolist() for one in again.used()] == [[0, 1, 2, 2**40, 2**40 + 5], []]
-    assert again.order()["names"] == book.order()["a"]
-    assert again.order()["other"] == book.order()["b"]
-    assert FileRowBook(tmp_path, site_of(("a", x), ("b", y + 1))).used() == ()
+    again = FileRowBook(tmp_path / "r", site_of(("other", y), ("names", x)))
+    assert (again.order()["names"], again.order()["other"]) == (book.order()["a"], book.order()["b"])
+    first, second = again.used()
+    assert (first.rows.tolist(), first.key) == ([1, 2, 11], "rows k 1 all - all")
+    np.testing.assert_array_equal(second.cells, cells)
+    np.testing.assert_array_equal(first.table.digests, again.table().digests)
+    # A later version has the digests of the rows that stayed, wherever these stand now.
+    later = FileRowBook(tmp_path / "r", site_of(("a", np.vstack([x, x[:1] + 1])), ("b", y)))
+    with later.hold():
+        later.add([UsedRows("rows k 1 all - all", 1, later.table(), np.array([3]), none)])
+    third = FileRowBook(tmp_path / "r", site_of(("a", x)))
+    old, _, new = (one.table for one in third.used())
+    np.testing.assert_array_equal(new.digests, later.table().digests)
+    assert len(np.setdiff1d(new.digests, old.digests)) == 1
+    assert not len(np.setdiff1d(old.digests, new.digests))
+    # Digests are of the site's key.
+    other = FileRowBook(tmp_path / "other", site_of(("a", x)))
+    assert not np.isin(other.table().digests, old.digests).any()
 
 
-def test_half_a_line_of_rows_is_dropped_and_a_damaged_one_named(tmp_path):
-    book = FileRowBook(tmp_path, site_of(("a", np.ones((3, 2)))))
-    for n in (1, 2):
-        book.add([used(*range(n))])
-    path = tmp_path / "rows.jsonl"
-    whole = path.read_bytes()
-    first = whole.index(b"\n") + 1
-    for end in range(first, len(whole), 9):
-        path.write_bytes(whole[:end])
-        assert len(book.used()) == 1
-    path.write_bytes(whole.replace(b'"rows": "', b'"rows": "x', 1))
-    with refused(FileError, "line 1", code="damaged-register"):
-        book.used()
-
-
-def test_resamples_are_counted_by_kind(tmp_path):
+def test_resamples_are_counted_by_kind_over_versions_of_the_data(tmp_path):
     data = site_of(("a", np.ones((3, 2))))
-    book = FileResampleBook(tmp_path, data)
+    book = FileResampleBook(tmp_path / "r", data)
     for kind, stop in (("one", 5), ("one", 3), ("two", 2)):
         book.add(kind, stop)
-    assert FileResampleBook(tmp_path, data).answered() == {"one": 5, "two": 2}
-    assert FileResampleBook(tmp_path, site_of(("a", np.zeros((3, 2))))).answered() == {}
+    assert FileResampleBook(tmp_path / "r", data).answered() == {"one": 5, "two": 2}
+    later = FileResampleBook(tmp_path / "r", site_of(("a", np.zeros((3, 2))))).answered()
+    assert sorted(later.values()) == [2, 5]
+    assert not {"one", "two"} & set(later)

@@ -49,12 +49,8 @@ def run(tmp_path, frames, method, **options):
 
     def make(name):
         store = FileStore(tmp_path / name, name)
-        site = Site(name, read_sites({name: frames[name]})[name])
-
-        def read(variables):
-            return read_sites({name: frames[name]}, variables=variables)[name]
-
-        return SiteEndpoint(site, store, read=read, keep=store.keep, on_event=events.append)
+        site = Site(name, read_sites({name: frames[name]}, missing="keep")[name])
+        return SiteEndpoint(site, store, keep=store.keep, on_event=events.append)
 
     log = MemoryJournal()
     coordinator = Coordinator(LocalExchange(NAMES, make), study, "run-1", log, pause_s=0.0, opening_s=0.0)

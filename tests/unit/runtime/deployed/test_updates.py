@@ -133,7 +133,9 @@ def test_a_site_that_was_not_in_the_run_takes_no_part_in_its_update(federation, 
     federation.offer(months[0])
     federation.run(make_study(), "run-1")
     federation.offer(months[1])
-    (federation.place / "sites" / "west" / "state" / "_register" / "recordings.jsonl").unlink()
+    state = federation.place / "sites" / "west" / "state"
+    (state / "_register" / "ledger.jsonl").unlink()
+    (state / "_register.head").unlink()
     with pytest.raises(FederationError, match="refused"):
         federation.run(make_study(update_of="run-1"), "run-2")
 

@@ -1,0 +1,168 @@
+"""Sums that differ a little, over versions of the data, lags, limits, re-reads and pruned runs: F5, F6, F7, F11, F12, F14."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.core.statistics.residual_checks import ResidualSums, sums_length
+from feddbn.errors import FeddbnError
+from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.runtime.deployed.owner import Owner
+from feddbn.runtime.deployed.settings import read_site_settings
+from support.hostile import Server, Sites
+from support.rig import Rig, raw
+from support.rig import Server as RigServer
+
+LEAST = 10
+
+
+def residuals(sites, server, n_lags, seq=0):
+    """Sums of powers of the variables themselves, as residuals of a network without edges."""
+    d = len(sites.variables)
+    coefficients = np.zeros(((n_lags + 1) * d, d))
+    coefficients[:d] = np.eye(d) / 5
+    question = ResidualChecksQuestion(
+        n_lags=n_lags, variables=sites.variables, coefficients=coefficients, offset=np.full(d, 0.4)
+    )
+    value = server.sum(question, seq, seq - 1).value
+    return ResidualSums.from_vector(value[1 : 1 + sums_length(d, n_lags + 1)], d, n_lags + 1)
+
+
+def test_one_new_row_at_three_sites_is_in_no_difference(tmp_path):
+    """F6: a nightly import between two runs; three rows were read to 1.3e-13."""
+    sites = Sites(tmp_path, k=5, d=4, rows=60, seed=2)
+    found = []
+    for run in ("monday", "tuesday", "wednesday"):
+        sites.greet(sites.study("oneshot"), run)
+        found.append(residuals(sites, Server(sites, run).keys(), 1))
+        for name in ("s1", "s2", "s4"):
+            n_new = 1 if run == "monday" else LEAST
+            rows = np.random.default_rng(int(name[1])).normal(size=(n_new, 4)) * 2
+            sites.data[name][0] = np.vstack([sites.data[name][0], rows])
+            sites.write(name)
+        for name in sites.names:
+            sites.restart(name)
+    monday, tuesday, wednesday = found
+    np.testing.assert_allclose(monday.to_vector(), tuesday.to_vector(), atol=1e-6)
+    # When there are enough of them they count.
+    assert wednesday.counts[0] - monday.counts[0] == pytest.approx(3 * (LEAST + 1))
+
+
+def test_two_numbers_of_lags_differ_by_many_rows(tmp_path):
+    """F7: the second row of every recording was read to 7.5e-14, and with n_lags = "auto" ten rows of each."""
+    sites = Sites(tmp_path, k=3, d=4, rows=120, seed=4)
+    sites.greet(sites.study("oneshot"), "run")
+    server = Server(sites, "run", n_slots=20).keys()
+    counts = [residuals(sites, server, p, p - 1).counts[0] for p in (1, 2)]
+    assert counts[0] == pytest.approx(3 * 119)
+    # Thirty rows, of which there are 28 sums, where there were three.
+    assert counts[0] - counts[1] >= 3 * LEAST
+    study = sites.study("oneshot").model_copy(update={"parameters": {"n_lags": "auto"}})
+    sites.greet(study, "auto")
+    server = Server(sites, "auto", n_slots=20).keys()
+    more = [residuals(sites, server, p, p - 1).counts[0] for p in (1, 2, 3, 4)]
+    np.testing.assert_allclose(more[:2], counts)
+    gaps = np.abs(np.subtract.outer(more, more)[np.triu_indices(4, 1)])
+    assert ((gaps < 1e-3) | (gaps > 3 * LEAST - 1e-3)).all()
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_files_are_read_once_for_a_job(tmp_path, is_open):
+    """F11: a row came between the version and the reading, or while the job went on; it was read to 6.9e-14."""
+    sites = Sites(tmp_path, k=4, d=4, rows=60, seed=8)
+    some = sites.variables[:3]
+
+    def run(name, variables=some):
+        sites.greet(sites.study("oneshot", variables=variables), name)
+        return Server(sites, name).keys().sum(MomentsQuestion(n_lags=1, variables=variables), 0).value
+
+    first = run("monday")
+    if not is_open:
+        for name in sites.names:
+            sites.restart(name)
+    sites.data["s2"][0] = np.vstack([sites.data["s2"][0], [[7.5, -3.25, 11.0, 0.5]]])
+    sites.write("s2")
+    sites.greet(sites.study("oneshot", variables=("x0", "x1", "x3")), "between")
+    np.testing.assert_allclose(run("tuesday"), first, atol=1e-6)
+
+
+def rig_of(tmp_path, n=300, d=4, seed=1):
+    rng = np.random.default_rng(seed)
+    return Rig(tmp_path, {f"s{i}": [rng.standard_t(3, size=(n, d)) * (1 + i)] for i in range(3)})
+
+
+def pairs(rig, far, limits, own=True):
+    params = {"n_lags": 1, "variables": rig.variables, "far": far, "own_limits": own}
+    return raw("pairs", params, {"limits": limits})
+
+
+def counts_of(value, q):
+    found = np.zeros((q, q))
+    found[np.triu_indices(q)] = value[3 + q * q : 3 + q * q + q * (q + 1) // 2]
+    return found
+
+
+def test_limits_of_a_server_choose_no_cells(tmp_path):
+    """F5: limits that leave few cells, or differ by a hair; cells were read to 2.3e-12 and exactly."""
+    rig = rig_of(tmp_path)
+    base = np.full(4, 1.0)
+    study = rig.study("oneshot", {})
+    RigServer(rig, study, "tiny").refused(pairs(rig, 6.0, base * 1e-9, own=False), "not-in-study")
+    q, found = 8, []
+    for run, far in (("a", 6.0), ("b", 6.6), ("c", 7.4)):
+        try:
+            found.append(counts_of(RigServer(rig, study, run).sum(pairs(rig, far, base)).value, q))
+        except Exception:
+            continue
+    assert found
+    for k, one in enumerate(found):
+        for other in found[:k]:
+            gaps = np.abs(one - other)
+            assert not ((gaps > 1e-3) & (gaps < LEAST - 1e-3)).any()
+
+
+def test_what_a_run_takes_for_granted_outlives_its_files(tmp_path):
+    """F12: a run that was pruned began anew under the same approval and was told other limits."""
+    rig = rig_of(tmp_path)
+    study = rig.study("oneshot", {})
+    for name in rig.names:
+        path = rig.place / name / "policy.toml"
+        path.write_text(path.read_text().replace("approve_by_rule = true\n", ""))
+        Owner(read_site_settings(rig.place / name / "feddbn_site.toml")).approve(study, 90, 1, None)
+        rig.restart(name)
+    RigServer(rig, study).sum(pairs(rig, 12.0, np.ones(4)))
+    old = time.time() - 31 * 86400
+    for name in rig.names:
+        place = rig.place / name / "state" / "run"
+        for file in (*place.iterdir(), place):
+            os.utime(file, (old, old))
+        rig.restart(name)
+        assert not place.exists()
+    RigServer(rig, study).refused(pairs(rig, 12.0, 2 * np.ones(4)), "changed-in-run")
+
+
+def test_a_ledger_that_was_lost_or_put_back_stops_the_site(tmp_path):
+    """F14: registers had no checksums: up to 241 of 300 flipped bits were read as something else."""
+    sites = Sites(tmp_path, k=3, d=2, rows=60)
+    question = MomentsQuestion(n_lags=1, variables=sites.variables)
+
+    def run(name):
+        sites.restart("s1")
+        sites.greet(sites.study("oneshot"), name)
+        return Server(sites, name).keys().sum(question, 0)
+
+    run("one")
+    path = sites.places["s1"] / "state" / "_register" / "ledger.jsonl"
+    earlier = path.read_bytes()
+    run("two")
+    latest = path.read_bytes()
+    for content in (None, earlier, b"", latest[:-1]):
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(FeddbnError):
+            run("three")
+    path.write_bytes(latest)
+    run("four")
