@@ -285,3 +285,15 @@ def test_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(MissingExtra, match=r"feddbn\[parquet\]"):
         read_sites(tmp_path)
+
+
+def test_a_file_that_has_changed_since_it_was_opened_is_not_read(tmp_path):
+    """F11: what names a version of data, and what is summed, are the same rows."""
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "1,2\n" * 50)
+    site = CsvSite(path)
+    assert sum(len(block.values) for one in site.recordings() for block in one.blocks()) == 50
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("3,4\n")
+    with pytest.raises(DataError):
+        list(site.recordings())

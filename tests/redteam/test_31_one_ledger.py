@@ -1,5 +1,6 @@
 """Sums that differ a little, over versions of the data, lags, limits, re-reads and pruned runs: F5, F6, F7, F11, F12, F14."""
 
+import contextlib
 import os
 import time
 
@@ -8,14 +9,18 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.residual_checks import ResidualSums, sums_length
-from feddbn.errors import FeddbnError
+from feddbn.errors import AggregationError, FeddbnError
 from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.privacy.keys import Identity
+from feddbn.privacy.register import Entry, Register, member
 from feddbn.runtime.deployed.owner import Owner
+from feddbn.runtime.deployed.registers import FileShelf, data_version
 from feddbn.runtime.deployed.settings import read_site_settings
 from support.hostile import Server, Sites
 from support.rig import Rig, raw
 from support.rig import Server as RigServer
+from support.saying import refused
 
 LEAST = 10
 
@@ -61,12 +66,13 @@ def test_two_numbers_of_lags_differ_by_many_rows(tmp_path):
     assert counts[0] == pytest.approx(3 * 119)
     # Thirty rows, of which there are 28 sums, where there were three.
     assert counts[0] - counts[1] >= 3 * LEAST
-    study = sites.study("oneshot").model_copy(update={"parameters": {"n_lags": "auto"}})
-    sites.greet(study, "auto")
-    server = Server(sites, "auto", n_slots=20).keys()
-    more = [residuals(sites, server, p, p - 1).counts[0] for p in (1, 2, 3, 4)]
-    np.testing.assert_allclose(more[:2], counts)
-    gaps = np.abs(np.subtract.outer(more, more)[np.triu_indices(4, 1)])
+    for run, first in (("third", 2), ("fourth", 3)):
+        study = sites.study("oneshot").model_copy(update={"parameters": {"n_lags": first}})
+        sites.greet(study, run)
+        server = Server(sites, run).keys()
+        counts += [residuals(sites, server, first + k, k).counts[0] for k in (0, 1)]
+    assert counts[2] == pytest.approx(counts[1])
+    gaps = np.abs(np.subtract.outer(counts, counts))
     assert ((gaps < 1e-3) | (gaps > 3 * LEAST - 1e-3)).all()
 
 
@@ -166,3 +172,52 @@ def test_a_ledger_that_was_lost_or_put_back_stops_the_site(tmp_path):
             run("three")
     path.write_bytes(latest)
     run("four")
+
+
+def total(sites, names, run):
+    for name in sites.names:
+        sites.restart(name)
+    sites.greet(sites.study("oneshot", names), run)
+    return Server(sites, run, names).keys().sum(MomentsQuestion(n_lags=1, variables=sites.variables), 0)
+
+
+def test_one_participant_keeps_nobody_from_adding_up(tmp_path, monkeypatch):
+    """F10: made-up sums under one signature blocked all later masked sums of everybody who had heard them."""
+    sites = Sites(tmp_path, k=9, d=2, rows=40)
+    place = sites.places["s8"]
+    identity = Identity.from_seed((place / "identity.key").read_bytes())
+    rng = np.random.default_rng(0)
+    signer = member(identity.public, "")[:-1]
+    real = {name: Identity.from_seed((p / "identity.key").read_bytes()) for name, p in sites.places.items()}
+    versions = {name: data_version(sites.ends[name].whole, one) for name, one in real.items()}
+    made = []
+    for k in range(120):
+        # Half of them name sites and versions that there are, as a run has told.
+        others = rng.choice(sorted(versions), 3, replace=False) if k % 2 else ()
+        named = {member(real[name].public, versions[name]) for name in others}
+        members = frozenset(
+            {f"{signer}:{rng.bytes(8).hex()}", *named, f"{rng.bytes(8).hex()}:{rng.bytes(8).hex()}"}
+        )
+        made.append(Entry(members, signer, identity.sign(Entry(members).statement).hex()))
+    FileShelf(place / "state" / "_register", "x", "x").add(made)
+    admit = Register.admit
+
+    def lenient(self, new, *more):
+        # The bad site runs code of its own.
+        return None if new.signer == signer else admit(self, new, *more)
+
+    monkeypatch.setattr(Register, "admit", lenient)
+    first = [*sites.names[:4], "s8"]
+    sites.greet(sites.study("oneshot", first), "run-1")
+    with contextlib.suppress(FeddbnError):
+        total(sites, first, "run-1")
+    assert len(total(sites, sites.names[:8], "run-2").contributors) == 8
+
+
+def test_two_of_seven_do_not_make_a_difference_of_one(tmp_path):
+    """F15: sums over seven and over four of them showed the seventh, 8.9e-16, to two that worked with the server."""
+    sites = Sites(tmp_path, k=7, d=3, rows=60, seed=1)
+    assert len(total(sites, sites.names, "all").contributors) == 7
+    with refused(AggregationError, code="shows-few-sites"):
+        total(sites, sites.names[3:], "later")
+    assert len(total(sites, sites.names[4:], "fewer").contributors) == 3

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block, Recording, SiteData, over_parts
 from feddbn.findings import Finding
@@ -93,6 +95,22 @@ class AlignedSite:
         order = tuple(own.index(name) for name in self.variables)
         for recording in self.site.recordings():
             yield _Reordered(recording, order)
+
+
+def with_columns(site: SiteData, variables: tuple[str, ...]) -> SiteData:
+    """Return a site with some of its columns; in memory they are copied, as if only they had been read."""
+    found = AlignedSite(variables, site)
+    if tuple(site.variables) == variables:
+        return site
+    if not isinstance(site, MemorySite):
+        return found
+    items = [
+        ArrayRecording(
+            one.name, tuple(replace(b, values=np.ascontiguousarray(b.values)) for b in one.blocks())
+        )
+        for one in found.recordings()
+    ]
+    return replace(site, variables=variables, items=items)
 
 
 @dataclass(frozen=True)

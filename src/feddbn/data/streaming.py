@@ -13,6 +13,7 @@ beginning, so going back to an earlier recording costs a pass.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -192,9 +193,20 @@ class FileSite(ABC):
             raise ParameterError(f"joined={joined!r} must be True or False.")
         self.joined = joined
         self.known: dict[RowRange, Known] = {}
+        self._versions = self._found_versions()
         self._tables = self._open_tables()
         self._resolve_columns()
         read_kinds(said, self.variables)
+
+    def _found_versions(self) -> list[tuple[int, int, int]]:
+        return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in map(os.stat, self.paths)]
+
+    def _require_same_files(self) -> None:
+        """Rows are read many times, and whatever is known of them is of the files that were opened."""
+        if self._found_versions() != self._versions:
+            raise DataError(
+                f"files of site {self.name!r} have changed since they were opened; open them again."
+            )
 
     def _open_tables(self) -> tuple[StreamedTable, ...]:
         tables = tuple(self._table(path) for path in self.paths)
@@ -252,6 +264,7 @@ class FileSite(ABC):
 
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
+        self._require_same_files()
         ends = {run.table: run.stop for run in self.index.runs}
         cursors = [self.cursor(number, ends.get(number)) for number in range(len(self._tables))]
         before = 0
@@ -261,6 +274,7 @@ class FileSite(ABC):
                 cursors[before].release()
             before = run.table
             yield FileRecording(self, run, cursors[run.table])
+        self._require_same_files()
 
     def cursor(self, table: int, end: int | None = None) -> Cursor:
         """Return a place in one of the tables, at the columns that recordings are read from."""

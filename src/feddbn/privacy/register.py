@@ -19,7 +19,15 @@ A site knows its own sums. It learns those of the others on its roster, and what
 made after it was last asked and without it. So the numbers of sites that are not in a sum are also taken for known, all of
 them: the sum must not show few of its own sites even then.
 
-Only what a new sum adds counts: combinations that it is no part of are not made worse by it.
+Only what a new sum adds counts: combinations that it is no part of are not made worse by it. Sums that share no member with
+it, also not by way of others, play no part.
+
+Less than a third of the sites of a sum may work together with the server. What is shown of others must be two honest sites
+even if all of these are in it: of seven sites, no combination may show fewer than four. The new sum itself is of as many
+sites as their owners ask for.
+
+What others tell may be made up. A sum counts that this site has signed, or two sites; one that a single other site has signed
+counts where that site takes part. So nobody can keep others from adding up their data without him.
 """
 
 from __future__ import annotations
@@ -27,7 +35,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -57,22 +65,45 @@ def _site(one: str) -> str:
     return one.partition(":")[0]
 
 
-def shown_by(new: Members, known: Collection[Members], min_sites: int) -> frozenset[str]:
+def fewest_shown(sums: Collection[Members], min_sites: int) -> int:
+    """Return how many sites a combination of sums must be about so that two of them are honest."""
+    largest = max(len({_site(one) for one in members}) for members in sums)
+    return max(min_sites, (largest - 1) // 3 + 2)
+
+
+def related(new: Members, known: Collection[Members]) -> list[Members]:
+    """Return the different sums that share members with `new`, or with one that does."""
+    found: list[Members] = []
+    members, left = new, list(dict.fromkeys(known))
+    while near := [one for one in left if one & members]:
+        found += near
+        left = [one for one in left if one not in near]
+        members = members.union(*near)
+    return found
+
+
+def shown_by(
+    new: Members, known: Collection[Members], min_sites: int, at_least: int | None = None
+) -> frozenset[str]:
     """Return sites, fewer than `min_sites`, that a sum over `new` would show together with the sums that are known.
 
-    Empty if there are none.
+    Empty if there are none. The sum itself may be of fewer sites, if they are `at_least` so many.
 
     Raises
     ------
     AggregationError
         If the sets are so many and so different that this cannot be told.
     """
-    sites = {_site(one) for one in new}
+    sites = frozenset(_site(one) for one in new)
+    itself = sites if at_least is not None and len(sites) >= at_least else None
     cut = [frozenset(one for one in members if _site(one) in sites) for members in known]
-    return _shown(new, known, min_sites) or _shown(new, [members for members in cut if members], min_sites)
+    cut = [members for members in cut if members]
+    return _shown(new, known, min_sites, itself) or _shown(new, cut, min_sites, itself)
 
 
-def _shown(new: Members, known: Collection[Members], min_sites: int) -> frozenset[str]:
+def _shown(
+    new: Members, known: Collection[Members], min_sites: int, itself: frozenset[str] | None
+) -> frozenset[str]:
     # The same set again may be another question, which the sums that differ from it were asked, too.
     others = [members for members in dict.fromkeys(known) if members != new]
     columns = sorted(new.union(*others))
@@ -81,7 +112,7 @@ def _shown(new: Members, known: Collection[Members], min_sites: int) -> frozense
         return frozenset()
     owners = np.array([_site(one) for one in columns])
     for few in _unions(_groups(table, owners), min_sites):
-        if _adds_nothing(table[:, ~np.isin(owners, list(few))]):
+        if (itself is None or not few >= itself) and _adds_nothing(table[:, ~np.isin(owners, list(few))]):
             return few
     return frozenset()
 
@@ -239,7 +270,7 @@ class Register:
         entries = () if self._noisy else self._shelf.entries()
         self._told = {entry.members for entry in entries}
         self._admitted = set()
-        return entries
+        return entries[-MOST_SETS:]
 
     def kept(self) -> dict[str, list[list[str]]]:
         """Return what must be remembered of the epoch in use over a restart, as plain values."""
@@ -276,15 +307,43 @@ class Register:
                     "was revealed.",
                     code="other-run",
                 )
-            known = [*kept, *(entry.members for entry in of_others)]
-            if len(known) > MOST_SETS or shown_by(new.members, known, min_sites):
+            entries = (*self._shelf.entries(), *of_others)
+            known = related(new.members, self._counted(new, entries))
+            fewest = fewest_shown([new.members, *known], min_sites)
+            if len(known) > MOST_SETS or shown_by(new.members, known, fewest, min_sites):
                 raise AggregationError(
                     "the sites of this sum, or their data, are not those of an earlier sum: together they would show "
-                    f"fewer than {min_sites} sites. Ask the same sites with the same data again, or use a study with "
+                    f"fewer than {fewest} sites. Ask the same sites with the same data again, or use a study with "
                     "noise. Nothing was revealed.",
                     code="shows-few-sites",
                 )
-            heard = {entry.members: entry for entry in (*of_others, new) if entry.members not in kept}
+            heard = self._heard(new, of_others)
             if heard:
-                self._shelf.add(list(heard.values()))
-        self._admitted |= {new.members, *heard}
+                self._shelf.add(heard)
+        self._admitted |= {new.members, *(entry.members for entry in heard)}
+
+    def _counted(self, new: Entry, entries: Collection[Entry]) -> list[Members]:
+        """Sums that are believed: signed here, by two sites, or by one that is in the new sum."""
+        here = {new.signer, *map(_site, new.members)}
+        return [members for members, signed in _signers(entries).items() if len(signed) > 1 or signed & here]
+
+    def _heard(self, new: Entry, of_others: Collection[Entry]) -> list[Entry]:
+        """What adds to the shelf: a sum of its own, two signatures under others, and of no site so many that they fill it."""
+        shelf = self._shelf.entries()
+        signers, n_of = _signers(shelf), Counter(entry.signer for entry in shelf)
+        heard: list[Entry] = []
+        for entry in (new, *of_others):
+            signed, is_own = signers[entry.members], entry.signer == new.signer
+            is_known = entry.signer in signed or new.signer in signed or len(signed) > 1
+            if (is_own and entry.signer not in signed) or not (is_known or n_of[entry.signer] >= MOST_SETS):
+                signed.add(entry.signer)
+                n_of[entry.signer] += 1
+                heard.append(entry)
+        return heard
+
+
+def _signers(entries: Collection[Entry]) -> defaultdict[Members, set[str]]:
+    found: defaultdict[Members, set[str]] = defaultdict(set)
+    for entry in entries:
+        found[entry.members].add(entry.signer)
+    return found

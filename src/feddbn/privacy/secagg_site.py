@@ -87,7 +87,7 @@ def checked_roster(
             f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}.",
             code="low-threshold",
         )
-    known: dict[frozenset[str], Entry] = {}
+    known: set[Entry] = set()
     signers = {member(key, "")[:-1]: key for key in pinned.values()}
     for at, (name, public) in enumerate(zip(names, publics, strict=True)):
         if name not in pinned:
@@ -103,12 +103,16 @@ def checked_roster(
                 f"the key advertised for site {name!r} is not signed by its pinned identity for this study.",
                 code="wrong-signature",
             )
-        known |= {entry.members: entry for entry in told if _is_vouched_for(entry, signers, name)}
+        known |= {entry for entry in told if _is_vouched_for(entry, signers, name)}
     if site.name not in names or publics[names.index(site.name)] != epoch.key.public:
         raise AggregationError(
             "the roster does not carry the key this site has advertised.", code="foreign-key"
         )
-    about = (tuple(map(str, data)), tuple(known.values()), fewest)
+    about = (
+        tuple(map(str, data)),
+        tuple(sorted(known, key=lambda entry: (entry.statement, entry.signer))),
+        fewest,
+    )
     return Roster(site.run, epoch.number, epoch.n_slots, epoch.length, names, publics, threshold, *about)
 
 

@@ -488,11 +488,14 @@ class _About:
         return f"{self.cells} {self.n_lags} {where} {self.cut or '-'}"
 
     def found(
-        self, data: SiteData, order: Mapping[str, int], table: RowTable, left_out: RowNumbers
+        self, data: WithoutRows, order: Mapping[str, int], table: RowTable, left_out: RowNumbers
     ) -> Iterator[UsedRows]:
         """Yield the rows of a site as this question sees them, then the blocks of them."""
         question, fold = self.question, () if self.question is None else self.question.fold
         is_filled = question is not None and (question.reads_incomplete_rows or question.is_look)
+        if is_filled:
+            # Of rows that are left out nothing is seen as a lag either.
+            data = data.ending_segments()
         seen = data if question is None else replace(question, log_scales=None).treated(data)
         if question is not None and question.limits is not None:
             _check_limits(data, seen)

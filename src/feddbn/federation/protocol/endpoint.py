@@ -27,7 +27,7 @@ from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.memory import AlignedSite
+from feddbn.data.memory import with_columns
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.messages import (
     LONGEST,
@@ -396,9 +396,8 @@ class SiteEndpoint:
         names = chosen_variables(study, tuple(self._whole.variables))
         if names != tuple(self._site.data.variables):
             # Picked from what was read when the site was opened: a second reading could find other rows.
-            data = self._whole if names == tuple(self._whole.variables) else AlignedSite(names, self._whole)
             # Another site as far as programs go: what it remembers is of other columns.
-            self._site = self._site.with_data(data)
+            self._site = self._site.with_data(with_columns(self._whole, names))
         if self._guards is not None:
             # What a budget or the books have to say is the owner's business, too.
             with self._withheld(None):
