@@ -268,11 +268,14 @@ def _impatient() -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.began = self.loop.time()
-            idle = sorted((one for one in self.connections if one.is_idle), key=lambda one: one.began)
-            for one in idle[:-MOST_IDLE]:
+            opened.append(self)
+            for one in [one for one in opened if one.is_idle][:-MOST_IDLE]:
                 one.transport.close()
             self.loop.call_later(IDLE_S, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            opened.remove(self)
+            super().connection_lost(exc)
 
         def _look(self) -> None:
             if self.is_idle:
@@ -280,6 +283,7 @@ def _impatient() -> type[asyncio.Protocol]:
             else:
                 self.loop.call_later(IDLE_S, self._look)
 
+    opened: list[Impatient] = []
     return Impatient
 
 
