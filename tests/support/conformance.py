@@ -31,7 +31,7 @@ def plans(sites, variables, methods=tuple(PARAMETERS), **changes):
     out = {}
     for method in methods:
         out[method] = make_study(method, sites, variables, **changes)
-        masked = {"secure_aggregation": True, "min_sites": min(3, len(sites))}
+        masked = {"secure_aggregation": True, "protection": "exact", "min_sites": min(3, len(sites))}
         out[f"{method}-masked"] = make_study(method, sites, variables, privacy=masked, **changes)
     if "pfdbnl" in methods:
         # Only in the clear: a masked sum over a sample of so few sites is one that must not be opened.

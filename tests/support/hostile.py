@@ -64,7 +64,7 @@ class Sites:
         return parse_study(
             f'name = "st"\nmethod = "{method}"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n'
             f"[parameters]\nn_lags = 1\n{parameters}\n"
-            f"[privacy]\nsecure_aggregation = true\nmin_sites = 3\n{privacy}\n"
+            f'[privacy]\nsecure_aggregation = true\nprotection = "exact"\nmin_sites = 3\n{privacy}\n'
         )
 
     def greet(self, study, run, names=None):

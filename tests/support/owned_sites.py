@@ -86,7 +86,7 @@ def make_study(**changes) -> Study:
         "variables": ("u", "v"),
         "sites": NAMES,
         "parameters": ONE_SUM,
-        "privacy": {"secure_aggregation": True},
+        "privacy": {"secure_aggregation": True, "protection": "exact"},
         "attendance": {"when_missing": "abort"},
     }
     return Study(**{**values, **changes})

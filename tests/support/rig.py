@@ -91,7 +91,7 @@ class Rig:
             "variables": self.variables,
             "sites": self.names,
             "parameters": {"n_lags": 1, **(parameters or {})},
-            "privacy": {"secure_aggregation": True, **(privacy or {})},
+            "privacy": {"secure_aggregation": True, "protection": "exact", **(privacy or {})},
         }
         return Study(**{**values, **more})
 

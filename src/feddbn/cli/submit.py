@@ -243,9 +243,11 @@ def submit(
 
 def _tell_tasks(study: Study) -> None:
     """Say which tasks of the study the sites' owners have to allow by name, and what its noise costs."""
+    from feddbn.federation.guards.sampling_noise import few_rows
     from feddbn.federation.guards.study_plan import costs_in_words, plan_of
     from feddbn.federation.protocol.plan import most_numbers, tasks_in, usual_numbers
     from feddbn.privacy.policy import SitePolicy
+    from feddbn.words import say as words
 
     plan = plan_of(study)
     unusual = [task for task in tasks_in(plan) if task not in SitePolicy().tasks]
@@ -259,6 +261,9 @@ def _tell_tasks(study: Study) -> None:
         remark(f"note: {usual:,} numbers leave each site if its data are clean, at most {most:,}.")
     if study.privacy.epsilon is not None:
         remark(f"note: {costs_in_words(study)}.")
+    few = few_rows(study, study.rows)
+    if few is not None:
+        remark(f"note: {words(few, 'lead')}")
     if study.goal == "select":
         remark(
             "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "

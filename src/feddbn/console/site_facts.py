@@ -35,7 +35,7 @@ GONE_S = 86400.0
 _SECTIONS = {
     "asked": ("update", "goal", "method", "parameters", "variables", "units", "rows", "uncounted"),
     "leaves": ("asks", "size"),
-    "cost": ("privacy", "noise"),
+    "cost": ("privacy", "noise", "sampling-noise"),
     "who": ("lead", "sites", "absences"),
 }
 """Section of a study's page -> what is said there."""
@@ -89,6 +89,8 @@ class StudyFacts:
         masks, noise = Finding("study-unmasked", "error"), Finding("study-exact", "warning")
         if privacy.secure_aggregation:
             masks = Finding("study-masked", "good", {"min_sites": privacy.min_sites})
+        if privacy.has_sampling_noise:
+            noise = Finding("study-with-noise", "good")
         if privacy.epsilon is not None:
             values = {"epsilon": privacy.epsilon, "unit": privacy.unit, "hides": privacy.hides_rows}
             noise = Finding("study-noisy", "good" if privacy.hides_rows else "warning", values)

@@ -35,6 +35,7 @@ from feddbn.errors import (
     ResidualsWarning,
     ResultWarning,
 )
+from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.programs.held_out import AUTO_GRIDS
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.programs.residual_checks import ResidualReport
@@ -113,7 +114,13 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
 
 
 def simulated(
-    data: Any, *, device: str = "cpu", layout: Layout | None = None, **columns: Any
+    data: Any,
+    *,
+    device: str = "cpu",
+    protection: str = "exact",
+    random_state: int = 0,
+    layout: Layout | None = None,
+    **columns: Any,
 ) -> InProcessFederation:
     """Return a federation of sites that live in this process, as every fit without ``federation=`` makes one.
 
@@ -123,6 +130,9 @@ def simulated(
         Anything `feddbn.data.read_sites` takes.
     device
         Who multiplies the rows: "cpu"; "auto": a GPU where torch finds one and the work pays; "cuda" (docs/performance.md).
+    protection, random_state
+        "exact": the sums as they are; "noise": with noise of .3 of their own sampling errors, as masked studies between
+        institutions have it by default, drawn by `random_state`.
     layout, columns
         Which columns are what: a `feddbn.Layout`, or its fields by name.
 
@@ -135,7 +145,17 @@ def simulated(
     (3, 3)
     """
     found = replace(Layout.of(layout, columns, "simulated"), missing="keep")
-    return in_process(read_sites(data, layout=found), open_device(device))
+    sites, on = read_sites(data, layout=found), open_device(device)
+    if protection not in ("exact", "noise"):
+        raise ParameterError(f"protection={protection!r} is not known; choose 'exact' or 'noise'.")
+    if protection == "exact":
+        return in_process(sites, on)
+    return InProcessFederation(
+        {
+            name: Site(name, site, (SamplingNoise(f"{random_state} {name}".encode()),), on)
+            for name, site in sites.items()
+        }
+    )
 
 
 def in_process(sites: Mapping[str, SiteData], device: Device = HOST) -> InProcessFederation:

@@ -126,7 +126,9 @@ def test_what_is_new_is_told_against_the_last_approved_study(kits, opened):
     ):
         assert shown in text
     # Where words say the same, the entries still differ, and stand open.
-    hidden = offered(kits, name="sepsis", privacy={"secure_aggregation": True, "max_norm": 9.0})
+    hidden = offered(
+        kits, name="sepsis", privacy={"secure_aggregation": True, "protection": "exact", "max_norm": 9.0}
+    )
     text = client.get(f"/studies/{hidden.digest}").text
     assert re.search(r"<details open>.*privacy\.max_norm", text, re.S)
 

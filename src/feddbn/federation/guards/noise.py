@@ -56,6 +56,8 @@ class DpGuard(Guard):
         What this run may cost; a task without noise, or one release too many, would break it and is refused.
     """
 
+    label = "noise"
+
     def __init__(
         self,
         plan: NoisePlan,

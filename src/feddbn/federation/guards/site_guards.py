@@ -17,6 +17,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.protocol.messages import code_of, digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
@@ -140,7 +141,7 @@ class AuditGuard(Guard):
     chain
         Where the log stands.
     spending
-        The DP guard, if there is one.
+        The guard that adds noise, if there is one.
     about
         Run, study and budget.
     """
@@ -151,7 +152,7 @@ class AuditGuard(Guard):
         write: Callable[[str], None],
         clock: Callable[[], str],
         chain: AuditChain | None = None,
-        spending: DpGuard | None = None,
+        spending: DpGuard | SamplingNoise | None = None,
         about: About | None = None,
     ) -> None:
         self._site = site
@@ -165,7 +166,8 @@ class AuditGuard(Guard):
         """Write what leaves, before it leaves."""
         spending = self._spending
         noise = None if spending is None else spending.last_noise(task)
-        parts = [word for word, is_on in (("masked", channel.masked), ("noise", noise is not None)) if is_on]
+        parts = ["masked"] if channel.masked else []
+        parts += [spending.label] if spending is not None and noise is not None else []
         self._chain.add(
             write=self._write,
             time=self._clock(),

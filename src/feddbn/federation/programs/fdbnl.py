@@ -475,6 +475,7 @@ class StepQuestion(RowsQuestion):
     """One round of FDBNL about the broadcast weights C of variables ``(z - origin) / scale``."""
 
     name = "fdbnl-step"
+    draws_once = True
     purpose = (
         "one round of FDBNL: gradients, local weights plus scaled multipliers, or the weighted cross-products"
     )

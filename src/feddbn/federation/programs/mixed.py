@@ -327,6 +327,7 @@ class GlmStepQuestion(CodedQuestion):
     """
 
     name = "glm-step"
+    draws_once = True
     purpose = "likelihood, gradient and information of models of variables given others, at coefficients of the server's"
 
     models: tuple[str, ...] = texts()

@@ -70,6 +70,7 @@ class ResidualChecksQuestion(RowsQuestion):
     """
 
     name = "residual-checks"
+    draws_once = True
     purpose = (
         "products and fourth-order products of standardised residuals and of their predecessors, "
         "their variances by thirds of the recordings, the logarithms of these variances, and if asked products with "

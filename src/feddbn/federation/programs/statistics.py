@@ -336,6 +336,7 @@ class SummaryQuestion(RowsQuestion):
     """Counts, totals, squares and lag-1 products about an origin."""
 
     name = "summary"
+    draws_once = True
     purpose = "counts, means and variances of single variables"
 
     origin: FloatArray | None = array("q", default=None)
@@ -355,6 +356,7 @@ class MomentsQuestion(TryingQuestion):
     """
 
     name = "moments"
+    draws_once = True
     purpose = (
         "lagged means and cross-products of all variables, and if asked the same without means, trends and cycles of "
         "recordings, skewness and kurtosis, and how much rows with empty cells are worth"

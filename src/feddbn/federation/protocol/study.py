@@ -56,11 +56,15 @@ class Privacy(Strict):
     unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
     even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
 
+    Masked sums without `epsilon` carry noise of .3 of their own sampling errors, which results do not feel
+    (`federation.guards.sampling_noise`); ``protection = "exact"`` asks for sums without it.
+
     `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
     than its sites can make it ends the run.
     """
 
     secure_aggregation: bool = False
+    protection: Literal["noise", "exact"] = "noise"
     min_sites: int = Field(default=3, ge=2)
     epsilon: float | None = Field(default=None, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -68,6 +72,11 @@ class Privacy(Strict):
     clip: float | None = Field(default=None, gt=0)
     n_colluding: int = Field(default=1, ge=1)
     max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @property
+    def has_sampling_noise(self) -> bool:
+        """Whether its sums carry noise of a share of their own sampling errors."""
+        return self.secure_aggregation and self.epsilon is None and self.protection == "noise"
 
     @property
     def hides_rows(self) -> bool:
@@ -307,6 +316,8 @@ class Study(Strict):
                 del values[goal]
         if self.privacy.n_colluding == 1:
             del values["privacy"]["n_colluding"]
+        if self.privacy.protection == "noise":
+            del values["privacy"]["protection"]
         for name in () if self.attendance.collects else ("window_h", "enough"):
             del values["attendance"][name]
         for name in ("lead", "update_of"):

@@ -368,11 +368,15 @@ class Question:
         What a site gives away by answering, in words.
     reads_rows
         Whether a site looks at its rows to answer; else only at what it remembers.
+    draws_once
+        Whether it is about the same rows whatever it holds beside the fields of `RowsQuestion`, so that one draw of noise
+        serves all its values.
     """
 
     name: ClassVar[str]
     purpose: ClassVar[str]
     reads_rows: ClassVar[bool] = True
+    draws_once: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         values = self.__dict__

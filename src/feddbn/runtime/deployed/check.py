@@ -16,6 +16,7 @@ from feddbn.data.checks import check_sites, summary
 from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
+from feddbn.federation.guards.sampling_noise import about_noise, few_rows
 from feddbn.federation.guards.study_plan import (
     costs_in_words,
     lacking_tasks,
@@ -100,6 +101,10 @@ def study_remarks(
             "missing_percent": float(rows["missing_percent"]),
         },
     )
+    # As if the others had as many.
+    few = few_rows(study, study.rows or complete * len(study.sites))
+    if few is not None:
+        yield few
     if (
         0 < usable - complete < policy.min_rows
         and "fill" in scope_of(study, settings.max_lags).transformations
@@ -174,6 +179,7 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
     method = find_method(study.method)
     table = getattr(study, study.goal, None)
     privacy, rules, plan = study.privacy, study.attendance, plan_of(study)
+    counted = _counted(study, settings)
     found = [
         _said("name", name=study.name),
         _said("update", run=study.update_of) if study.update_of else None,
@@ -183,12 +189,18 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
         _said("parameters", parameters=dict(study.parameters)),
         _said("variables", study.variables),
         _said("units", units=dict(study.units)) if study.units else None,
-        _counted(study, settings),
+        counted,
         *(_asks(task, plan) for task in tasks_in(plan)),
         _said("size", usual=usual_numbers(plan), most=most_numbers(plan)),
         _said("sites", study.sites),
         _said("privacy", **privacy.model_dump(), masks=privacy.secure_aggregation),
         None if privacy.epsilon is None else _said("noise", sentence=costs_in_words(study)),
+        about_noise(
+            study,
+            usual_numbers(plan),
+            counted.values.get("usable", 0),
+            counted.values.get("recordings", 0),
+        ),
         _said("absences", **rules.model_dump()),
         _said("digest", digest=study.digest),
     ]

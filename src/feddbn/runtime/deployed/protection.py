@@ -8,6 +8,8 @@ logs together say was spent.
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import math
 import os
 import weakref
 from collections import Counter
@@ -20,6 +22,7 @@ from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard, ViewGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import RowSetGuard
+from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, HeldOutGuard, PolicyGuard
 from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
@@ -27,7 +30,7 @@ from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.privacy.audit import AuditChain, parse_entries
-from feddbn.privacy.ledger import Ledger
+from feddbn.privacy.ledger import Ledger, nominal_precision
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.audit import Books, SiteAudit
 from feddbn.runtime.deployed.registers import (
@@ -69,12 +72,12 @@ class Protection:
         self._books.begin()
         if self._policy.max_epsilon is not None:
             self._one_at_a_time(self._state / AUDIT)
-        noise = self._noise(run_id, study)
+        noise, sampling = self._noise(run_id, study), self._sampling_noise(study)
         lines = self._books.lines(run_id)
         chain = AuditChain.resume(lines, self._audit.identity, self._audit.key)
         about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
         append = partial(self._books.append, run_id)
-        audit = AuditGuard(self._site, append, iso_time, chain, noise, about)
+        audit = AuditGuard(self._site, append, iso_time, chain, noise or sampling, about)
         # Audit logs are never cut, as logs of events are.
         answered = Counter(entry.task for entry in parse_entries(lines) if entry.event == "sent")
         policy = PolicyGuard(self._policy, len(study.sites), answered)
@@ -83,6 +86,7 @@ class Protection:
         # Much noise hides single rows, and rules about numbers of rows would tell what no noise covers.
         rows = [] if study.privacy.hides_rows else self._rules_of_rows(run_id, study, asked)
         rows += [noise] if noise else []
+        rows += [sampling] if sampling else []
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
         return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
 
@@ -133,6 +137,21 @@ class Protection:
             promise,
             doubt=account.doubt,
         )
+
+    def _sampling_noise(self, study: Study) -> SamplingNoise | None:
+        """Return the guard that adds noise of a share of each answer's own error; None in other studies."""
+        identity = self._audit.identity
+        if not study.privacy.has_sampling_noise:
+            return None
+        if identity is None:
+            raise SiteRefused(
+                "the study asks for masks and noise, and this site has no key to make them with (identity in its settings).",
+                code="no-masks-here",
+            )
+        account = self._books.account()
+        entries = (entry for run in account.by_run.values() for entry in run)
+        key = hashlib.sha256(identity.sign(b"key of sampling noise")).digest()
+        return SamplingNoise(key, study.rows, math.inf if account.doubt else nominal_precision(entries))
 
     def _one_at_a_time(self, directory: Path) -> None:
         """Two runs that spend one budget at the same time could overspend it."""

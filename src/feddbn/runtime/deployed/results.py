@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from feddbn.errors import FeddbnError, FileError
+from feddbn.federation.guards.sampling_noise import about_noise
+from feddbn.federation.guards.study_plan import plan_of
 from feddbn.federation.programs.private_moments import study_costs
+from feddbn.federation.protocol.plan import usual_numbers
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.findings import Finding
@@ -56,12 +59,18 @@ def read_outcome(directory: Path) -> dict[str, Any]:
     return dict(values)
 
 
-def _protection(study: dict[str, Any]) -> dict[str, Any] | None:
-    """What a study promised, and what each of its answers cost of that."""
+def _protection(study: dict[str, Any], n_rows: object) -> dict[str, Any] | None:
+    """What a study promised, and what each of its answers cost of that, or what its noise compares to for so many rows."""
     privacy: dict[str, Any] | None = study.get("privacy")
-    if not privacy or privacy.get("epsilon") is None:
+    if not privacy or "method" not in study:
         return privacy
-    return {**privacy, "costs": study_costs(Study.model_validate(study))}
+    agreed = Study.model_validate(study)
+    if agreed.privacy.epsilon is not None:
+        return {**privacy, "costs": study_costs(agreed)}
+    found = about_noise(
+        agreed, usual_numbers(plan_of(agreed)), n_rows if isinstance(n_rows, int | float) else 0
+    )
+    return privacy if found is None else {**privacy, "noise": dict(found.values)}
 
 
 def export_result(directory: Path) -> StudyResult | None:
@@ -86,7 +95,7 @@ def export_result(directory: Path) -> StudyResult | None:
         # The method does not know what protected its sums; the study, as the sites agreed to it, does.
         outcome = read_outcome(path.parent)
         absent = [str(one["words"]) for one in outcome.get("absent") or ()]
-        values = {**values, "privacy": _protection(outcome.get("study", {}))}
+        values = {**values, "privacy": _protection(outcome.get("study", {}), values.get("n_samples"))}
         if absent:
             told = [{"code": "text", "level": "warning", "values": {"text": text}} for text in absent]
             values["findings"] = [*(values.get("findings") or ()), *told]

@@ -1,7 +1,9 @@
 """A deployed site's own process enforces its policy, adds the noise and writes the audit log."""
 
 import gc
+import itertools
 import logging
+import math
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
+from feddbn.privacy.ledger import Ledger
 from feddbn.runtime.deployed.conduct import run_study
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
@@ -94,7 +97,15 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
 def test_under_masks_the_log_says_so(tmp_path):
     place = make_sites(tmp_path, STRICT.replace('"fdbnl-step"', '"fdbnl-step", "residual-features"'))
     run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
-    assert {entry.protection for entry in parse_entries(audit(place))} == {"masked"}
+    entries = parse_entries(audit(place))
+    assert {entry.protection for entry in entries} == {"masked and sampling noise"}
+    # What it compares to is booked, and for a budget it is as if there was none.
+    spent = [entry.epsilon for entry in entries]
+    assert all(a < b for a, b in itertools.pairwise(spent))
+    assert Ledger.replay(entries).epsilon(1e-6) == math.inf
+    exact = make_study(privacy={"secure_aggregation": True, "protection": "exact"})
+    run(exchange_of(place), exact, "run-2")
+    assert {entry.protection for entry in parse_entries(audit(place, run_id="run-2"))} == {"masked"}
 
 
 @pytest.mark.parametrize(
