@@ -89,7 +89,7 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
     lines = audit(place)
     assert verify_chain(lines).is_intact
     tasks = [entry.task for entry in parse_entries(lines)]
-    assert tasks == ["survey", "moments"] + ["fdbnl-step"] * (len(tasks) - 3) + ["residual-checks"]
+    assert list(dict.fromkeys(tasks)) == ["survey", "moments", "fdbnl-step", "residual-checks"]
     assert len(tasks) >= 5
     assert {entry.protection for entry in parse_entries(lines)} == {"none"}
 
