@@ -46,10 +46,6 @@ from feddbn.settings import flat_names
 
 MOST_CLUSTERS = 4
 """As many clusters are tried where their number is left to the data."""
-# Methods that act on what residuals say, and so look at them whatever is done to the rows.
-_ACT_ON_RESIDUALS = ("oneshot",)
-# What a study says if it wants no first look at the data; every method looks by default.
-_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
 # Parameters of PFDBNL's rounds, and what they are in a study that does not name them; some are chosen on held-out rows.
 _ROUNDS = {"mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05, "w_threshold": 0.2, "a_threshold": 0.2}
 _CHOSEN = ("mu", "lambda_w", "lambda_a")
@@ -120,10 +116,39 @@ class _StudyPlan:
     @classmethod
     def of(cls, study: Study) -> _StudyPlan:
         given = said_by(study)
-        said = {one.name: given[one.name] for one in fields(Prepare) if one.name in given}
+        # A method of another package may mean something else by these names.
+        known = [one.name for one in fields(Prepare) if one.name in given and study.method in _PLANNED]
+        said = {name: given[name] for name in known}
         usual = {"on_disagreement": "ignore", **_AUTO.get(study.method, {})}
         prepare = Prepare(**{**said, **({} if said.get("scale") else {"scale": "auto"})}).resolved(**usual)
         return cls(study, given, prepare.among(len(study.sites)), _most_lags(study))
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """What may be done to rows: what the study leaves open, or asks for by name; under noise little more than means."""
+        rows, has_noise = self.prepare, self.study.privacy.epsilon is not None
+        has_time = bool(rows.detrend), bool(rows.period)
+        open_to = {
+            "means": rows.center in ("auto", "recording") or any(has_time),
+            "trends": has_time[0],
+            "cycles": has_time[1],
+            "spikes": rows.spikes == "remove" or (rows.spikes == "auto" and not has_noise),
+            "scales": rows.gains != "none" and not has_noise,
+            "fill": rows.fills and not has_noise,
+            "abstain": rows.leaves_out and not has_noise,
+        }
+        # A check looks at rows as they are, and at most compares the scales of sites.
+        possible = ("scales",) if self.study.goal == "check" else TRANSFORMATIONS
+        return tuple(what for what in possible if open_to[what])
+
+    @property
+    def checks(self) -> bool:
+        """Whether residuals are looked at after learning."""
+        wanted = self.given.get("check_residuals", "auto")
+        if wanted != "auto" or self.study.method == "oneshot":
+            return bool(wanted)
+        is_partial = self.given.get("different_variables") or self.given.get("site_lags")
+        return not (is_partial or self.given.get("schedule") == "paper" or self.prepare.is_settled)
 
     @property
     def treatment(self) -> Plan:
@@ -172,7 +197,7 @@ class _StudyPlan:
         """What one fit asks; `checks` says whether residuals are looked at."""
         study, given, prepare, n_lags = self.study, self.given, self.prepare, self.n_lags
         names, d = study.variables, len(study.variables)
-        checks = _checks_residuals(study.method, given) if checks is None else checks
+        checks = self.checks if checks is None else checks
         after = checks_plan(d, n_lags, is_own=study.method == "pfdbnl") if checks else ()
         if study.method == "oneshot":
             # In studies the shape of the noise is looked at only if they say so.
@@ -272,7 +297,8 @@ def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
 
 def scope_of(study: Study, max_lags: int) -> Scope:
     """Return what the questions of a study may be about at a site that allows `max_lags` lags."""
-    given = said_by(study)
+    planned = _StudyPlan.of(study)
+    rows, periods = planned.prepare, planned.prepare.periods
     n_blocks, thousandths = study.held_out or (0, 0)
     return Scope(
         plan=plan_of(study) if study.method in _PLANNED else None,
@@ -280,34 +306,16 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         sites=tuple(sorted(study.sites)),
         lags=_lags(study, max_lags),
         folds=tuple((block, n_blocks, thousandths) for block in range(n_blocks)),
-        transformations=_transformations(study),
-        degrees=_degrees(given.get("detrend", "auto")),
-        most_cycles=_cycles(given.get("period", "auto")),
-        inputs=_inputs(study),
+        transformations=planned.transformations,
+        degrees=AUTO_DEGREES if isinstance(rows.detrend, str) else (0, rows.detrend),
+        most_cycles=MOST_CYCLES if isinstance(periods, str) else len(periods),
+        inputs=rows.input_places(study.variables),
         most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
         numbers={name: values for name in _ROUNDS if (values := _numbers(study, name))},
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
         resampling=_resampling(study) if study.goal == "confidence" else {},
-        parameters=given,
+        parameters=planned.given,
     )
-
-
-def _looks(parameters: Mapping[str, Any]) -> bool:
-    """Whether a study of these parameters begins with a first look at the data."""
-    is_given = parameters.get("period", "auto") != "auto"
-    return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
-
-
-def _checks_residuals(method: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether a study of these parameters looks at residuals after learning."""
-    wanted = parameters.get("check_residuals", "auto")
-    if wanted != "auto" or method in _ACT_ON_RESIDUALS:
-        return bool(wanted)
-    is_partial = parameters.get("different_variables") or parameters.get("site_lags")
-    is_paper = parameters.get("schedule") == "paper"
-    is_plain = parameters.get("detrend", "auto") == 0 and not parameters.get("period", "auto")
-    is_settled = is_plain and parameters.get("center", "auto") != "auto" and not _looks(parameters)
-    return not (is_partial or is_paper or is_settled)
 
 
 def _values(study: Study, name: str, usual: Any) -> list[Any]:
@@ -327,38 +335,6 @@ def _lags(study: Study, max_lags: int) -> range:
     return range(first, last + 1 + looks_further)
 
 
-def _transformations(study: Study) -> tuple[str, ...]:
-    """What a study leaves open, or asks for by name; under noise rows stay as they are but for their means."""
-    given = said_by(study)
-    has_noise = study.privacy.epsilon is not None
-    centre = given.get("center", "auto") in ("auto", "recording")
-    has_time = bool(given.get("detrend", "auto")), bool(given.get("period", "auto"))
-    open_to = {
-        "means": centre or any(has_time),
-        "trends": has_time[0],
-        "cycles": has_time[1],
-        "spikes": given.get("spikes", "auto") != "keep"
-        and (not has_noise or given.get("spikes") == "remove"),
-        "scales": given.get("gains", "auto") != "none" and not has_noise,
-        "fill": given.get("missing", "fill") != "drop" and not has_noise,
-        "abstain": given.get("on_disagreement", "ignore") in ("exclude", "personal") and not has_noise,
-    }
-    # A check looks at rows as they are, and at most compares the scales of sites.
-    possible = ("scales",) if study.goal == "check" else TRANSFORMATIONS
-    return tuple(what for what in possible if open_to[what])
-
-
-def _degrees(detrend: Any) -> tuple[int, ...]:
-    is_number = isinstance(detrend, int) and not isinstance(detrend, bool)
-    return (0, detrend) if is_number else AUTO_DEGREES
-
-
-def _cycles(period: Any) -> int:
-    if period is None:
-        return 0
-    return len(period) if isinstance(period, list) else MOST_CYCLES if isinstance(period, str) else 1
-
-
 def _clusters(n_clusters: Any) -> int:
     return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
 
@@ -370,12 +346,6 @@ def _numbers(study: Study, name: str) -> tuple[float, ...]:
     given = _values(study, name, _ROUNDS[name])
     are_numbers = all(isinstance(value, int | float) for value in given)
     return tuple(float(value) for value in given) if are_numbers else ()
-
-
-def _inputs(study: Study) -> tuple[int, ...]:
-    inputs = said_by(study).get("exogenous")
-    named = inputs if isinstance(inputs, list) else []
-    return tuple(place for place, name in enumerate(study.variables) if name in named)
 
 
 def _resampling(study: Study) -> dict[str, Any]:

@@ -68,7 +68,12 @@ def study(method="oneshot", parameters=None, **more):
         ("fdbnl", PLAIN, {}, "moments"),
         ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "moments+fdbnl-step"),
         ("fdbnl", {**PLAIN, "schedule": "rounds", "prepare.scale": "none"}, {}, "summary+fdbnl-step"),
-        ("fdbnl", {**PLAIN, "prepare.on_disagreement": "warn"}, FOUR, "survey+agreement+moments"),
+        (
+            "fdbnl",
+            {**PLAIN, "prepare.on_disagreement": "warn"},
+            FOUR,
+            "survey+agreement+moments+residual-checks",
+        ),
         ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "moments+held-out-loss+held-out-sums"),
         (
             "pfdbnl",
@@ -98,7 +103,9 @@ def test_lags_are_the_studys_or_what_the_site_allows(method, parameters, lags):
 
 
 def test_what_may_be_done_to_rows_is_what_a_study_leaves_open():
-    assert scope_of(study(), 4).transformations == tuple(t for t in TRANSFORMATIONS if t != "abstain")
+    few, enough = scope_of(study(), 4).transformations, scope_of(study(**FOUR), 4).transformations
+    assert enough == tuple(t for t in TRANSFORMATIONS if t != "abstain")
+    assert {*enough} - {*few} == {"scales"}
     assert scope_of(study(parameters=PLAIN), 4).transformations == ()
     assert scope_of(study(privacy={"epsilon": 1.0}), 4).transformations == ("means", "trends", "cycles")
     scope = scope_of(
