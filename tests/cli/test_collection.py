@@ -1,6 +1,9 @@
 """How `feddbn submit` and `resume` wait for sites that come later, against a session that plays an engine."""
 
+from __future__ import annotations
+
 import json
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +11,7 @@ from typer.testing import CliRunner
 
 from feddbn.cli import submit
 from feddbn.cli.main import app
-from feddbn.cli.submit import MOST_CUT_OFF, Awaited, wait_for_one
+from feddbn.cli.submit import MOST_CUT_OFF, Awaited, EarlySession, wait_for_one
 from feddbn.errors import FederationError, StateError
 
 STUDY = """
@@ -137,3 +140,57 @@ def test_results_of_an_open_collection_say_who_is_awaited(monkeypatch, tmp_path)
     done = CliRunner().invoke(app, ["results", "r", "--kit", str(tmp_path), "--out", str(tmp_path / "out")])
     assert done.exit_code != 0
     assert all(part in done.output for part in (AWAITS["sentence"], "feddbn resume r"))
+
+
+class Session:
+    """Opened when `may_open` is set; counts."""
+
+    def __init__(self, error=None):
+        self.may_open, self.closed, self.n_open = Event(), Event(), 0
+        self.error = error
+
+    def __enter__(self):
+        assert self.may_open.wait(10)
+        if self.error:
+            raise self.error
+        self.n_open += 1
+        return self
+
+    def __exit__(self, *error):
+        self.closed.set()
+
+
+def test_it_is_opened_beside_the_caller_and_closed_after_use():
+    session = Session()
+    early = EarlySession(session)  # does not wait
+    session.may_open.set()
+    with early as opened:
+        assert opened is session
+        assert not session.closed.is_set()
+    assert session.n_open == 1
+    assert session.closed.is_set()
+
+
+def test_what_goes_wrong_is_told_when_it_is_entered():
+    session = Session(FederationError("the server cannot be reached."))
+    session.may_open.set()
+    early = EarlySession(session)
+    with pytest.raises(FederationError, match="reached"), early:
+        pass
+    early.give_up()
+    assert not session.closed.is_set()
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_one_that_is_not_wanted_any_more_is_closed_even_if_it_opens_late(monkeypatch, is_slow):
+    monkeypatch.setattr(submit, "_LINGER_S", 0.01 if is_slow else 10)
+    session = Session()
+    early = EarlySession(session)
+    if is_slow:
+        early.give_up()
+        assert not session.closed.is_set()
+        session.may_open.set()
+    else:
+        session.may_open.set()
+        early.give_up()
+    assert session.closed.wait(10)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ import pandas as pd
 import pytest
 
 import feddbn
+from feddbn import simulate
 from feddbn.cli.main import COMMANDS
-from feddbn.method_table import METHODS, available_methods, default_method
+from feddbn.method_table import available_methods, default_method
 from feddbn.methods.result import Result
-from feddbn.methods.simulation import simulate
 
 
 def test_help_lists_every_command(run):
@@ -26,68 +27,35 @@ def test_help_lists_every_command(run):
     assert [name for name in COMMANDS if f"│ {name} " not in text] == []
 
 
-def test_help_starts_without_numpy():
-    code = (
-        "import sys\n"
-        "from feddbn.cli.main import app\n"
-        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numpy', 'pandas', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
-        "sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_version_is_the_package_version(run):
     assert run("--version").stdout == f"feddbn {feddbn.__version__}\n"
 
 
-def test_simulate_writes_exactly_what_the_library_draws(run, tmp_path):
-    outcome = run("simulate", "-o", tmp_path, "-d", 3, "--n-sites", 2, "--n-samples", 30, "--seed", 5)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), partial(simulate)),
+        (
+            ("--mess", "offsets", "--mess", "missing=0.3", "--mess", "duplicate"),
+            partial(simulate, mess={"duplicate": 0.0, "offsets": 3.0, "missing": 0.3}),
+        ),
+        (("--effects", "gp", "--interactions", 2), partial(simulate, effects="gp", interactions=2)),
+        (
+            ("--system", "lorenz96", "--forcing", 8, "--dt", 0.05, "--noise-scale", 0.3),
+            partial(feddbn.simulate_system, "lorenz96", F=8.0, dt=0.05, noise=0.3),
+        ),
+    ],
+)
+def test_simulate_writes_exactly_what_the_library_draws(run, tmp_path, options, expected):
+    size = ("-d", 4, "--n-sites", 2, "--n-samples", 30, "--seed", 5)
+    outcome = run("simulate", "-o", tmp_path, *size, *options)
     assert outcome.exit_code == 0, outcome.output
-    expected = simulate(d=3, n_sites=2, n_samples=30, random_state=5)
-    for site, frames in expected.sites.items():
+    made = expected(d=4, n_sites=2, n_samples=30, random_state=5)
+    for site, frames in made.sites.items():
         # Python's own float() rounds correctly, so equality means that no digit was lost.
         written = pd.read_csv(tmp_path / f"{site}.csv", dtype=str).map(float)
         pd.testing.assert_frame_equal(written, frames[0], check_exact=True)
-    assert feddbn.DBN.from_json(tmp_path / "truth.json").equals(expected.truth)
-
-
-def test_simulate_makes_a_mess_by_name_and_strength(run, tmp_path):
-    size = ("-d", 3, "--n-sites", 2, "--n-samples", 60, "--seed", 5)
-    mess = ("--mess", "offsets", "--mess", "missing=0.3", "--mess", "duplicate")
-    outcome = run("simulate", "-o", tmp_path, *size, *mess)
-    assert outcome.exit_code == 0, outcome.output
-    assert "4 variables" in outcome.output
-    strengths = {"duplicate": 0.0, "offsets": 3.0, "missing": 0.3}
-    expected = simulate(d=3, n_sites=2, n_samples=60, random_state=5, mess=strengths)
-    written = pd.read_csv(tmp_path / "site-1.csv")
-    pd.testing.assert_frame_equal(written, expected.sites["site-1"][0])
-    assert json.loads((tmp_path / "truth.json").read_text())["simulated"]["mess"] == strengths
-
-
-def test_simulate_writes_curved_effects_and_their_functions(run, tmp_path):
-    size = ("-d", 4, "--n-sites", 2, "--n-samples", 60, "--seed", 5)
-    outcome = run("simulate", "-o", tmp_path, *size, "--effects", "gp", "--interactions", 2)
-    assert outcome.exit_code == 0, outcome.output
-    expected = simulate(d=4, n_sites=2, n_samples=60, random_state=5, effects="gp", interactions=2)
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "site-1.csv"), expected.sites["site-1"][0])
-    stored = json.loads((tmp_path / "truth.json").read_text())
-    assert stored["simulated"]["effects"] == "gp"
-    assert [row["kind"] for row in stored["functions"]].count("gp") > 2
-    assert len(stored["interactions"]) == 2
-
-
-def test_simulate_writes_a_system_of_differential_equations(run, tmp_path):
-    size = ("-d", 5, "--n-sites", 2, "--n-samples", 20, "--seed", 5)
-    options = ("--system", "lorenz96", "--forcing", 8, "--dt", 0.05, "--noise-scale", 0.3)
-    outcome = run("simulate", "-o", tmp_path, *size, *options)
-    assert outcome.exit_code == 0, outcome.output
-    expected = feddbn.simulate_system(
-        "lorenz96", d=5, n_sites=2, n_samples=20, random_state=5, F=8.0, dt=0.05, noise=0.3
-    )
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "site-1.csv"), expected.sites["site-1"][0])
-    assert feddbn.DBN.from_json(tmp_path / "truth.json").equals(expected.truth)
+    assert feddbn.DBN.from_json(tmp_path / "truth.json").equals(made.truth)
 
 
 def test_simulate_gives_each_recording_a_file_and_each_site_a_truth(run, tmp_path):
@@ -180,21 +148,6 @@ def test_compare_without_a_truth_tests_on_rows_no_method_saw(run, federation):
     assert max(map(len, outcome.stdout.splitlines())) <= 80
 
 
-def test_demo_writes_what_it_says(run, tmp_path, monkeypatch):
-    few = [METHODS["dynotears"], METHODS["fdbnl"]]
-    monkeypatch.setattr("feddbn.methods.comparison.default_methods", lambda truth, personal: few)
-    outcome = run("demo", "--out", tmp_path / "demo")
-    assert outcome.exit_code == 0, outcome.output
-    text = outcome.stdout
-    assert "Alldata" in text
-    assert len(list((tmp_path / "demo" / "data").glob("*.csv"))) == 10
-    result = Result.load(tmp_path / "demo" / "result.json")
-    assert result.truth is not None
-    assert result.truth.equals(feddbn.DBN.from_json(tmp_path / "demo" / "truth.json"))
-    last = text.strip().splitlines()[-1]
-    assert Path(last.removeprefix("Report: ")).stat().st_size > 10_000
-
-
 def test_report_writes_a_page(run, federation, tmp_path):
     run("fit", federation, "-o", tmp_path / "r.json", "-m", "fdbnl")
     outcome = run("report", tmp_path / "r.json", "--truth", federation / "truth.json", "--json")
@@ -267,3 +220,53 @@ def test_fit_draws_a_link_without_a_direction_as_a_line(run, tmp_path):
     assert run("plot", tmp_path / "result.json", "--raw", "-o", tmp_path / "g.png").exit_code == 0
     assert run("export", tmp_path / "result.json", "-o", tmp_path / "n.dot").exit_code == 0
     assert (tmp_path / "n.dot").read_text().count("dir=none") == 2
+
+
+@pytest.fixture(scope="module")
+def quick() -> tuple[str, ...]:
+    return ("-m", "pfdbnl", "-p", "rounds.tol=1e-3")
+
+
+def test_fit_shows_what_sites_share_and_what_is_special(run, federation, tmp_path, quick):
+    outcome = run("fit", federation, "-o", tmp_path / "r.json", *quick)
+    assert outcome.exit_code == 0, outcome.output
+    assert "3/3" in outcome.stdout
+    assert "site-2" in outcome.stdout
+
+
+def test_fit_writes_the_shared_edges_as_json_and_hides_small_counts(run, federation, tmp_path, quick):
+    outcome = run("fit", federation, "-o", tmp_path / "r.json", *quick, "--min-count", 3, "--json")
+    found = json.loads(outcome.stdout)
+    report = found["shared_edges"]
+    assert report["min_count"] == 3
+    assert {edge["kind"] for edge in report["edges"]} <= {"shared", "hidden"}
+    assert set(report["deviations"]) == set(found["personal"]) == {"site-0", "site-1", "site-2"}
+
+
+def test_sites_with_different_columns_are_fitted_when_told_so(run, refuses, federation, tmp_path, quick):
+    for k in range(3):
+        frame = pd.read_csv(federation / f"site-{k}.csv").drop(columns=[f"x{k}"])
+        frame.to_csv(tmp_path / f"site-{k}.csv", index=False)
+    assert "'x0'" in refuses("fit", tmp_path, "-o", tmp_path / "r.json", *quick)
+    arguments = ("-p", "partial.different_variables=true", "--json")
+    outcome = run("fit", tmp_path, "-o", tmp_path / "r.json", *quick, *arguments)
+    assert outcome.exit_code == 0, outcome.output
+    personal = json.loads(outcome.stdout)["personal"]
+    assert personal["site-1"]["variables"] == ["x0", "x2", "x3"]
+
+
+def test_select_chooses_mu_by_default_for_personal_networks(run, federation, quick):
+    outcome = run("select", federation, *quick, "--n-blocks", 1, "-g", "mu=2,.1")
+    assert outcome.exit_code == 0, outcome.output
+    assert "Fit with: -p mu=" in outcome.stdout
+    from feddbn.method_table import METHODS
+    from feddbn.methods.selection import AUTO_GRIDS, default_grid
+
+    assert default_grid(METHODS["pfdbnl"]) == {"mu": list(AUTO_GRIDS["mu"])}
+    assert set(default_grid(METHODS["fdbnl"])) == {"lambda_w", "lambda_a"}
+
+
+def test_compare_has_the_personal_methods_only_when_asked(run, federation):
+    arguments = ("--truth", federation / "truth.json", "-p", "rounds.tol=1e-3", "--json")
+    outcome = run("compare", federation, "--personal", "-m", "pfdbnl", "-m", "local", *arguments)
+    assert [line["label"] for line in json.loads(outcome.stdout)["methods"]] == ["PFDBNL", "LocalOnly"]

@@ -29,7 +29,7 @@ def test_a_directory_that_is_no_kit_is_refused(refuses, tmp_path):
         assert str(tmp_path) in refuses(who, "console", "--kit", tmp_path, "--port", "0")
 
 
-@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+@pytest.mark.parametrize("package", ["starlette"])
 def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, package):
     import sys
 

@@ -110,8 +110,6 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
     ("line", "name"),
     [
         ("site start --kit nowhere", "nowhere"),
-        ("server start --kit nowhere", "nowhere"),
-        ("status --kit nowhere", "nowhere"),
         ("resume run-1 --kit nowhere", "nowhere"),
         ("submit nothing.toml --kit nowhere", "nothing.toml"),
         ("federation init x --server s --site a --engine ray", "'ray'"),
@@ -124,7 +122,6 @@ def test_bad_input_gives_one_sentence(refuses, line, name):
 @pytest.mark.parametrize(
     ("old", "new", "name"),
     [
-        ('name = "s"', 'name = "S 1"', "name"),
         ("secure_aggregation = true", "secure_aggregation = true\nmin_sites = 4", "3"),
         (
             "[privacy]",
@@ -132,7 +129,6 @@ def test_bad_input_gives_one_sentence(refuses, line, name):
             "attendance.min_sites = 5",
         ),
         ("secure_aggregation", "secure_agregation", "privacy.secure_agregation"),
-        ("n_lags = 1", "lambda = 3", "'lambda'"),
         ("n_lags = 1", "lambda_w = -3", "lambda_w=-3"),
     ],
 )
@@ -277,32 +273,6 @@ def test_a_server_that_is_not_there_is_named(lonely):
     assert "localhost:2" in done.output
 
 
-def test_kits_tell_people_the_commands_of_this_package(kits):
-    for name, command in (
-        ("localhost", "feddbn server start --kit localhost"),
-        ("north", "feddbn site check --kit north --study study.toml"),
-        ("lead@example.org", "feddbn submit study.toml --kit lead@example.org --wait"),
-    ):
-        assert command in (kits / name / "readme.txt").read_text()
-        others = [path for path in (kits / name).rglob("*") if path.suffix == ".txt"]
-        assert others == [kits / name / "readme.txt"]
-
-
-def test_a_job_is_described_in_words():
-    pytest.importorskip("nvflare")
-    from nvflare.apis.job_def import RunStatus
-
-    from feddbn.runtime.engines.nvflare.engine import _job
-
-    for status in RunStatus:
-        job = _job({"job_name": "first", "job_id": "1", "status": status.value})
-        assert job.status == status.value
-        assert job.words == job.words.lower()
-        assert job.code.startswith("job-")
-    failed = _job({"job_name": "first", "status": "FINISHED:EXECUTION_EXCEPTION"})
-    assert all(command in failed.words for command in ("feddbn results first", "feddbn resume first"))
-
-
 def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace('method = "fdbnl"', 'method = "pfdbnl"') + 'mu = "auto"\n')
@@ -322,7 +292,6 @@ def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):
 @pytest.mark.parametrize(
     ("parameters", "name"),
     [
-        ('prepare.center = "sideways"', "center='sideways'"),
         ('prepare.exogenous = ["w"]', "'w'"),
         ('mu = "auto"', "'mu'"),
     ],

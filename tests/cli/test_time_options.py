@@ -30,13 +30,6 @@ def edges(outcome):
     return [(e["source"], e["target"], e["lag"], e["weight"]) for e in json.loads(outcome.stdout)["edges"]]
 
 
-@pytest.mark.parametrize("command", ["fit", "check", "compare", "confidence", "select"])
-def test_every_command_that_reads_data_has_the_options(run, command):
-    text = run(command, "--help").stdout
-    for option in ("site", "series", "time", "variables", "freq", "sort", "jitter", "day-first"):
-        assert f"--{option}" in text
-
-
 def test_a_fit_of_untidy_times_is_that_of_tidy_ones(run, model, tmp_path):
     parts = []
     for k, (name, frame) in enumerate(model[1].items()):

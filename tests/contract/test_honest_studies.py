@@ -92,14 +92,10 @@ CASES = [
     ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
     ("fdbnl", {**QUICK, "schedule": "rounds"}, "empty", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
-    ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
     ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),
     ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
-    ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
-    ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
     ("pfdbnl", {"rounds.max_rounds": 40, "schedule": "paper", "participation": 0.8, "mu": 2}, "plain", {}),
-    ("pfdbnl", QUICK, "empty", {"goal": "select", "select": {"grid": {"mu": [0.1, 1.0], "n_lags": [1, 2]}}}),
-    ("fdbnl", {"rounds.max_rounds": 8, "schedule": "paper"}, "trend", {"goal": "select"}),
+    ("pfdbnl", QUICK, "empty", {"goal": "select", "select": {"grid": {"mu": [0.1], "n_lags": [1, 2]}}}),
     ("fdbnl", QUICK, "gains", {"goal": "compare", "compare": {"against": ["pfdbnl", "oneshot"]}}),
     (
         "pfdbnl",
@@ -108,6 +104,13 @@ CASES = [
         {"some_variables_may_be_missing": True},
     ),
 ]
+LONG = [
+    ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
+    ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
+    ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
+    ("fdbnl", {"rounds.max_rounds": 8, "schedule": "paper"}, "trend", {"goal": "select"}),
+]
+CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in LONG]
 
 
 @pytest.mark.usefixtures("no_doubts")

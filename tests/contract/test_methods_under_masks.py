@@ -21,7 +21,7 @@ from support.saying import refused
 MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {
     "FDBNL": FDBNL(),
-    "FDBNL by rounds": FDBNL(schedule="rounds", rounds=Rounds(max_rounds=60)),
+    "FDBNL by rounds": FDBNL(schedule="rounds", rounds=Rounds(max_rounds=20)),
     "PFDBNL": PFDBNL(mu=0.5, rounds=PersonalRounds(max_rounds=40)),
     "OneShotDBN": OneShotDBN(),
     "ChangingDBN": ChangingDBN(),
@@ -90,7 +90,7 @@ def test_masks_do_not_change_edge_confidence():
         estimator = OneShotDBN(average=False, noise_variance="equal")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnitsWarning)
-            tables.append(confidence(estimator, n_replicates=4, federation=federation))
+            tables.append(confidence(estimator, n_replicates=2, federation=federation))
     plain, masked = tables
     assert (plain["probability"] < 1).any()
     pd.testing.assert_frame_equal(masked, plain, rtol=1e-7, atol=1e-9)

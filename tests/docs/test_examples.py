@@ -30,8 +30,6 @@ PUBLIC = (
     "feddbn.sim",
     "feddbn.sim.mess",
 )
-# Adapters of other packages, some of which take ten seconds to import.
-OTHERS = ("feddbn.interop.causal_learn", "feddbn.interop.graphs", "feddbn.interop.tigramite")
 # A public name outside of these.
 MORE = ("feddbn.methods.result.Result",)
 DATA = "feddbn.datasets."
@@ -126,14 +124,3 @@ def test_adapters_of_other_packages_have_examples_that_run(adapter, package):
     names = public_names([f"feddbn.interop.{adapter}"])
     assert without_example(names) == []
     assert failures(names) == ""
-
-
-def test_a_wrong_example_is_noticed():
-    def wrong():
-        """Wrong.
-
-        >>> 1 + 1
-        3
-        """
-
-    assert "Expected" in failures({"wrong": wrong})

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import networkx as nx
 
+import feddbn
+from feddbn.methods.result import Result
+
 SRC = Path(__file__).parents[2] / "src"
 
 
@@ -75,4 +78,33 @@ def test_the_demo_runs_with_a_plain_installation(tmp_path):
     command = [sys.executable, "-c", WITHOUT, "demo", "--out", str(tmp_path / "demo")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+    assert "Alldata" in done.stdout
+    assert len(list((tmp_path / "demo" / "data").glob("*.csv"))) == 10
+    result = Result.load(tmp_path / "demo" / "result.json")
+    assert result.truth.equals(feddbn.DBN.from_json(tmp_path / "demo" / "truth.json"))
+    page = done.stdout.strip().splitlines()[-1].removeprefix("Report: ")
+    assert Path(page).stat().st_size > 10_000
+
+
+IN_STEPS = """
+import sys
+def loaded(*packages):
+    return [name for name in sys.modules if name.startswith(packages)]
+from feddbn.cli.main import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+assert not loaded("numpy", "pandas", "scipy", "sklearn", "matplotlib"), "help needs no numbers"
+import feddbn.runtime.deployed.open_site, feddbn.federation.programs
+from feddbn.privacy.policy import SitePolicy
+SitePolicy().check_study("fdbnl", 3, True, None)
+assert not loaded("feddbn.methods", "sklearn"), "a site needs no estimators"
+from feddbn import DBN, FDBNL
+assert not loaded("networkx"), "few people export graphs"
+"""
+
+
+def test_nothing_is_imported_before_it_is_needed():
+    done = subprocess.run([sys.executable, "-c", IN_STEPS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import feddbn
-from feddbn.cli.main import app
-from feddbn.experiments.cells import METHODS as EXPERIMENTS
 from feddbn.federation.protocol.site import site_tasks
 from feddbn.method_table import METHODS, STUDY_METHODS, find_method
 from feddbn.privacy.policy import SitePolicy
@@ -110,33 +106,3 @@ def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
     assert set(policy.tasks) <= set(site_tasks())
     for method in STUDY_METHODS:
         policy.check_study(method.name, 3, True, None)
-
-
-@pytest.mark.parametrize(
-    ("command", "names"),
-    [
-        ("fit", list(METHODS)),
-        ("select", [name for name, method in METHODS.items() if method.selects]),
-        ("confidence", [name for name, method in METHODS.items() if method.resamples]),
-    ],
-)
-def test_the_help_of_a_command_lists_its_methods(command, names):
-    text = CliRunner().invoke(app, [command, "--help"], prog_name="feddbn", terminal_width=200).output
-    assert all(name in text for name in names)
-
-
-def test_experiments_name_methods_of_the_table():
-    named = {method.where for method in EXPERIMENTS.values() if ":" not in method.where}
-    assert named == {"fdbnl", "pfdbnl", "oneshot", "dynotears", "local"}
-    assert EXPERIMENTS["pfdbnl-paper"].personal
-    assert not EXPERIMENTS["fdbnl-paper"].personal
-
-
-def test_a_site_reads_the_table_without_importing_estimators():
-    code = (
-        "import sys, feddbn.runtime.deployed.open_site, feddbn.federation.programs\n"
-        "from feddbn.privacy.policy import SitePolicy\n"
-        "SitePolicy().check_study('fdbnl', 3, True, None)\n"
-        "assert not [name for name in sys.modules if name.startswith(('feddbn.methods', 'sklearn'))]\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

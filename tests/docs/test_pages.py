@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 import shlex
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import feddbn
 from feddbn.cli.main import app
+from feddbn.data import read_sites
 from feddbn.experiments.config import experiment_names
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import run_program
+from feddbn.methods import result
+from feddbn.model import export, summary
+from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.references import is_test, is_there
 
 ROOT = Path(__file__).parents[2]
@@ -132,36 +138,86 @@ def test_every_public_name_of_the_package_exists_and_is_listed():
         _ = feddbn.nothing
 
 
-def public_modules():
-    found = []
-    for module in pkgutil.walk_packages(feddbn.__path__, "feddbn."):
-        if not any(part.startswith("_") for part in module.name.split(".")[1:]):
-            found.append(module.name)
-    return sorted(found)
+PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
 
 
-def test_every_module_says_what_it_is_for_and_lists_no_name_it_lacks():
-    silent = []
-    for name in public_modules():
-        try:
-            module = import_module(name)
-        except ImportError:
-            # It needs a dependency that is optional and not installed.
-            continue
-        source = Path(str(module.__file__))
-        has_code = re.search(r"^(from|import|def|class) ", source.read_text(encoding="utf-8"), re.M)
-        if source.name == "__init__.py" and not has_code:
-            continue
-        if not module.__doc__:
-            silent.append(name)
-        listed = getattr(module, "__all__", ())
-        silent += [f"{name}.{public}" for public in listed if not hasattr(module, public)]
-    assert silent == []
+def test_the_formats_of_files_are_those_of_the_code():
+    rows = re.findall(r"^\| [^|]*\| `(feddbn-\w+)` \| (\d+)(?: to (\d+))?", PAGE, re.M)
+    stated = {name: int(last or first) for name, first, last in rows}
+    assert stated == {module.FORMAT: module.VERSION for module in (export, result, summary)}
 
 
-def test_the_changelog_has_a_section_for_what_is_not_released():
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_public_modules_say_what_is_public():
+    (line,) = re.findall(r"Names in `__all__` of (.*?),\n", PAGE, re.S)
+    modules = re.findall(r"`([\w.]+)`", line)
+    assert len(modules) > 5
+    for name in modules:
+        assert import_module(name).__all__, name
 
 
-def test_the_citation_names_the_version():
-    assert f"version: {feddbn.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def citation():
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def test_the_citation_has_the_paper_the_software_and_the_method_of_its_own(citation):
+    paper, oneshot = citation["references"]
+    assert [author["family-names"] for author in paper["authors"]] == ["Chen", "Ma", "Yue"]
+    # The same preprint as at the end of every report.
+    template = (Path(feddbn.__file__).parent / "report" / "templates" / "report.html").read_text()
+    (number,) = re.findall(r"eprint = \{([\d.]+)\}", template)
+    assert paper["identifiers"][0]["value"] == f"arXiv:{number}"
+    assert oneshot["title"] in template
+    assert (ROOT / "docs" / oneshot["url"].rpartition("/")[2]).exists()
+    assert citation["version"] == oneshot["version"] == feddbn.__version__
+
+
+NAMED = re.findall(r"`(test_\w+)::(\w+)`", (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8"))
+
+
+def test_every_test_that_the_page_names_exists():
+    assert len(NAMED) > 15
+    for file, part in NAMED:
+        source = (ROOT / "tests" / "redteam" / f"{file}.py").read_text(encoding="utf-8")
+        assert re.search(rf"def test_\w*{part}", source), f"{file} has no test with {part} in its name"
+
+
+def test_every_file_of_attacks_is_named_on_the_page():
+    files = {path.stem for path in (ROOT / "tests" / "redteam").glob("test_*.py")}
+    assert files - {file for file, _ in NAMED} <= {"test_07_rows_of_removed"}
+
+
+EXTENDING = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+def snippet(section):
+    text = EXTENDING.split(f"## {section}\n")[1]
+    return re.search(r"```python\n(.*?)```", text, re.S)[1]
+
+
+def test_a_site_task_is_asked_and_its_answers_add_up():
+    values = {name: np.random.default_rng(k).normal(size=(50, 2)) for k, name in enumerate("ab")}
+    federation = InProcessFederation({name: Site(name, data) for name, data in read_sites(values).items()})
+    names = {"__name__": "snippet"}
+    exec(snippet("A site task"), names)
+    found = run_program(names["share_above"]([0.0, 1.0]), federation)
+    np.testing.assert_array_equal(found, (np.concatenate(list(values.values())) > [0.0, 1.0]).sum(axis=0))
+
+
+def test_a_design_takes_a_trend_off_every_recording():
+    t = np.arange(60.0)
+    rng = np.random.default_rng(0)
+    levels = rng.normal(size=(60, 2))
+    data = {
+        kind: read_sites({"s": [levels + slope * t[:, None]]})["s"]
+        for kind, slope in (("flat", 0.0), ("trend", 3.0))
+    }
+    found = {}
+    for kind, site in data.items():
+        names = {"site": site}
+        exec(snippet("A design"), names)
+        found[kind] = names["gram"]
+    np.testing.assert_allclose(found["flat"].scatter, found["trend"].scatter, atol=1e-6)
+    assert found["flat"].n == 58
+    assert found["flat"].n_nuisance == 2

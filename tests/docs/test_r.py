@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 import feddbn
 from feddbn import DBN, OneShotDBN
 from feddbn.cli.main import app
-from feddbn.errors import ParameterError
 from feddbn.methods.result import Result
 
 ROOT = Path(__file__).parents[2]
@@ -235,11 +234,6 @@ def test_frames_and_matrices_as_r_hands_them_over_give_the_same_network(sites):
     assert OneShotDBN(n_lags=1).fit(from_r).dbn_.equals(expected.dbn_)
     by_columns = {name: np.asfortranarray(frame.to_numpy()) for name, frame in sites.items()}
     np.testing.assert_array_equal(OneShotDBN(n_lags=1).fit(by_columns).W_, expected.W_)
-
-
-def test_a_number_without_l_is_refused_in_a_sentence(sites):
-    with pytest.raises(ParameterError, match=r"n_lags=1\.0"):
-        OneShotDBN(n_lags=1.0).fit(sites)
 
 
 def test_a_result_is_read_by_keys_alone(sites, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support.references import (
     ROOT,
     cited_tests,
@@ -64,43 +62,3 @@ def test_paths_of_pages_lead_somewhere():
 
 def test_tests_that_a_comment_names_exist():
     assert broken(MODULES, cited_tests, lambda name, path: is_some_test(name)) == []
-
-
-@pytest.mark.parametrize(
-    ("found_in", "text", "found"),
-    [
-        (
-            names_in,
-            "see `core.orders.average` and feddbn.errors.",
-            {"feddbn.core.orders.average", "feddbn.errors"},
-        ),
-        (names_in, "not federation.sites() nor core/encoding.py", set()),
-        (
-            own_names_in,
-            "`rho1` and `Moments.merge`, not ``numpy.dot`` or `core.arrays`",
-            {"rho1", "Moments.merge"},
-        ),
-        (files_in, "as `core/encoding.py` says; docs/schema.md too", {"core/encoding.py", "docs/schema.md"}),
-        (
-            names_in_code,
-            "```python\nimport feddbn\nfrom feddbn.data import check\nfeddbn.DBN(W)\n```\nfeddbn.outside",
-            {"feddbn.data.check", "feddbn.DBN"},
-        ),
-        (
-            paths_in,
-            "in `deploy/compose.yaml` and `tests/redteam`, not `data/x.csv`",
-            {"deploy/compose.yaml", "tests/redteam"},
-        ),
-        (cited_tests, "why; see test_it_holds in tests/unit/test_a.py", {"test_it_holds"}),
-    ],
-)
-def test_references_are_found_in_text(found_in, text, found):
-    assert found_in(text) == found
-
-
-def test_what_does_not_exist_is_noticed():
-    assert not is_there("feddbn.core.nothing")
-    assert not is_there("feddbn.model.dbn.Nothing")
-    assert not is_own_name("DBN.nothing_of_the_kind")
-    assert not is_file("core/nothing.py", ROOT / "README.md")
-    assert not is_some_test("test_" + "that_nobody_wrote")

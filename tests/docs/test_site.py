@@ -9,14 +9,12 @@ import re
 import runpy
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GROUPS = runpy.run_path(str(DOCS / "_ext" / "page_groups.py"))
-MARKUP = runpy.run_path(str(DOCS / "_ext" / "own_docstrings.py"))
 DATA = runpy.run_path(str(DOCS / "_ext" / "absent_data.py"))
 CHECKS = runpy.run_path(str(ROOT / "tools" / "check_site.py"))
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
@@ -55,12 +53,6 @@ def test_every_page_is_in_one_group_and_every_group_has_only_pages_that_are_ther
     assert sorted(set(listed) - there) == [], "docs/index.md lists pages that are not there"
 
 
-def test_groups_are_read_from_headings_and_lists_and_comments_are_left_out():
-    text = "# T\n\n- [no](group.md)\n\n## One\n\n- [A page](a.md): x\n<!-- later\n- [B](b.md): y\n-->\n\n## None\n\ntext\n"
-    assert GROUPS["groups_in"](text) == {"One": {"a": "A page"}}
-    assert GROUPS["toctrees"](text) == "\n\n```{toctree}\n:hidden:\n:caption: One\n\nA page <a>\n```\n"
-
-
 def test_every_public_name_is_on_a_page_of_the_api():
     names, module = set(), ""
     for page in sorted((DOCS / "api").glob("*.md")):
@@ -96,62 +88,6 @@ def test_a_tutorial_is_a_notebook_that_can_be_read_without_scrolling_sideways(pa
     assert [line for cell in cells for line in cell.splitlines() if len(line) > 94] == []
     is_on_other_data = "feddbn.datasets" in text
     assert (DATA["needed_file"](text) is not None) == is_on_other_data, "name the file: <!-- needs FILE -->"
-
-
-def test_a_tutorial_says_where_its_data_are_absent(monkeypatch, tmp_path):
-    App = SimpleNamespace(srcdir=DOCS, config=SimpleNamespace(nb_execution_excludepatterns=()))
-    text = "# T\n\n<!-- needs some/file.mat -->\n\nrest"
-    monkeypatch.setenv("FEDDBN_DATA", str(tmp_path))
-    pages = [text]
-    DATA["_add_note"](App, "tutorials/t", pages)
-    assert "no results" in pages[0]
-    assert "`some/file.mat`" in pages[0]
-    DATA["_exclude"](App, App.config)
-    assert App.config.nb_execution_excludepatterns == ("tutorials/dream4.md", "tutorials/netsim.md")
-    (tmp_path / "some").mkdir()
-    (tmp_path / "some" / "file.mat").touch()
-    pages = [text]
-    DATA["_add_note"](App, "tutorials/t", pages)
-    assert pages == [text]
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (
-            "|C - T|^2 of `W_raw_` and W_raw_, see docs/mixed.md.",
-            "\\|C - T\\|^2 of `W_raw_` and W_raw\\_, see :doc:`docs/mixed.md </mixed>`.",
-        ),
-        ("Only `Sum`s and ``a | b`` and d*d", "Only `Sum`\\ s and ``a | b`` and d\\*d"),
-    ],
-)
-def test_only_what_stands_in_backticks_is_markup(written, read):
-    assert MARKUP["escaped"](written) == read
-
-
-def test_formulas_become_literal_blocks_and_sections_and_examples_stay():
-    text = """First line.
-
-    x_t = x_t W | y_
-
-left    a sum
-        of two lines
-
-Parameters
-----------
-mu
-    How much |x_|.
-
-Examples
---------
->>> fit(a | b_)
-'a|b_'
-"""
-    made = MARKUP["marked_up"](text.splitlines())
-    assert made[:7] == ["First line.", "", "::", "", "    x_t = x_t W | y_", "", "    left    a sum"]
-    assert made.count("::") == 1
-    assert "    How much \\|x\\_\\|." in made
-    assert made[-2:] == [">>> fit(a | b_)", "'a|b_'"]
 
 
 def test_what_a_page_loads_from_elsewhere_and_links_that_lead_nowhere_are_found(tmp_path):

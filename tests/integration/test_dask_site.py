@@ -17,7 +17,7 @@ from feddbn.core.designs.recordings import Block, CompleteRows, complete_blocks,
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import DaskSite, ParquetSite, read_sites
 from feddbn.data.memory import AlignedSite
-from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
+from feddbn.errors import DataError
 from support.saying import refused
 
 distributed = pytest.importorskip("distributed")
@@ -186,20 +186,3 @@ def test_a_bad_cell_is_named_with_its_own_row(tmp_path, client):
     site = DaskSite(cut(frame, tmp_path), time="when", joined=True, client=client, part_rows=50)
     with refused(DataError, "'b'", "333"):
         moments_of(site, 2)
-
-
-def test_bad_arguments_get_a_sentence(tmp_path, monkeypatch):
-    paths = cut(messy(20), tmp_path, (10,))
-    with refused(ParameterError, "part_rows=0"):
-        DaskSite(paths, part_rows=0)
-    with refused(ParameterError, "client='here'"):
-        DaskSite(paths, client="here")
-    with pytest.raises(ParameterError, match="joined='yes' must be True or False"):
-        DaskSite(paths, joined="yes")
-    messy(20).drop(columns="c").to_parquet(paths[1], index=False)
-    with refused(FileError, "part-0.parquet", "part-1.parquet", "'c'"):
-        DaskSite(paths, joined=True)
-    monkeypatch.setitem(__import__("sys").modules, "dask", None)
-    with pytest.raises(MissingExtra, match=r"feddbn\[dask\]") as missing:
-        moments_of(DaskSite(paths[0], series="who", time="when"), 1)
-    assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)

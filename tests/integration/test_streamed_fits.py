@@ -43,8 +43,7 @@ def _answers(site: SiteData, **arguments: Any) -> tuple[OneShotDBN, list[tuple[s
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("batch_rows", [499, 1024])
-@pytest.mark.parametrize("trend", [0.0, 8.0])
+@pytest.mark.parametrize(("batch_rows", "trend"), [(499, 8.0), (1024, 0.0)])
 def test_a_default_fit_gives_the_answers_of_a_site_in_memory_for_any_batch(
     tmp_path: Path, batch_rows: int, trend: float
 ) -> None:

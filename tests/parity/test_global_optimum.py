@@ -18,7 +18,6 @@ from feddbn.core.optimum import (
     Certificate,
     LassoScores,
     best_order,
-    groups_of,
     improved,
     members,
     order_value,
@@ -26,10 +25,6 @@ from feddbn.core.optimum import (
 )
 from feddbn.core.solvers.lasso import followed_weights, loss_value, penalty_value
 from feddbn.core.statistics.moments import Moments
-from feddbn.data import read_sites
-from feddbn.federation.protocol.site import Site
-from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.secure import secure_federation
 from support.lassos import solve_lasso
 
 AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
@@ -127,13 +122,6 @@ def test_moves_only_improve_and_keep_required_edges_in_front():
     assert found.order.index(7) < found.order.index(0) < found.order.index(3)
 
 
-def test_groups_are_disjoint_and_no_larger_than_asked():
-    Z = rows(9, 1, 300, 3)
-    groups = groups_of(scores_of(Z.T @ Z / len(Z), 9), 4)
-    assert sorted(j for group in groups for j in members(group)) == list(range(9))
-    assert max(group.bit_count() for group in groups) <= 4
-
-
 def test_a_certificate_says_what_it_knows():
     assert [Certificate(value, 2.0).is_exact for value in (2.0, 2.02)] == [True, False]
     assert Certificate(2.02, 2.0).gap == pytest.approx(0.01)
@@ -190,19 +178,6 @@ def test_a_convex_problem_is_certified_without_a_search():
     sites = feddbn.simulate(d=4, n_sites=2, n_samples=100, random_state=1).sites
     model = FDBNL(forbidden_edges=[("*", "*", 0)], **AS_IS).fit(sites)
     assert str(model.certificate_) == "exact"
-
-
-def test_masks_do_not_change_the_optimum():
-    made = feddbn.simulate(d=5, n_sites=4, n_samples=200, random_state=2)
-    found = []
-    for make in (InProcessFederation, secure_federation):
-        federation = make({name: Site(name, data) for name, data in read_sites(made.sites).items()})
-        found.append(FDBNL(refit=False, federation=federation, **AS_IS).fit(None))
-    plain, masked = found
-    assert plain.certificate_.is_exact
-    assert masked.certificate_.is_exact
-    assert masked.objective_ == pytest.approx(plain.objective_, rel=1e-6)
-    np.testing.assert_allclose(masked.W_raw_, plain.W_raw_, atol=1e-6)
 
 
 @pytest.mark.parametrize("left_in", [1, 30, 66])

@@ -24,8 +24,7 @@ def lagged(sites, n_lags):
     return np.concatenate(rows)
 
 
-@pytest.mark.parametrize("n_sites", [1, 3, 7])
-@pytest.mark.parametrize("n_lags", [0, 1, 2])
+@pytest.mark.parametrize(("n_sites", "n_lags"), [(1, 2), (3, 1), (7, 0), (7, 1)])
 def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
     d = 5
     federation = feddbn.simulate(
@@ -70,8 +69,7 @@ def test_with_an_order_fixed_fdbnl_equals_scikit_learns_lasso():
     np.testing.assert_allclose(np.r_[model.W_raw_[:3, 3], model.A_raw_[0][:, 3]], lasso.coef_, atol=1e-5)
 
 
-@pytest.mark.parametrize("n_lags", [1, 3])
-@pytest.mark.parametrize(("trend", "center"), [("n", "none"), ("c", "federated")])
+@pytest.mark.parametrize(("n_lags", "trend", "center"), [(1, "n", "none"), (3, "c", "federated")])
 def test_without_penalty_and_without_w_the_lags_are_statsmodels_var(n_lags, trend, center):
     federation = feddbn.simulate(d=4, n_lags=n_lags, n_sites=1, n_samples=300, random_state=2)
     data = federation.sites["site-0"][0] + (3.0 if trend == "c" else 0.0)
@@ -114,8 +112,7 @@ def test_dynotears_matches_the_golden_answers(n_lags):
     np.testing.assert_allclose(model.A_.reshape(-1, 5), golden["A_causalnex"], atol=0.03)
 
 
-@pytest.mark.parametrize("n_sites", [2, 16, 64])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("n_sites", "seed"), [(2, 0), (64, 1)])
 def test_fdbnl_reaches_the_objective_of_pooled_dynotears(n_sites, seed):
     # All ten seeds are in benchmarks/fdbnl_objective.py; two keep the suite short.
     federation = feddbn.simulate(d=10, n_sites=n_sites, n_samples=512, random_state=seed)

@@ -129,12 +129,6 @@ def test_the_page_itself_forbids_requests(open_report):
     assert any("Content Security Policy" in text for text in report.complaints)
 
 
-def test_a_hundred_variables_load_within_three_seconds_and_three_megabytes(open_report, reports):
-    # The first of five that is quick enough, because the machine that runs the tests may be busy.
-    assert any(open_report("large").seconds < 3.0 for _ in range(5))
-    assert reports["large"].stat().st_size < 3_000_000
-
-
 def test_a_hundred_variables_cost_the_browser_less_than_two_seconds_of_its_own_time(browser, reports):
     page = browser.new_page()
     session = page.context.new_cdp_session(page)
@@ -175,15 +169,6 @@ def test_filters_change_the_picture(open_report):
     assert report.shown() == everything
 
 
-def test_unconnected_variables_can_be_hidden(open_report):
-    report = open_report("large")
-    result = example_result(d=100)
-    linked = {name for e in result["edges"] for name in (e["source"], e["target"])}
-    assert report.page.locator("#picture .node").count() == 100
-    report.page.check("#hide-lonely")
-    assert report.page.locator("#picture .node").count() == len(linked) < 100
-
-
 def test_each_site_has_its_own_network(open_report):
     report = open_report("personal")
     shared = report.shown()
@@ -219,14 +204,6 @@ def test_the_table_can_be_searched(open_report):
     report.page.fill("#search", "no such variable")
     assert report.column(1) == []
     assert report.page.inner_text("#found") == "0 edges."
-
-
-def test_the_table_can_follow_the_filters_of_the_graph(open_report):
-    report = open_report("plain")
-    report.page.check("#same-filters")
-    report.page.uncheck("#lags input[value='1']")
-    assert len(report.column(1)) == report.shown()
-    assert "1" not in report.column(3)
 
 
 def test_the_csv_holds_the_rows_of_the_table(open_report, tmp_path):
@@ -315,18 +292,7 @@ def test_a_variable_can_be_dragged(open_report):
     assert page.inner_text("#panel h3") == "No variable selected"
 
 
-def test_hovering_an_arrow_tells_its_numbers(open_report):
-    page = open_report("plain").page
-    page.locator("#picture .arrow .hit").last.dispatch_event("pointerenter")
-    text = page.inner_text("#tip")
-    assert "→" in text
-    assert "weight" in text
-    assert "probability" in text
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["personal", "large"])
+@pytest.mark.parametrize(("width", "scheme", "name"), [(1280, "light", "large"), (400, "dark", "personal")])
 def test_nothing_is_wider_than_the_page_and_text_contrasts(open_report, width, scheme, name):
     page = open_report(name, width, scheme).page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -396,16 +362,6 @@ def test_arrows_are_compared_in_standard_deviations_or_in_units(open_report):
     assert widths()[0] > 0.5 * widths()[1]
 
 
-def test_a_certain_link_stays_whatever_its_direction(open_report):
-    report = open_report("open")
-    report.page.evaluate(
-        "() => { const s = document.getElementById('min-probability'); s.value = .9;"
-        " s.dispatchEvent(new Event('input')); }"
-    )
-    assert report.shown() == 1
-    assert report.page.locator("#picture .arrow.open").count() == 1
-
-
 def test_printing_shows_every_row_on_white(open_report):
     page = open_report("large", scheme="dark").page
     assert len(page.locator("#table tbody tr").all()) == 200
@@ -415,12 +371,6 @@ def test_printing_shows_every_row_on_white(open_report):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.is_visible("#csv")
     assert page.is_visible("#run details dl")
-
-
-def test_an_empty_network_points_to_the_diagnostics(open_report):
-    page = open_report("empty").page
-    assert page.inner_text("#shown") != ""
-    assert "error" in page.locator("#verdict-empty").get_attribute("class")
 
 
 def test_curves_are_named_in_the_table_and_have_no_sign_where_they_go_both_ways(open_report):

@@ -10,7 +10,6 @@ import runpy
 import shutil
 import socket
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,15 +44,6 @@ def is_sent_to_the_engine(path):
         if line and not line.startswith("#") and fnmatch.fnmatch(path, line.lstrip("!")):
             kept = line.startswith("!")
     return kept
-
-
-def test_the_base_is_pinned_and_a_python_that_feddbn_runs_on():
-    bases = {rest.split()[0] for rest in of("FROM")}
-    (base,) = bases
-    major, minor = map(int, re.fullmatch(r"python:(\d+)\.(\d+)-slim-\w+", base).groups())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert (major, minor) >= tuple(map(int, project["requires-python"].removeprefix(">=").split(".")))
-    assert f"Programming Language :: Python :: {major}.{minor}" in project["classifiers"]
 
 
 def test_packages_come_from_the_lock_with_hashes_and_nothing_else_is_fetched():
@@ -124,17 +114,6 @@ def test_a_site_opens_no_port_and_the_server_the_two_of_the_guide():
     assert COMPOSE["services"]["server"]["ports"] == ["8002:8002", "8003:8003"]
 
 
-def test_every_variable_is_explained_and_has_an_example():
-    text, example = (DEPLOY / "compose.yaml").read_text(), (DEPLOY / "env.example").read_text()
-    needed, all_names = set(re.findall(r"\$\{(\w+):\?", text)), set(re.findall(r"\$\{(\w+)", text))
-    assert needed == set(re.findall(r"^(\w+)=", example, re.M))
-    assert (
-        all_names - needed
-        == set(re.findall(r"^# (\w+)=", example, re.M))
-        == set(re.findall(r"\$\{(\w+):-", text))
-    )
-
-
 @pytest.fixture(scope="module")
 def health():
     return runpy.run_path(str(DEPLOY / "healthcheck.py"))
@@ -164,11 +143,6 @@ def test_a_site_is_well_while_it_is_connected(health, tmp_path, capsys):
         with socket.create_connection(("127.0.0.1", port)):
             assert health["main"]([place]) == 0
     assert capsys.readouterr().out == f"the site is not connected to port {port} of its server.\n"
-
-
-def test_what_is_no_kit_is_said(health, tmp_path):
-    with pytest.raises(SystemExit, match="is not the kit of a server or a site"):
-        health["main"]([str(tmp_path)])
 
 
 def docker(*arguments, **options):

@@ -19,12 +19,6 @@ def _problem(neural, rng):
     return neural.Problem(X, Z, lambda1=0.03, lambda2=0.2, hidden=2)
 
 
-def test_rows_of_a_recording_stand_beside_the_rows_before_them(neural):
-    X, Z = neural.rows_of([np.array([[1.0], [2.0], [3.0]]), np.array([[7.0], [8.0]])], 1)
-    assert X.tolist() == [[2.0], [3.0], [8.0]]
-    assert Z.tolist() == [[2.0, 1.0], [3.0, 2.0], [8.0, 7.0]]
-
-
 def test_the_gradient_is_the_slope_of_the_value(neural):
     rng = np.random.default_rng(0)
     problem = _problem(neural, rng)

@@ -92,6 +92,7 @@ def test_the_bill_has_the_packages_of_the_lock_and_the_versions_that_are_install
     assert "flwr" not in components
 
 
+@pytest.mark.slow
 def test_the_bill_is_a_closed_graph_and_the_same_each_time(tool, tmp_path):
     for name in ("a", "b"):
         tool["main"](["--extra", "privacy", "--out", str(tmp_path / name)])
@@ -109,6 +110,7 @@ def test_the_bill_is_a_closed_graph_and_the_same_each_time(tool, tmp_path):
     assert not any("nvflare" in one for one in references)
 
 
+@pytest.mark.slow
 def test_the_bill_is_valid_by_the_schema_of_its_format(tool):
     validation = pytest.importorskip("cyclonedx.validation.json", exc_type=ImportError)
     from cyclonedx.schema import SchemaVersion
@@ -118,8 +120,3 @@ def test_the_bill_is_valid_by_the_schema_of_its_format(tool):
     assert validator.validate_str(json.dumps(made)) is None
     made["components"][0]["type"] = "vegetable"
     assert validator.validate_str(json.dumps(made)) is not None
-
-
-def test_an_unknown_extra_is_named(tool):
-    with pytest.raises(SystemExit, match="--extra flower is not an extra of feddbn; choose among all, "):
-        tool["bill"](["flower"])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.recordings import Block, CompleteRows, CompleteSite, complete_blocks, stretches
+from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks, stretches
 from feddbn.data import CsvSite, ParquetSite, missing_cells, read_sites, summary
 from feddbn.data.preflight import preflight, quick_warnings
 from feddbn.data.segments import MOST_EMPTY, Segmenter
@@ -177,8 +177,3 @@ def test_checks_of_a_fit_look_at_the_cells_that_are_there() -> None:
     assert {one.code for one in as_used} == {"sentinel", "undeclared-time"}
     assert preflight({"A": values}).of("usable-rows")
     assert not preflight({"A": values}, whole_rows=False).of("usable-rows")
-
-
-def test_a_view_has_the_name_of_its_recording() -> None:
-    recording = next(iter(read_sites({"A": np.ones((3, 1))})["A"].recordings()))
-    assert CompleteRows(recording).name == recording.name

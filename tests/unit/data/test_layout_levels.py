@@ -9,7 +9,7 @@ import pytest
 from feddbn.core.kinds import Kind
 from feddbn.data import CsvSite, read_sites
 from feddbn.data.layout import level_values, positions
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError
 from support.saying import refused
 
 WARD = Kind("categorical", ("north", "south", "west"))
@@ -113,16 +113,6 @@ def test_a_number_that_a_kind_cannot_have_is_refused_with_site_and_column(kind, 
     data = {"a": pd.DataFrame({"x": [1.0, wrong, 1.0], "y": [0.1, 0.2, 0.3]})}
     with refused(DataError, "'a'", f"{wrong:g}", "'x'"):
         read_sites(data, kinds={"x": kind})
-
-
-def test_kinds_that_cannot_be_are_refused_before_or_after_the_data_are_read():
-    data = {"a": frame()}
-    with refused(ParameterError, "'cuont'"):
-        read_sites("nowhere.csv", kinds={"calls": "cuont"})
-    with refused(ParameterError, "kinds", "'age'", "ward, pain, calls, pulse"):
-        read_sites(data, kinds={**KINDS, "age": "count"})
-    with refused(DataError, "'ward'", "kinds=", code="not-numeric"):
-        read_sites(data)
 
 
 def test_declared_numbers_are_the_numbers_that_are_read_without(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import os
 import threading
@@ -11,20 +10,30 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.io import savemat
 
 from feddbn import datasets as source_module
-from feddbn.datasets import PAPER_SUBJECTS, dream4, netsim
-from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.datasets import (
+    IT_SYSTEMS,
+    PAPER_SUBJECTS,
+    dream4,
+    load_it_monitoring,
+    load_tennessee_eastman,
+    netsim,
+)
+from feddbn.errors import FileError
 from support.saying import refused
 
 GENES = ("G1", "G2", "G3")
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small files in the real formats: 4 series of 21 points of 3 genes; 3 subjects of 2 nodes."""
+    for name in ("FEDDBN_DATA", "FEDDBN_DATA_URL"):
+        monkeypatch.delenv(name, raising=False)
     rng = np.random.default_rng(0)
     folder = tmp_path / "dream4"
     folder.mkdir()
@@ -40,12 +49,6 @@ def directory(tmp_path: Path) -> Path:
     series = rng.standard_normal((3 * 50, 2))
     savemat(tmp_path / "netsim" / "sim1.mat", {"ts": series, "net": net})
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDDBN_DATA", raising=False)
-    monkeypatch.delenv("FEDDBN_DATA_URL", raising=False)
 
 
 def test_dream4_deals_its_series_to_sites_and_reads_edges_from_to(directory):
@@ -81,18 +84,6 @@ def test_netsim_makes_a_site_of_each_subject_and_drops_the_diagonal(directory):
     assert PAPER_SUBJECTS[3] == (1, 3, 5, 7, 9)
 
 
-def test_impossible_arguments_are_refused(directory):
-    with refused(ParameterError, "network=6"):
-        dream4(6, directory)
-    with refused(ParameterError, "n_sites=5", 4):
-        dream4(2, directory)
-    with refused(ParameterError, "sim=4"):
-        netsim(4, path=directory)
-    for subjects in ((0,), (1, 1), ()):
-        with refused(ParameterError, f"subjects={list(subjects)}", 3):
-            netsim(1, subjects, directory)
-
-
 def test_a_named_directory_without_the_file_is_an_error_and_never_a_download(directory, monkeypatch):
     with refused(FileError, "path", "'netsim/sim2.mat'"):
         netsim(2, path=directory)
@@ -105,8 +96,6 @@ def test_a_named_directory_without_the_file_is_an_error_and_never_a_download(dir
     ("content", "names"),
     [
         ("a\tb\n1\t2\n", ("'Time'",)),
-        ("Time\tG1\n", ("timeseries",)),
-        ("Time\tG1\n0\t1\t2\n", ("line 2", 2)),
         ("Time\tG1\n0\tx\n", ("line 2", 2)),
     ],
 )
@@ -114,17 +103,6 @@ def test_a_file_that_is_not_a_series_is_refused(directory, content, names):
     (directory / "dream4" / "insilico_size100_2_timeseries.tsv").write_text(content)
     with refused(FileError, *names):
         dream4(2, directory)
-
-
-def test_a_file_that_is_not_a_gold_standard_or_not_netsim_is_refused(directory):
-    (directory / "dream4" / "insilico_size100_2_goldstandard.tsv").write_text("G1\tG9\t1\n")
-    with refused(FileError, "goldstandard", "line 1"):
-        dream4(2, directory, n_sites=1)
-    (directory / "netsim" / "sim1.mat").write_bytes(b"not a matlab file at all" * 20)
-    savemat(directory / "netsim" / "sim2.mat", {"ts": np.zeros((4, 2))})
-    for sim in (1, 2):
-        with refused(FileError, f"sim{sim}.mat", "'ts'", "'net'"):
-            netsim(sim, path=directory)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -171,25 +149,87 @@ def test_a_server_without_the_file_gives_instructions(mirror):
         netsim(3)
 
 
-def test_without_pooch_the_extra_is_named(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name == "pooch":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingExtra, match=r"pip install 'feddbn\[datasets\]'"):
-        netsim(1)
+REAL = os.environ.get("FEDDBN_DATA")
+HAS_DATA = REAL is not None and (Path(REAL) / "it-monitoring").is_dir() and (Path(REAL) / "tep").is_dir()
+with_data = pytest.mark.skipif(not HAS_DATA, reason="FEDDBN_DATA names no directory with it-monitoring and tep")
 
 
-def test_every_file_has_a_checksum():
-    names = {
-        f"dream4/insilico_size100_{k}_{kind}.tsv"
-        for k in range(1, 6)
-        for kind in ("goldstandard", "timeseries")
+@pytest.fixture
+def systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Small files in the real formats."""
+    monkeypatch.delenv("FEDDBN_DATA", raising=False)
+    for system in IT_SYSTEMS:
+        (tmp_path / "it-monitoring" / system).mkdir(parents=True)
+    web, middleware = tmp_path / "it-monitoring" / "web", tmp_path / "it-monitoring" / "middleware"
+    (web / "structure.txt").write_text("a b\n\nc b\n")
+    for k in (1, 2):
+        (web / f"preprocessed_{k}.csv").write_text(
+            f"timestamp,b,a,c\n2021-10-23 22:00:00,{k},2,3\n2021-10-23 22:05:00,4,5,6\n"
+        )
+        (middleware / f"monitoring_metrics_{k}.csv").write_text("timestamp,a,b\n10,1,2\n11,3,4\n14,5,6\n")
+    (middleware / "structure.txt").write_text("b a\n")
+    (tmp_path / "tep").mkdir()
+    (tmp_path / "tep" / "datasetTE.csv").write_text(",X1,X2,X33\n0,1.0,2.0,3.0\n1,1.5,2.5,3.5\n")
+    graph = np.zeros((33, 33), dtype=int)
+    graph[0, 32] = graph[1, 1] = graph[5, 0] = 1
+    np.savetxt(tmp_path / "tep" / "TEGroundTruth.txt", graph, fmt="%d", delimiter="\t")
+    return tmp_path
+
+
+def test_two_preparations_of_the_same_days_are_one_site(systems):
+    first = load_it_monitoring("web", systems)
+    assert list(first.sites) == ["web"]
+    assert first.variables == ("b", "a", "c")
+    assert first.truth.tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]], "[from, to]"
+    assert first.sites["web"][0]["b"].tolist() == [1.0, 4.0]
+    assert load_it_monitoring("web", systems, preparation=2).sites["web"][0]["b"].tolist() == [2.0, 4.0]
+
+
+def test_two_runs_are_two_sites_and_skipped_seconds_are_empty(systems):
+    data = load_it_monitoring("middleware", systems)
+    assert list(data.sites) == ["run-1", "run-2"]
+    frame = data.sites["run-1"][0]
+    assert frame.index.tolist() == [10, 11, 12, 13, 14]
+    assert frame["a"].isna().tolist() == [False, False, True, True, False]
+    assert data.truths["run-2"].tolist() == [[0, 0], [1, 0]]
+
+
+def test_the_plant_is_read_effect_by_cause_and_has_no_loops(systems):
+    data = load_tennessee_eastman(systems)
+    assert data.variables == ("X1", "X2", "X33")
+    assert data.truth.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
+
+
+@with_data
+def test_the_systems_have_the_published_sizes():
+    sizes = {name: load_it_monitoring(name) for name in IT_SYSTEMS}
+    assert {name: (len(d.variables), int(d.truth.sum())) for name, d in sizes.items()} == {
+        "antivirus": (13, 16),
+        "middleware": (7, 10),
+        "storm": (8, 9),
+        "web": (10, 14),
     }
-    names |= {f"netsim/sim{k}.mat" for k in (1, 2, 3)}
-    assert set(source_module.CHECKSUMS) == names
-    assert all(len(digest) == 64 for digest in source_module.CHECKSUMS.values())
+    rows = {name: [len(r[0].dropna()) for r in d.sites.values()] for name, d in sizes.items()}
+    assert rows == {"antivirus": [1320], "middleware": [288, 364], "storm": [991], "web": [7500]}
+    plant = load_tennessee_eastman()
+    assert (len(plant.variables), int(plant.truth.sum()), len(plant.sites["plant"][0])) == (31, 28, 1499)
+
+
+@with_data
+@pytest.mark.parametrize("system", ["antivirus", "web"])
+def test_the_two_files_hold_the_same_days(system):
+    one, two = (load_it_monitoring(system, preparation=k).sites[system][0] for k in (1, 2))
+    both = one.index.intersection(two.index)
+    assert len(both) == len(one)
+    alike = [one.loc[both, name].corr(two.loc[both, name]) for name in one.columns]
+    assert pd.Series(alike).median() > 0.8
+
+
+@with_data
+def test_the_valves_of_the_plant_set_the_flows():
+    plant = load_tennessee_eastman()
+    place = {name: k for k, name in enumerate(plant.variables)}
+    flows = [
+        plant.truth[place[f"X{k}"]][[place[f"X{f}"] for f in (1, 2, 3, 4)]].sum() for k in (23, 24, 25, 26)
+    ]
+    assert flows == [1, 1, 1, 1]

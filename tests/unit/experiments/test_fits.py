@@ -2,12 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import MissingExtra
 from feddbn.experiments.cells import Cell
 from feddbn.experiments.config import Point
-from feddbn.experiments.context import forest_var, pcmci, ridge_var, var_lingam
+from feddbn.experiments.context import forest_var, ridge_var
 from feddbn.experiments.fits import (
-    PERSONAL_SUBJECTS,
     LocalNetworks,
     baselines_of_local_fits,
     fmri_scores,
@@ -107,10 +105,6 @@ def test_a_subject_is_split_into_five_clients_of_forty_steps_in_time_order():
     assert np.concatenate([part[0]["a"] for part in parts.values()]).tolist() == frame["a"].tolist()
 
 
-def test_the_personal_subjects_are_the_papers():
-    assert PERSONAL_SUBJECTS == {1: (2, 4, 6, 8, 10), 2: (1, 3, 5, 7, 9), 3: (1, 3, 5, 7, 9)}
-
-
 @pytest.mark.parametrize("method", [ridge_var, lambda r: forest_var(r, n_trees=30)], ids=["ridge", "forest"])
 def test_context_methods_rank_the_one_true_lagged_edge_first(method):
     rng = np.random.default_rng(0)
@@ -119,10 +113,3 @@ def test_context_methods_rank_the_one_true_lagged_edge_first(method):
     score = method([x[:150], x[150:]])
     np.fill_diagonal(score, 0)
     assert np.unravel_index(score.argmax(), score.shape) == (0, 2)
-
-
-@pytest.mark.parametrize(("method", "package"), [(var_lingam, "lingam"), (pcmci, "tigramite")])
-def test_a_context_method_without_its_package_says_what_to_install(method, package, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(MissingExtra, match=package):
-        method([np.zeros((10, 2))])

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import pytest
 
-from feddbn.errors import DataError, ParameterError, StateError
+from feddbn.errors import DataError, StateError
 from feddbn.experiments import runner
 from feddbn.experiments.cells import METHODS, expand
 from feddbn.experiments.runner import ROWS_FILE, RowStore, plan, read_rows, run_cell, run_cells
@@ -26,10 +26,11 @@ def test_a_row_says_what_was_run_by_which_version(tiny):
 
 def test_a_second_run_runs_nothing_and_a_longer_one_only_what_is_new(tiny, tmp_path):
     with RowStore(tmp_path) as store:
-        assert run_cells(expand(tiny, seeds=1), store) == 8
-        assert run_cells(expand(tiny, seeds=1), store) == 0
-        assert run_cells(expand(tiny, seeds=2), store) == 8
-    assert len(read_rows(tmp_path)) == 16
+        cells = expand(tiny, seeds=1)
+        assert run_cells(cells[:2], store) == 2
+        assert run_cells(cells[:2], store) == 0
+        assert run_cells(cells[:4], store) == 2
+    assert len(read_rows(tmp_path)) == 4
 
 
 @pytest.mark.slow
@@ -87,12 +88,6 @@ def test_real_data_that_are_absent_make_their_cells_wait(tmp_path, monkeypatch):
         runner._data_obstacle.cache_clear()
 
 
-@pytest.mark.parametrize("jobs", [0, -2, True])
-def test_an_impossible_number_of_jobs_is_refused(tiny, tmp_path, jobs):
-    with RowStore(tmp_path) as store, refused(ParameterError, "jobs", jobs):
-        run_cells(expand(tiny, quick=True), store, jobs=jobs)
-
-
 ROWS = [{"cell": "a", "x": 1.5}, {"cell": "b", "x": [1, 2]}, {"cell": "c", "x": "naïve"}]
 
 
@@ -146,13 +141,3 @@ def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / ROWS_FILE).write_text(json.dumps(ROWS[0]) + "\n{broken\n")
     with refused(StateError, "line 2", code="no-row"):
         read_rows(tmp_path)
-
-
-def test_a_closed_store_refuses_rows(tmp_path):
-    with refused(StateError, code="not-open"):
-        RowStore(tmp_path).append(ROWS[0])
-
-
-def test_nan_never_enters_a_row(tmp_path):
-    with RowStore(tmp_path) as store, pytest.raises(ValueError, match="JSON"):
-        store.append({"cell": "n", "x": float("nan")})

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Prepare, Rounds, Vote
+from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Rounds, Vote
 from feddbn.core.graphs.constraints import has_cycle
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import ParameterError
 from support.saying import only, refused
 
 
@@ -67,24 +67,6 @@ def test_best_site_needs_the_truth_and_finds_the_closest(federation):
     assert model.dbn_.equals(alone[model.best_site_], atol=1e-12)
 
 
-def test_personal_networks_stay_at_remote_sites(federation):
-    class Remote:
-        sites = ("a",)
-        variables = ("x0", "x1")
-        answered_tasks = None
-
-        def state_of(self, site):
-            return None
-
-        def sum(self, task):
-            from feddbn.federation.protocol.task import Sum
-
-            return Sum(np.ones(1), ("a",))
-
-    with refused(ParameterError, "LocalOnly", code="networks-stay-at-sites"):
-        LocalOnly(federation=Remote()).fit(None)
-
-
 def made(mess, seed=20, d=6):
     return feddbn.simulate(d=d, n_sites=8, n_samples=1600, mean_degree=2, random_state=seed, mess=mess)
 
@@ -94,7 +76,7 @@ def n_wrong(truth, dbn):
     return found["W"]["shd"] + found["A"]["shd"]
 
 
-@pytest.mark.parametrize("mess", [["trend", "offsets"], "cycle", "spikes", {"missing": 0.1}])
+@pytest.mark.parametrize("mess", [["trend", "offsets"], {"missing": 0.1}])
 def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(mess):
     """Dynotears learns from the moments that were asked for, a local fit from those that the site makes again."""
     fed = made(mess)
@@ -109,19 +91,11 @@ def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(mess):
     assert model.treatment_ is None
 
 
-def test_one_site_alone_has_its_treatment_as_the_fits():
-    model = LocalOnly().fit({"here": made("trend").sites["site-1"]})
-    assert model.treatment_ == model.treatments_["here"]
-    assert model.treatment_["degree"] == 1
-
-
 @pytest.mark.parametrize(
     ("method", "mess", "code"),
     [
         (Average, "cycle", "own-courses"),
-        (Average, {"missing": 0.3}, "empty-cells"),
         (Vote, "gains", "own-scales"),
-        (Vote, "spikes", "outliers-removed"),
     ],
 )
 def test_what_sums_find_is_done_at_every_site_and_said(method, mess, code):
@@ -168,25 +142,3 @@ def test_few_rows_have_no_scale_to_judge_their_own_cells_by():
     """Of 64 sites of eight rows some have a cell that is far from the others by chance."""
     fed = feddbn.simulate(d=10, n_sites=64, n_samples=512, random_state=1)
     assert not LocalOnly(rounds=Rounds(max_rounds=1)).fit(fed.sites).findings_
-
-
-def test_a_site_alone_has_no_scale_but_its_own(federation):
-    with refused(ParameterError, "prepare.gains='site'"):
-        LocalOnly(prepare=Prepare(gains="site")).fit(federation.sites)
-
-
-def test_levels_of_a_site_alone_are_those_of_its_average_recording():
-    rng = np.random.default_rng(0)
-    recordings = [rng.normal(size=(120, 2)) + level for level in ([5.0, 0.0], [15.0, 4.0])]
-    model = LocalOnly(lambda_w=0.5, lambda_a=0.5).fit({"here": recordings})
-    assert model.treatment_["center"] == "recording"
-    assert not model.dbns_["here"].W.any()
-    expected = np.mean([rows[1:] for rows in recordings], axis=(0, 1))
-    np.testing.assert_allclose(model.dbns_["here"].intercept, expected, atol=1e-9)
-
-
-def test_an_error_of_a_site_alone_names_it(federation):
-    sites = {name: frames[0].copy() for name, frames in federation.sites.items()}
-    sites["site-1"]["x2"] = np.arange(101.0)
-    with refused(DataError, "'site-1'", "'x2'"):
-        LocalOnly().fit(sites)

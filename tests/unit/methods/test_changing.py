@@ -7,10 +7,10 @@ import pytest
 import feddbn
 from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN, Prepare
 from feddbn.data import read_sites
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.result import Result, stored_changes
-from feddbn.report import plot_drift, render_report
+from feddbn.methods.result import Result
+from feddbn.report import render_report
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only
 
@@ -145,35 +145,11 @@ def test_constraints_hold_in_every_segment():
         assert dbn.A[0][3, 2] != 0.0
 
 
-def test_blocks_that_cannot_be_get_a_sentence():
-    data = sites(network(), changed(), n_sites=2)
-    with pytest.raises(ParameterError, match=r"blocks=2 makes 150 blocks .* use 8 or more, or 'auto'"):
-        ChangingDBN(blocks=2).fit(data)
-    with pytest.raises(DataError, match="blocks=256"):
-        ChangingDBN(blocks=256).fit(data)
-
-
 def test_few_rows_are_one_network_and_said():
     rng = np.random.default_rng(0)
     fit = ChangingDBN().fit({"a": rng.normal(size=(40, 4))})
     assert len(fit.segments_) == 1
     assert "few-rows-for-changes" in fit.findings_.codes
-
-
-def test_recordings_of_other_lengths_are_said():
-    data = sites(network(), network(), n_sites=4)
-    data["s0"] = np.concatenate([data["s0"]] * 5)
-    fit = ChangingDBN(prepare=AS_THEY_ARE).fit(data)
-    assert "long-last-block" in fit.findings_.codes
-
-
-def test_a_federation_that_does_not_answer_blocks_is_told_so():
-    class Noisy(InProcessFederation):
-        answered_tasks = frozenset({"moments"})
-
-    held = {name: Site(name, site) for name, site in read_sites(sites(network(), changed())).items()}
-    with pytest.raises(ParameterError, match=r"needs.*'block-moments'"):
-        ChangingDBN(federation=Noisy(held)).fit(None)
 
 
 def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
@@ -187,19 +163,6 @@ def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
         found = ChangingDBN().fit(curved)
     assert len(found.segments_) == 2
     assert "curvature" in found.residuals_.violations
-    late = {name: rows.copy() for name, rows in data.items()}
-    for rows in late.values():
-        # An effect at lag 2, where the network has one lag.
-        rows[2:, 3] += 0.6 * rows[:-2, 1]
-    with pytest.warns(feddbn.errors.ResidualsWarning, match="residuals"):
-        assert "memory" in ChangingDBN().fit(late).residuals_.violations
-    assert ChangingDBN(check_residuals=False).fit(data).residuals_ is None
-
-
-def test_without_lags_residuals_are_looked_at_with_one():
-    rng = np.random.default_rng(0)
-    data = {f"s{k}": rng.normal(size=(200, 3)) for k in range(3)}
-    assert ChangingDBN(n_lags=0).fit(data).residuals_.violations == ()
 
 
 def drifting_sites(n_sites=4, seed=0):
@@ -243,18 +206,6 @@ def test_drift_can_be_all_that_is_looked_for_or_left_out(drifting):
     assert len(ChangingDBN(drift=True).fit(sites(network(), changed())).segments_) == 1
 
 
-def test_a_result_draws_and_reports_drift(drifting):
-    result = Result.from_estimator(drifting)
-    found = stored_changes(result.diagnostics, result.parameters)
-    assert len(plot_drift(found.courses).lines) == 3
-    page = render_report(result.to_dict())
-    assert "Weights and levels that drift" in page
-    assert (
-        "Nothing changes at once. Of weights that drift forecasts, effects and graph use the last values."
-        in page
-    )
-
-
 def own_clocks(starts, seed=0):
     """Sites that change from one network to the other at rows of their own; None: not at all."""
     found = {}
@@ -287,15 +238,6 @@ def test_sites_with_clocks_of_their_own_change_each_at_its_own_row():
     still = ChangingDBN(clock="site", blocks=32, max_changes=1).fit(own_clocks([None] * 3, seed=1))
     assert not len(still.site_changes_)
     assert len(still.segments_) == 1
-
-
-def test_clocks_of_their_own_are_for_sites_in_this_process():
-    held = {name: Site(name, site) for name, site in read_sites(own_clocks([60, 90])).items()}
-    with pytest.raises(ParameterError, match="clock='site'"):
-        ChangingDBN(clock="site", federation=InProcessFederation(held)).fit(None)
-    for given in ({"drift": True}, {"check_residuals": True}):
-        with pytest.raises(ParameterError, match="=True needs clock='common'"):
-            ChangingDBN(clock="site", **given).fit(own_clocks([60]))
 
 
 def test_a_federation_is_told_which_period_is_the_first():

@@ -13,14 +13,12 @@ from feddbn import AS_THEY_ARE, Dynotears, LatentDBN, OneShotDBN, Prepare, confi
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
-from feddbn.federation.programs.curved import CurvedMoments, CurvedMomentsQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, mark_table
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
 
 EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
@@ -111,33 +109,6 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
     assert inside / present >= 0.75
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"method": "jackknife"}, "method='jackknife'"),
-        ({"unit": "rows"}, "unit='rows'"),
-        ({"block_length": 0}, "block_length=0"),
-        ({"block_length": "long"}, "block_length='long'"),
-        ({"n_replicates": 1}, "n_replicates=1"),
-        ({"random_state": -1}, "random_state=-1"),
-        ({"level": 90}, "level=90"),
-        ({"n_jobs": 0}, "n_jobs=0"),
-        ({"data": None}, "data"),
-        ({"estimator": object()}, "fit_moments"),
-        ({"estimator": OneShotDBN}, r"OneShotDBN\(\)"),
-        ({"estimator": LeastSquaresVAR(n_lags="auto")}, "n_lags='auto'"),  # type: ignore[arg-type]
-        ({"estimator": LatentDBN(alpha=2)}, "alpha=2"),
-        ({"method": "stability", "block_length": 50}, "block_length"),
-        ({"estimator": LatentDBN(), "n_replicates": 1}, "n_replicates=1"),
-    ],
-)
-def test_bad_arguments_are_named(options, named) -> None:
-    rows = np.random.default_rng(0).normal(size=(30, 3))
-    arguments = {"estimator": LeastSquaresVAR(), "data": {"s": rows}, **options}
-    with pytest.raises(ParameterError, match=named):
-        confidence(**arguments)
-
-
 @pytest.mark.parametrize("name", ["edge_confidence", "mark_confidence"])
 def test_the_old_names_are_the_same_door(name) -> None:
     sites = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).sites
@@ -171,15 +142,6 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
     weights = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
     ours = within[within["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
     pd.testing.assert_series_equal(ours.sort_index(), weights.sort_index(), atol=1e-4)
-
-
-def test_a_federation_knows_the_names_of_its_columns() -> None:
-    _, sites = federation_data(1)
-    running = InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
-    with pytest.raises(ParameterError, match=r"variables=\('u',\)"):
-        confidence(LeastSquaresVAR(), running, variables=["u"])
-    with pytest.raises(ParameterError, match="federation"):
-        confidence(LeastSquaresVAR(), sites, federation=running)
 
 
 @pytest.mark.slow
@@ -337,17 +299,6 @@ def test_straight_lines_have_the_same_table_whether_curves_were_looked_for_or_no
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_masks_and_processes_do_not_change_the_table():
-    tables = []
-    for make, n_jobs in ((InProcessFederation, None), (secure_federation, None), (InProcessFederation, 2)):
-        running = make({name: Site(name, data) for name, data in read_sites(bent()).items()})
-        estimator = OneShotDBN(features="quadratic", average=False)
-        tables.append(confidence(estimator, federation=running, n_replicates=4, n_jobs=n_jobs))
-    pd.testing.assert_frame_equal(tables[0], tables[1], atol=1e-6)
-    pd.testing.assert_frame_equal(tables[0], tables[2])
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_functions_of_ones_own_and_products_are_resampled_too():
     def waves(values):
         return np.stack([np.sin(2 * values), np.cos(2 * values)], axis=-1)
@@ -384,20 +335,3 @@ def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
     noisy = Noisy({name: Site(name, data) for name, data in read_sites(bent()).items()})
     with refused(ParameterError, "features='spline'", "curved-moments", code="curves-not-answered"):
         confidence(OneShotDBN(features="spline"), noisy)
-
-
-def test_moments_must_be_those_of_the_features():
-    question = CurvedMomentsQuestion(
-        n_lags=1, variables=("a", "b"), basis="curve", origin=np.zeros(2), scale=np.ones(2)
-    )
-    rng = np.random.default_rng(0)
-    curved = CurvedMoments(Moments.of_rows(rng.normal(size=(90, 28))), question, np.zeros(2))
-    plain = Moments.of_rows(rng.normal(size=(90, 4)))
-    assert OneShotDBN(features="spline").fit_moments(curved, ["a", "b"]).d == 2
-    for model, moments, named in (
-        (OneShotDBN(features="linear"), curved, "features='linear'"),
-        (OneShotDBN(features="spline"), plain, "features='spline'"),
-        (OneShotDBN(2, features="spline"), curved, "n_lags=2"),
-    ):
-        with pytest.raises(ParameterError, match=named):
-            model.fit_moments(moments, ["a", "b"])

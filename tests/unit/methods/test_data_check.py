@@ -6,7 +6,6 @@ import pytest
 
 from feddbn import OneShotDBN, Prepare
 from feddbn.data.read import read_sites
-from feddbn.errors import ParameterError
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import study_method
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
@@ -83,11 +82,6 @@ def test_sites_are_not_compared_where_they_are_few_or_nobody_wants_it():
 def test_too_few_rows_are_a_warning_or_an_error():
     assert findings(clean(4, 12))["all-rows"].level == "warning"
     assert findings(clean(1, 6))["all-rows"].level == "error"
-
-
-def test_inputs_have_to_be_variables():
-    with pytest.raises(ParameterError, match=r"exogenous.*'z'"):
-        findings(clean(), OneShotDBN(prepare=Prepare(exogenous=["z"])))
 
 
 def test_a_study_finds_the_same_as_a_check_in_one_process():

@@ -10,8 +10,8 @@ import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN, Prepare, simulate
 from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation
-from feddbn.errors import ParameterError, ResidualsWarning
-from feddbn.methods.edge_table import edge_table, links_of, open_edges, pair_ranking
+from feddbn.errors import ResidualsWarning
+from feddbn.methods.edge_table import edge_table, links_of, pair_ranking
 from feddbn.methods.result import Result
 
 NAMES = ("a", "b")
@@ -53,13 +53,6 @@ def test_pairs_that_nothing_tells_apart_share_a_place_and_a_reversed_link_stands
     shares[0, 1] = 0.4
     places = pair_ranking(edge_table(probability, shares, shares, ("a", "b", "c")), ("a", "b", "c"))
     assert places.tolist() == [[0, 2, 0], [1, 0, 0], [0, 0, 0]]
-
-
-def test_a_wrong_table_or_wrong_names_are_refused():
-    with pytest.raises(ParameterError, match=r"table.*'strength'.*edge_probabilities_"):
-        pair_ranking(table().drop(columns="strength"), NAMES)
-    with pytest.raises(ParameterError, match=r"variables.*'b'"):
-        pair_ranking(table(), ("a", "c"))
 
 
 def test_the_estimator_orders_its_table_so_and_warns_of_slow_levels():
@@ -188,12 +181,6 @@ def test_links_by_hand():
     none = links_of(posterior([[0.0, 0.0], [0.0, 0.0]], 5), [])
     assert np.isnan(none.direction).all()
     assert not none.oriented.any()
-
-
-def test_an_edge_without_weight_is_not_open():
-    edge = EdgeOrientation(0, 1, 0.0, False)
-    assert open_edges([edge], np.zeros((2, 2)), ["a", "b"]) == []
-    assert open_edges([edge], np.array([[0.0, 1.0], [0.0, 0.0]]), ["a", "b"]) == [("a", "b")]
 
 
 def test_scaled_variables_leave_the_equivalence_class_open():

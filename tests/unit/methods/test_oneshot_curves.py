@@ -7,10 +7,7 @@ import pytest
 import feddbn
 from feddbn import OneShotDBN, Prepare
 from feddbn.core.designs.features import FeatureMap, register_feature_map
-from feddbn.data import read_sites
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.site import Site
-from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -90,16 +87,6 @@ def test_other_units_give_the_same_network():
     x = np.linspace(-1, 1, 5)
     first, second = one.dbn_.effect("a", "b", 0), other.dbn_.effect("a", "b", 0)
     np.testing.assert_allclose(second.at(x * factor[0]), first.at(x) * factor[1], rtol=0.05, atol=1.0)
-
-
-def test_masked_sums_of_sites_give_what_one_table_gives():
-    sites = bent()
-    pooled = OneShotDBN(features="spline", prepare=Prepare(center="none")).fit(sites)
-    federation = secure_federation({name: Site(name, data) for name, data in read_sites(sites).items()})
-    masked = OneShotDBN(features="spline", prepare=Prepare(center="none"), federation=federation).fit(None)
-    np.testing.assert_allclose(masked.W_, pooled.W_, atol=1e-6)
-    for one, other in zip(masked.dbn_.curves, pooled.dbn_.curves, strict=True):
-        np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
 
 
 def test_levels_of_sites_and_empty_cells_do_not_matter():

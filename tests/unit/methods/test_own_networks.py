@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Average, BestSite, LocalOnly, OneShotDBN, PersonalRounds, Prepare
+from feddbn import FDBNL, PFDBNL, Average, OneShotDBN, PersonalRounds, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import ResultWarning
 from feddbn.methods.result import Result
@@ -77,9 +77,6 @@ def test_methods_that_learn_a_network_for_each_site_do_it_anyway(mixed):
     assert personal.treatment_ == warned.treatment_
     assert personal.treatment_["left_out"] == 0
     assert all(personal.dbns_[name].equals(warned.dbns_[name]) for name in mixed.sites)
-    alone = LocalOnly(prepare=own).fit(mixed.sites)
-    assert len({id(dbn) for dbn in alone.dbns_.values()}) == 8
-    assert "dbns_" not in vars(BestSite(prepare=own).fit(mixed.sites, truth=mixed.truth))
 
 
 def test_a_site_that_cannot_learn_alone_is_named(mixed):

@@ -20,10 +20,8 @@ from feddbn.settings import (
     increasing,
     lags_of_sites,
     names_of_variables,
-    nothing,
     number,
     share_or_count,
-    shown,
     whole,
     word,
 )
@@ -132,32 +130,3 @@ def test_what_a_method_cannot_do_to_rows_is_refused():
         (name, value), *_ = given.items()
         with refused(ParameterError, f"prepare.{name}={value!r}"):
             cls(prepare=feddbn.Prepare(**given)).check_parameters()
-
-
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
-def test_numbers_of_numpy_are_numbers():
-    made = feddbn.simulate(d=3, n_sites=2, n_samples=100, random_state=0).sites
-    plain = feddbn.FDBNL(1, 0.05, 0.05, rounds=feddbn.Rounds(max_rounds=50)).fit(made)
-    typed = feddbn.FDBNL(
-        np.int64(1), np.float32(0.05), np.float64(0.05), rounds=feddbn.Rounds(max_rounds=np.int32(50))
-    ).fit(made)
-    np.testing.assert_allclose(typed.W_, plain.W_, atol=1e-6)
-    feddbn.PFDBNL(
-        np.float64(0.5),
-        participation=np.int64(2),
-        rounds=feddbn.PersonalRounds(refit=np.True_, max_rounds=20),
-    ).fit(made)
-    feddbn.OneShotDBN(np.int64(1), n_restarts=np.int64(0), average=np.False_).fit(made)
-
-
-def test_the_words_of_rules_join():
-    for rule, sentence in (
-        (whole(1), "x=-2 must be a whole number of at least 1."),
-        (number(0, most=1), "x=-2 must be a number in [0, 1]."),
-        (word("a", "b", "c"), "x=-2 is not known; choose 'a', 'b' or 'c'."),
-        (number(above=0) | word("auto") | nothing(), "x=-2 must be a positive number, 'auto' or None."),
-    ):
-        with pytest.raises(ParameterError) as refusal:
-            rule.check("x", -2)
-        assert str(refusal.value) == sentence
-    assert shown(np.zeros((50, 50))).endswith("...")

@@ -1,21 +1,23 @@
+"""Residuals: what OneShotDBN does about them, and that FDBNL, PFDBNL and Dynotears only look."""
+
+from __future__ import annotations
+
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import AS_THEY_ARE, OneShotDBN
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, OneShotDBN, Partial, Prepare, simulate
 from feddbn.data import read_sites
-from feddbn.errors import ResidualsWarning, UnitsWarning
+from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
-from feddbn.methods.simulation import simulate
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
-from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.private import private_federation
-from feddbn.runtime.simulated.secure import secure_federation
-from support.saying import only
+from support.saying import only, refused
 
 
 def made(shocks, measured=0.0, n=300, n_sites=4, seed=1):
@@ -98,9 +100,8 @@ def test_the_memory_of_noise_is_taken_off_and_said():
     assert verdict.level == "good"
 
 
-@pytest.mark.parametrize("seed", [103, 114])
-def test_rows_taken_early_or_late_look_like_noise_with_a_memory_which_is_taken_off(seed):
-    fed = messy({"jitter": 0.3}, seed)
+def test_rows_taken_early_or_late_look_like_noise_with_a_memory_which_is_taken_off():
+    fed = messy({"jitter": 0.3}, 114)
     model, plain = fitted(fed.sites), fitted(fed.sites, check_residuals=False)
     assert ((plain.A_ != 0) != (fed.truth.A != 0)).sum() > 7
     np.testing.assert_array_equal(model.A_ != 0, fed.truth.A != 0)
@@ -118,7 +119,7 @@ def test_errors_of_measurement_are_warned_of():
 
 
 @pytest.mark.slow
-def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open():
+def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open(doubts):
     sites = messy({"hidden-causes": None}, 104).sites
     with pytest.warns(ResidualsWarning):
         model = fitted(sites)
@@ -150,8 +151,8 @@ def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects
     assert plain.hidden_["could_be_hidden"].isna().all()
 
 
-@pytest.mark.parametrize("mess", ["unequal-noise", "unit-variance"])
-def test_unequal_variances_alone_are_no_hidden_cause(mess):
+@pytest.mark.parametrize("mess", [pytest.param("unequal-noise", marks=pytest.mark.slow), "unit-variance"])
+def test_unequal_variances_alone_are_no_hidden_cause(mess, doubts):
     model = fitted(messy({mess: None}, 104).sites)
     assert model.noise_variance_ == "free"
     assert model.residuals_.hidden_causes == ()
@@ -172,13 +173,148 @@ def test_every_violation_is_told():
     assert set(of_residuals(model)) == {f"residuals-{name}" for name in model.residuals_.violations}
 
 
-def test_masks_change_nothing_and_noise_leaves_it_out():
+def test_noise_leaves_it_out():
     sites, _ = made(remembering)
     here = {name: Site(name, data) for name, data in read_sites(sites).items()}
-    plain = fitted(None, federation=InProcessFederation(here))
-    masked = fitted(None, federation=secure_federation(here))
-    assert plain.n_rounds_ == masked.n_rounds_ == 6
-    assert masked.residuals_.noise_memory == pytest.approx(plain.residuals_.noise_memory, abs=1e-6)
-    np.testing.assert_allclose(masked.W_, plain.W_, atol=1e-7)
     noisy = private_federation(here, 50.0, clip=500.0, rng=np.random.default_rng(0))
     assert fitted(None, federation=noisy).residuals_ is None
+
+
+METHODS = pytest.mark.parametrize("method", [FDBNL, PFDBNL, Dynotears], ids=lambda method: method.__name__)
+
+
+def drawn(mess=None, seed=30, **more):
+    given = {"d": 5, "n_sites": 4, "n_samples": 1000, "mean_degree": 2.5, "random_state": seed, **more}
+    return simulate(mess=mess, **given).sites
+
+
+def quiet(model, sites):
+    seen = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(sites, observer=lambda task, answer: seen.append(task.name))
+    return model, seen
+
+
+def same_network(one, other):
+    np.testing.assert_array_equal(one.W_, other.W_)
+    np.testing.assert_array_equal(one.A_, other.A_)
+    assert len(one.history_) == len(other.history_)
+
+
+@METHODS
+def test_clean_data_cost_one_sum_and_nothing_is_said(method):
+    sites = drawn()
+    model, seen = quiet(method(), sites)
+    plain, without = quiet(method(check_residuals=False), sites)
+    assert seen == [*without, "residual-checks"]
+    assert model.residuals_.violations == model.residuals_.acted_on == ()
+    assert model.residuals_.n_rows == model.residuals_.n_effective == model.n_samples_
+    assert plain.residuals_ is None
+    assert model.findings_ == plain.findings_
+    same_network(model, plain)
+
+
+@pytest.mark.parametrize("method", [FDBNL, PFDBNL])
+def test_effects_below_the_threshold_are_no_violation(method):
+    model, _ = quiet(method(w_threshold=0.45, a_threshold=0.45), drawn(n_samples=4000))
+    assert np.count_nonzero(model.W_) < np.count_nonzero(quiet(method(), drawn(n_samples=4000))[0].W_)
+    assert model.residuals_.violations == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "mess", "violation"),
+    [
+        (FDBNL, "autocorrelated-noise", "memory"),
+        (PFDBNL, "changing-noise", "volatility"),
+        (Dynotears, "heavy-tails", "tails"),
+    ],
+)
+def test_what_breaks_the_model_is_said_and_stored(method, mess, violation):
+    sites = drawn(mess, n_samples=2000)
+    model, _ = quiet(method(), sites)
+    assert violation in model.residuals_.violations
+    assert model.residuals_.looked_only
+    assert model.residuals_.acted_on == ()
+    assert f"residuals-{violation}" in model.findings_.codes
+    stored = Result.from_estimator(model).to_dict()
+    assert violation in stored["diagnostics"]["residuals"]["violations"]
+    verdict = only(verdicts(read_record(stored)), "verdict-residuals")
+    assert verdict.level == ("error" if violation == "memory" else "warning")
+    same_network(model, quiet(method(check_residuals=False), sites)[0])
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [(FDBNL, {"schedule": "paper", "rounds.max_rounds": 20}), (PFDBNL, {"prepare": AS_THEY_ARE})],
+)
+def test_the_papers_schedule_and_rows_as_they_are_look_only_if_told(method, given):
+    sites = drawn()
+    model, seen = quiet(method(**given), sites)
+    assert model.residuals_ is None
+    assert "residual-checks" not in seen
+    told, seen = quiet(method(check_residuals=True, **given), sites)
+    assert seen[-1] == "residual-checks"
+    assert told.residuals_.violations == ()
+    same_network(model, told)
+
+
+def test_own_means_of_short_recordings_are_no_memory():
+    sites = drawn(n_recordings=10, seed=31)
+    given = {"prepare": replace(AS_THEY_ARE, center="recording"), "check_residuals": True}
+    for method in (FDBNL, PFDBNL):
+        assert quiet(method(**given), sites)[0].residuals_.violations == ()
+
+
+def test_networks_without_lags_and_inputs_are_looked_at():
+    sites = drawn(n_lags=0)
+    for method in (FDBNL, PFDBNL, Dynotears):
+        assert quiet(method(n_lags=0), sites)[0].residuals_.violations == ()
+    rng = np.random.default_rng(0)
+    pushed = {}
+    for name, (frame,) in drawn().items():
+        pulse = (rng.random(len(frame)) < 0.05).astype(float)
+        push = np.concatenate([[0.0], pulse[:-1]])
+        pushed[name] = [frame.assign(x0=frame["x0"] + 2.0 * push, pulse=pulse)]
+    for method in (FDBNL, PFDBNL, Dynotears):
+        found = quiet(method(prepare=Prepare(exogenous=["pulse"])), pushed)[0].residuals_
+        # A pulse has heavy tails; an input has no residual.
+        assert "tails" not in found.violations
+        assert found.kurtosis < 6
+
+
+def test_personal_networks_that_differ_are_no_violation():
+    sites = drawn(heterogeneity="independent", n_samples=2000)
+    assert quiet(PFDBNL(), sites)[0].residuals_.violations == ()
+    # One network for all is wrong for most of them.
+    assert quiet(FDBNL(prepare=Prepare(on_disagreement="ignore")), sites)[0].residuals_.violations
+
+
+def test_sites_with_few_rows_say_nothing_and_that_is_said():
+    sites = drawn(n_sites=20, n_samples=200)
+    model, seen = quiet(PFDBNL(), sites)
+    assert seen[-1] == "residual-checks"
+    assert model.residuals_ is None
+    told = only(model.findings_, "own-residuals-not-looked-at").values
+    assert told == {"rows_a_column": 10, "n_columns": 10}
+    sites["long"] = drawn(n_samples=400, n_sites=1)["site-0"]
+    model, _ = quiet(PFDBNL(), sites)
+    assert model.residuals_.n_rows == 400
+
+
+def test_sites_with_other_variables_are_not_asked():
+    sites = {name: [frame.drop(columns=f"x{k}")] for k, (name, (frame,)) in enumerate(drawn().items())}
+    model, seen = quiet(PFDBNL(partial=Partial(different_variables=True)), sites)
+    assert model.residuals_ is None
+    assert "residual-checks" not in seen
+    for given in ({"different_variables": True}, {"site_lags": {"site-0": 0}}):
+        with refused(ParameterError, "check_residuals=True"):
+            PFDBNL(check_residuals=True, partial=Partial(**given)).fit(sites)
+
+
+def test_without_a_look_at_residuals_nobody_knows_of_hidden_causes():
+    drawn = simulate(d=4, n_sites=3, n_samples=300, mean_degree=2, random_state=0)
+    table = FDBNL(check_residuals=False).fit(drawn.sites).hidden_
+    assert len(table)
+    assert table["could_be_hidden"].isna().all()
+    assert table["robustness"].between(0.01, 1).all()

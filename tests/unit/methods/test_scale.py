@@ -5,7 +5,6 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, Partial, PersonalRounds, Prepare
-from feddbn.methods.result import Result
 from support.saying import only
 
 VITALS = ["hr", "bp", "rr", "spo2", "temperature"]
@@ -78,18 +77,7 @@ def test_the_papers_behaviour_has_a_name(raw):
     assert np.all((model.W_ == 0) | (np.abs(model.W_) >= 0.2))
 
 
-def test_local_fits_decide_for_themselves(raw):
-    found = feddbn.LocalOnly().fit(raw).dbns_
-    scaled = feddbn.LocalOnly(prepare=feddbn.Prepare(scale="federated")).fit(raw).dbns_
-    assert all(found[name].equals(scaled[name]) for name in raw)
-
-
 def test_candidates_are_compared_in_one_unit(raw):
     found = feddbn.select(FDBNL(), raw, {"n_lags": [1, 2]}).table
     expected = feddbn.select(FDBNL(prepare=Prepare(scale="federated")), raw, {"n_lags": [1, 2]}).table
     np.testing.assert_allclose(found["loss"], expected["loss"])
-
-
-def test_the_result_says_which(raw):
-    stored = Result.from_estimator(Dynotears().fit(raw))
-    assert stored.diagnostics["scale"] == "federated"

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, Prepare, select, simulate
+from feddbn import FDBNL, PFDBNL, Dynotears, Prepare, select, simulate
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
-from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part
 
 
@@ -82,26 +81,6 @@ def test_paired_standard_errors_are_those_of_site_totals(fed: feddbn.SimulatedFe
     assert table["standard_error"].max() > 0
 
 
-def test_grids_are_checked(fed: feddbn.SimulatedFederation) -> None:
-    with pytest.raises(ParameterError, match=r"grid.*rho.*n_lags"):
-        select(FDBNL(), fed.sites, {"rho": [1]})
-    with pytest.raises(ParameterError, match=r"share=1.5.*0.*1"):
-        select(FDBNL(), fed.sites, {"lambda_w": [0.1]}, share=1.5)
-    with pytest.raises(ParameterError, match=r"n_blocks=0.*1"):
-        select(FDBNL(), fed.sites, {"lambda_w": [0.1]}, n_blocks=0)
-    with pytest.raises(ParameterError, match=r"FDBNL.*'mu'"):
-        select(FDBNL(), fed.sites, {"mu": [0.1]})
-    with pytest.raises(ParameterError, match=r"grid\['mu'\] contains 'much'; give numbers\."):
-        select(PFDBNL(), fed.sites, {"mu": ["much"]})
-
-
-@pytest.mark.parametrize("estimator", [LocalOnly(), OneShotDBN()])
-def test_methods_without_held_out_fits_say_so(fed: feddbn.SimulatedFederation, estimator: object) -> None:
-    name = type(estimator).__name__
-    with pytest.raises(ParameterError, match=rf"{name}.*FDBNL"):
-        select(estimator, fed.sites, {"lambda_w": [0.1]})
-
-
 def test_the_order_in_which_candidates_are_given_does_not_matter(fed: feddbn.SimulatedFederation) -> None:
     tables = [select(PFDBNL(), fed.sites, {"mu": mu}, n_blocks=1).table for mu in ([2.0, 0.1], [0.1, 2.0])]
     pd.testing.assert_frame_equal(*tables)
@@ -109,13 +88,13 @@ def test_the_order_in_which_candidates_are_given_does_not_matter(fed: feddbn.Sim
 
 
 def test_sites_borrow_only_if_it_clearly_pays(fed: feddbn.SimulatedFederation) -> None:
-    selection = select(PFDBNL(), fed.sites, {"mu": [0.03, 0.25, 2.0]})
+    selection = select(PFDBNL(), fed.sites, {"mu": [0.03, 0.25, 2.0]}, n_blocks=1)
     table = selection.table
     good = table[table["loss"] <= table["loss"].min() + table["standard_error"]]
     assert selection.chosen["mu"] == good["mu"].min()
 
 
-@pytest.mark.parametrize("mess", ["offsets", "trend", "spikes", "cycle", {"missing": 0.1}, {"missing": 0.3}])
+@pytest.mark.parametrize("mess", ["offsets", "cycle", {"missing": 0.3}])
 def test_what_is_wrong_with_rows_does_not_choose_the_lags(mess: object) -> None:
     # Before, rows with an empty cell among their lags were not judged, so more lags had fewer rows and less loss; and
     # means of recordings that had been taken off were held against every candidate.
@@ -129,8 +108,3 @@ def test_what_is_wrong_with_rows_does_not_choose_the_lags(mess: object) -> None:
     )
     assert clean.chosen == messy.chosen == {"n_lags": 1}
     np.testing.assert_allclose(messy.table["loss"], clean.table["loss"], rtol=0.15)
-
-
-def test_a_parameter_to_be_chosen_belongs_into_the_grid(fed: feddbn.SimulatedFederation) -> None:
-    with pytest.raises(ParameterError, match="n_lags='auto'"):
-        select(FDBNL(n_lags="auto"), fed.sites, {"lambda_w": [0.1]})

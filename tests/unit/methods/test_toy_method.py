@@ -20,7 +20,6 @@ from feddbn.federation.protocol import study_methods as studies
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
-from feddbn.methods.registry import Method, register_method
 from feddbn.privacy.policy import SitePolicy
 from feddbn.report import write_report
 from feddbn.runtime.deployed.conduct import run_study
@@ -164,13 +163,6 @@ def test_the_report_says_what_it_assumes_and_reveals(offered, tmp_path):
     assert "linear" in page
     assert "Gauss 1809" in page
     assert "A toy hides nothing" in page
-
-
-def test_a_name_that_is_taken_is_refused():
-    words = dict.fromkeys(("label", "summary", "assumes", "reveals", "rounds", "gives"), "")
-    with pytest.raises(ParameterError, match=r"name.*'FDBNL'.*'mine'.*FDBNL"):
-        register_method(Method(name="mine", cls="FDBNL", module="elsewhere", **words))
-    assert "mine" not in method_table.METHODS
 
 
 def test_the_page_about_extending_shows_this_very_file():

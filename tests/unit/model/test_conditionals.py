@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from feddbn.core.kinds import Kind
-from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional
 
 KIND = {
@@ -155,15 +154,3 @@ def test_as_statsmodels_predicts():
         learned = Conditional(Kind(kind), node.parents, b[0], (b[1:2, None], b[2:, None]), 0.0)
         np.testing.assert_allclose(learned.mean(codes), fit.fittedvalues, rtol=1e-9)
         assert learned.log_density(fit.model.endog, codes).sum() == pytest.approx(fit.llf, rel=1e-9)
-
-
-def test_impossible_numbers_are_refused():
-    kind = KIND["ordinal"]
-    with pytest.raises(ParameterError, match="must ascend"):
-        Conditional(kind, (), [0.0, 0.0, 1.0], ())
-    with pytest.raises(ParameterError, match="3 numbers"):
-        Conditional(kind, (), [0.0], ())
-    with pytest.raises(ParameterError, match="no mean"):
-        conditional("categorical").mean(np.zeros((1, 3)))
-    with pytest.raises(ParameterError, match="no levels"):
-        conditional("count").probabilities(np.zeros((1, 3)))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 
 RandomDBN = Callable[..., DBN]
@@ -44,7 +44,7 @@ def topological(W: np.ndarray) -> list[int]:
     return order
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_do_equals_brute_force_simulation_within_monte_carlo_error(seed: int, random_dbn: RandomDBN) -> None:
     dbn = random_dbn(seed, d=4, n_lags=2)
     rng = np.random.default_rng(seed)
@@ -145,22 +145,6 @@ def test_forecast_continues_the_times_of_the_history_and_matches_columns_by_name
     tidy = dbn.forecast(frame, 2, interval=0.5).to_frame()
     assert list(tidy.columns) == ["step", "time", "variable", "mean", "sd", "lower", "upper"]
     assert tidy.iloc[3]["mean"] == pytest.approx(ours.mean.iloc[1, 1])
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "sentence"),
-    [
-        (
-            lambda m: m.forecast(np.zeros((1, 3)), 2),
-            DataError,
-            "history.*n_lags=2.*1",
-        ),
-        (lambda m: m.simulate(5, interventions={"v0": 1.0}), ParameterError, "interventions"),
-    ],
-)
-def test_bad_input_is_refused_with_a_sentence(call, error, sentence, random_dbn) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(error, match=sentence):
-        call(random_dbn(0, d=3, n_lags=2))
 
 
 def test_an_unstable_network_forecasts_from_a_history_but_has_no_stationary_start() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from feddbn import DBN
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional
-from feddbn.model.dbn import DBN
 from feddbn.report import (
     effect_panels,
     plot_effects,
@@ -86,11 +86,6 @@ def test_forecasts_of_every_kind(dbn):
     np.testing.assert_allclose(line.get_ydata(), ahead.mean["alarm"])
     with pytest.raises(ParameterError, match=r"variable='nobody'.*temp, dose"):
         plot_outlook(ahead, "nobody")
-
-
-def test_linear_forecasts_are_drawn_as_ever(linear):
-    ahead = linear.forecast(np.zeros((3, 2)), 2, 0.9)
-    assert plot_outlook(ahead, "x1").get_ylabel() == "x1"
 
 
 def test_graphs_mark_kinds(dbn, linear):

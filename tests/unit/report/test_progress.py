@@ -5,7 +5,6 @@ import io
 import pytest
 
 import feddbn
-from feddbn.report import progress
 
 
 class Terminal(io.StringIO):
@@ -49,7 +48,3 @@ def test_an_error_is_said_and_passes_through():
         raise KeyError
     assert "stopped" in stream.getvalue()
     assert "&lt;b&gt;" in watch._html()
-
-
-def test_a_plain_interpreter_is_no_notebook():
-    assert not progress._in_notebook()

@@ -7,12 +7,11 @@ from scipy.integrate import solve_ivp
 
 from feddbn import OneShotDBN
 from feddbn.core.statistics.diagnostics import slow_levels
-from feddbn.errors import ParameterError
 from feddbn.methods.edge_table import pair_ranking
 from feddbn.metrics import ranking_scores
 from feddbn.sim import lorenz96, lotka_volterra, river_levels
 from feddbn.sim.differential import lorenz96_slope, lotka_volterra_slope, runge_kutta
-from support.saying import only, refused
+from support.saying import only
 from support.simulated_moments import lagged, lagged_moments
 
 
@@ -130,27 +129,6 @@ def test_the_same_generator_gives_the_same_bits(draw):
     for a, b in zip(one.recordings, two.recordings, strict=True):
         assert a.shape == (20, 6)
         assert a.tobytes() == b.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("draw", "arguments"),
-    [
-        (lorenz96, {"d": 3}),
-        (lorenz96, {"n_rows": 0}),
-        (lorenz96, {"F": 101}),
-        (lorenz96, {"dt": 0}),
-        (lorenz96, {"noise": -1}),
-        (lotka_volterra, {"d": 5}),
-        (lotka_volterra, {"n_hunted": 6}),
-        (lotka_volterra, {"noise": 1.5}),
-        (river_levels, {"d": 1}),
-        (river_levels, {"shared": 1.5}),
-    ],
-)
-def test_impossible_systems_are_refused_by_name_and_value(draw, arguments):
-    ((name, value),) = arguments.items()
-    with refused(ParameterError, name, value):
-        draw(**arguments, rng=_rng())
 
 
 def test_every_gauge_but_one_flows_into_one_other_and_no_water_flows_in_circles():

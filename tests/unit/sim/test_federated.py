@@ -215,9 +215,6 @@ def test_networks_of_sites_have_their_own_truths():
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"n_latent": -1}, "n_latent"),
-        ({"n_latent": 1, "latent_strength": "much"}, "latent_strength"),
-        ({"n_latent": 1, "latent_lagged": "no"}, "latent_lagged"),
         ({"n_latent": 1, "mess": "spikes"}, "n_latent=1"),
         ({"n_latent": 1, "effects": "gp"}, "n_latent=1"),
     ],

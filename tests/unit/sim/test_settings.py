@@ -11,21 +11,12 @@ from support.saying import refused
     ("name", "value"),
     [
         ("d", 0),
-        ("n_lags", -1),
         ("n_samples", True),
-        ("mean_degree", "many"),
         ("lag_degree", float("nan")),
-        ("decay", 0.5),
         ("w_range", (0.5, 0.3)),
-        ("a_range", (-0.5, 0.5)),
-        ("graph", "ring"),
         ("heterogeneity", 1.5),
         ("n_clusters", 11),
-        ("noise_scale", [1.0, 2.0]),
         ("site_sizes", [5, 5]),
-        ("n_recordings", 500),
-        ("variables", "abcdefghij"),
-        ("interactions", 0.5j),
     ],
 )
 def test_an_impossible_argument_is_refused_by_name_and_value(name, value):

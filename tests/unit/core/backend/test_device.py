@@ -200,11 +200,6 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
     assert open_device("auto").of(1e12, 8.0) is HOST
 
 
-def test_the_room_is_read_without_torch():
-    assert backend.HOST.name == "cpu"
-    assert "torch" not in vars(sys.modules["feddbn.core.backend.device"])
-
-
 def test_one_thread_while_it_lasts_and_as_many_as_before_afterwards():
     before = _threads()
     with one_thread():

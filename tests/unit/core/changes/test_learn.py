@@ -129,11 +129,6 @@ def test_no_other_cuts_are_better(seed):
         assert total(cost, cuts) == pytest.approx(value)
 
 
-def test_ranges_hold_every_block_once():
-    assert ranges_of((2, 5), 7) == [(0, 2), (2, 5), (5, 7)]
-    assert ranges_of((), 3) == [(0, 3)]
-
-
 B, PER_BLOCK = 20, 150
 
 

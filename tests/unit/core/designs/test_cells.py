@@ -89,7 +89,7 @@ def test_nuisances_are_taken_off_the_present_cells_of_a_whole_recording():
 
 def test_cells_are_drawn_with_the_right_moments_and_the_same_every_time():
     rng = np.random.default_rng(0)
-    n = 20_000
+    n = 5000
     x = np.zeros((n, 2))
     e = rng.normal(size=(n, 2))
     for t in range(1, n):
@@ -105,8 +105,8 @@ def test_cells_are_drawn_with_the_right_moments_and_the_same_every_time():
     assert np.array_equal(found[present], holes[present])
     assert np.array_equal(found, rows_of(recording))
     F = np.hstack([found[1:], found[:-1]])
-    np.testing.assert_allclose(np.corrcoef(F.T), np.corrcoef(Z.T), atol=0.03)
-    np.testing.assert_allclose(F.std(axis=0), Z.std(axis=0), rtol=0.03)
+    np.testing.assert_allclose(np.corrcoef(F.T), np.corrcoef(Z.T), atol=0.05)
+    np.testing.assert_allclose(F.std(axis=0), Z.std(axis=0), rtol=0.05)
 
 
 def test_a_segment_that_begins_with_an_empty_row_is_filled():

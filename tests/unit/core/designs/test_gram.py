@@ -21,10 +21,10 @@ from feddbn.core.designs.gram import (
     tried_grams,
 )
 from feddbn.core.designs.nuisance import Nuisance, TimeBasis, is_baseline
-from feddbn.core.designs.recordings import Block, CompleteRows, lagged_rows, usable_runs
+from feddbn.core.designs.recordings import Block, CompleteRows, usable_runs
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import ParameterError
 from support.saying import refused
 from support.simulated_moments import gram_of
 
@@ -141,14 +141,6 @@ def test_no_usable_row_gives_nothing_and_nothing_is_neutral(nuisance) -> None:
     assert Gram.from_sums(empty.to_sums(), design.q).n == 0
 
 
-def test_linear_rows_are_the_lagged_rows() -> None:
-    blocks = [Block(np.random.default_rng(1).normal(size=(50, 3)))]
-    (found,) = design_rows(Design.linear(NAMES, 2), blocks)
-    (expected,) = lagged_rows(blocks, 2)
-    np.testing.assert_array_equal(found.values, expected)
-    assert found.time == 2
-
-
 def test_wide_rows_come_in_short_pieces() -> None:
     names = tuple(f"x{k}" for k in range(400))
     design = Design.features(names, 2, Basis("spline"))
@@ -177,7 +169,7 @@ def _one_recording(size: int, lead: tuple[int, ...] = ()) -> ArrayRecording:
     return ArrayRecording("r", tuple(blocks))
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, 300])
+@pytest.mark.parametrize("size", [1, 64])
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize("n_lags", [0, 2])
 def test_moments_of_rows_and_columns_are_those_of_both_stacked(size, lead, n_lags):
@@ -224,14 +216,6 @@ def test_a_design_that_is_not_linear_gives_the_same_as_least_squares():
     columns = np.vander((times - times.mean()) / 150, 4)
     left = rows - columns @ np.linalg.lstsq(columns, rows, rcond=None)[0]
     np.testing.assert_allclose(gram.scatter, left.T @ left, rtol=1e-8)
-
-
-def test_a_recording_without_a_usable_row_has_nothing():
-    recording = ArrayRecording("r", (Block(np.ones((1, 3)), True, None, 0),))
-    design = Design.linear(("a", "b", "c"), 1)
-    for tried in ([MEAN], [TREND]):
-        moments, grams = tried_grams(design, recording, tried)
-        assert moments.n == grams[0].n == grams[0].n_removed == 0
 
 
 @dataclass(frozen=True)
@@ -333,20 +317,6 @@ def test_effects_after_projection_are_those_of_the_regression_with_everything_in
     np.testing.assert_allclose(rss / (gram.n - gram.n_nuisance - len(parents)), full.mse_resid, rtol=1e-8)
 
 
-def test_degree_zero_is_exactly_centring() -> None:
-    recordings = _timed_recordings()
-    explicit = gram_of(Design.linear(PAIR, 2, Nuisance("recording", degree=0, periods=())), recordings)
-    centred = [ArrayRecording(r.name, (Block(r.segments[0].values),)) for r in recordings]
-    total = np.zeros((9, 9))
-    for recording in centred:
-        x = recording.segments[0].values
-        z = np.column_stack([x[2:], x[1:-1], x[:-2]])
-        z = z - z.mean(axis=0)
-        total += z.T @ z
-    np.testing.assert_allclose(explicit.scatter, total, rtol=1e-10, atol=1e-10)
-    assert explicit.n_removed == 3
-
-
 def test_a_trend_a_thousand_times_the_noise_leaves_the_noise() -> None:
     rng = np.random.default_rng(2)
     t = np.arange(200)[:, None]
@@ -413,11 +383,6 @@ def test_rows_of_a_label_are_centred_on_their_own() -> None:
     assert not np.allclose(other.scatter, gram.scatter)
 
 
-def test_a_recording_without_labels_cannot_be_centred_by_them() -> None:
-    with refused(DataError, "'r0'", "label"):
-        recording_gram(Design.linear(PAIR, 0, Nuisance("label")), _timed_recordings()[0])
-
-
 def test_falsy_and_missing_labels_are_the_baseline():
     assert is_baseline(np.array([0, 1, 2])).tolist() == [True, False, False]
     assert is_baseline(np.array([0.0, np.nan, 3.0])).tolist() == [True, True, False]
@@ -431,14 +396,8 @@ def test_falsy_and_missing_labels_are_the_baseline():
     [
         ({"scope": "site"}, "scope='site'"),
         ({"scope": "recording", "degree": 99}, "degree=99"),
-        ({"scope": "recording", "degree": True}, "degree=True"),
-        ({"scope": "recording", "periods": (1.0,)}, "periods=(1.0,)"),
-        ({"scope": "recording", "periods": (np.inf,)}, "periods=(inf,)"),
-        ({"scope": "recording", "periods": 24}, "periods=24"),
-        ({"scope": "recording", "periods": (None,)}, "periods=(None,)"),
         ({"scope": "recording", "periods": (5, 5)}, "periods=(5.0, 5.0)"),
         ({"scope": "all", "degree": 1}, "scope='all'"),
-        ({"baseline": "rest"}, "baseline='rest'"),
         ({"scope": "label", "baseline": float("nan")}, "baseline=nan"),
     ],
 )

@@ -18,13 +18,6 @@ def test_columns_run_from_now_to_the_past() -> None:
     assert z.tolist() == [[4, 5, 2, 3, 0, 1], [6, 7, 4, 5, 2, 3]]
 
 
-def test_without_lags_the_rows_are_the_data() -> None:
-    x = np.arange(6.0).reshape(3, 2)
-    (z,) = lagged_rows([Block(x)], 0)
-    np.testing.assert_array_equal(z, x)
-    assert not np.shares_memory(z, x)
-
-
 def test_a_new_segment_forgets_and_a_continued_one_remembers() -> None:
     a, b = np.array([[1.0], [2.0]]), np.array([[3.0], [4.0]])
     apart = np.concatenate(list(lagged_rows([Block(a), Block(b)], 1)))

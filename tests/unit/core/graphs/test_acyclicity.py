@@ -10,8 +10,6 @@ from feddbn.core.graphs.acyclicity import (
     logdet_value_and_grad,
     start_within_reach,
 )
-from feddbn.errors import ParameterError
-from support.saying import refused
 
 
 def of_one(h, W):
@@ -66,11 +64,10 @@ def test_huge_weights_overflow_to_infinity_instead_of_garbage():
     assert of_one(expm_value_and_grad, np.array([[0.0, 1e10], [1e10, 0.0]]))[0] == np.inf
 
 
-@pytest.mark.parametrize("decades", [0, 1, 3])
-def test_units_of_the_variables_do_not_change_h(decades):
+def test_units_of_the_variables_do_not_change_h():
     W = random_matrix(4)
     value, gradient = of_one(expm_value_and_grad, W)
-    units = 10.0 ** np.linspace(-decades, decades, 6)
+    units = 10.0 ** np.linspace(-3, 3, 6)
     scaled_value, scaled_gradient = of_one(expm_value_and_grad, units[:, None] * W / units)
     assert scaled_value == pytest.approx(value, rel=1e-12)
     np.testing.assert_allclose(units[:, None] * scaled_gradient / units, gradient, rtol=1e-11)
@@ -85,8 +82,3 @@ def test_a_start_where_h_overflows_is_halved_until_it_does_not(name):
     np.testing.assert_array_equal(factor * start, W)
     assert h == of_one(get_acyclicity(name), start)[0] < 1e7
     assert np.isfinite(gradient).all()
-
-
-def test_unknown_acyclicity_is_named():
-    with refused(ParameterError, "acyclicity='poly'", "expm", "logdet"):
-        get_acyclicity("poly")

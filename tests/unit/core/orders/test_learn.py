@@ -230,19 +230,6 @@ def test_the_shares_of_a_target_add_up_to_its_r_squared_in_any_units():
     np.testing.assert_allclose(shares_of(rows * units + 7.0 * units, support), shares, atol=1e-9)
 
 
-def test_of_uncorrelated_parents_the_share_is_the_squared_correlation():
-    rng = np.random.default_rng(1)
-    a, b, noise = np.linalg.qr(rng.standard_normal((300, 4)) - 0.0)[0].T[:3]
-    a, b, noise = (v - v.mean() for v in (a, b, noise))
-    y = 0.6 * a - 0.3 * b + noise
-    rows = np.column_stack([a, b, y])
-    support = np.zeros((3, 3), dtype=bool)
-    support[:2, 2] = True
-    shares = shares_of(rows, support)
-    assert shares[0, 2] == pytest.approx(np.corrcoef(a, y)[0, 1] ** 2, abs=0.03)
-    assert shares[1, 2] > 0, "an effect with its correlation counts, whatever its sign"
-
-
 def test_a_parent_that_only_corrects_another_has_a_negative_share():
     rng = np.random.default_rng(2)
     level = rng.standard_normal(2000)

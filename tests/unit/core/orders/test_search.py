@@ -101,13 +101,6 @@ def test_the_same_seed_gives_the_same_network_and_restarts_never_worsen_it():
     assert scores[0] >= scores[1] >= scores[2]
 
 
-def test_no_lags_and_several_lags_work():
-    moments, truth = simulated(6, 800, 0, n_lags=0)
-    assert wrong(searched(moments, 6, 0, n_restarts=2), truth) <= 2
-    moments, truth = simulated(5, 1500, 0, n_lags=2)
-    assert wrong(searched(moments, 5, 2, n_restarts=2), truth) <= 2
-
-
 def test_fewer_rows_than_columns_gives_a_finite_answer():
     moments, _ = simulated(12, 16, 0)
     for kind in ("equal", "free"):
@@ -271,7 +264,7 @@ def step_by_step(search, node, here, step, past=None):
 
 
 @pytest.mark.parametrize("kind", ["equal", "free"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_travelling_node_stops_wherever_something_changes(kind, seed):
     d, (moments, _) = 9, simulated(9, 150, seed)
     required = np.zeros((2 * d, d), dtype=bool)
@@ -391,51 +384,3 @@ def test_the_score_of_a_reversal_is_that_of_its_network(kind, few_are_many):
         assert search.score_reversed(found, i, j) == turned.score
         assert tuple(search.order) == found.order
         assert tuple(search.parents) == found.parents
-
-
-def test_places_and_predecessors_follow_any_change_of_the_order():
-    moments, _ = simulated(10, 100, 0)
-    search = OrderSearch(moments, EdgeConstraints.none(10, 1), Criterion(), "equal")
-    rng = np.random.default_rng(1)
-    for k in range(30):
-        order = rng.permutation(10).tolist() if k % 3 == 0 else list(search.order)
-        order.insert(int(rng.integers(10)), order.pop(int(rng.integers(10))))
-        search._place_all(order)
-        assert [search._rank[j] for j in order] == list(range(10))
-        assert all(search._before[j] == sum(1 << m for m in order[:place]) for place, j in enumerate(order))
-
-
-def test_a_search_that_has_ended_looks_only_at_what_changed_since(few_are_many):
-    moments, _ = simulated(15, 600, 1)
-    search = OrderSearch(moments, EdgeConstraints.none(15, 1), Criterion(), "equal")
-    best = search.run(0, np.random.default_rng(0))
-    search._improve()
-    assert search._unsettled() == []
-    # A child in front of its parent: both, and whoever else is passed and matters to them.
-    parent, child = np.argwhere(best.support[:15])[0].tolist()
-    order = [j for j in search.order if j != child]
-    search._place_all([*order[: order.index(parent)], child, *order[order.index(parent) :]])
-    assert {parent, child} <= set(search._unsettled())
-    search._restore(best)
-    # So are a node that looks at more columns, and those around it.
-    search._settled[1][child] = None
-    assert child in search._unsettled()
-    # Under another noise variance every node is looked at.
-    search._use(search._objective_for(0.5, 30, 15))
-    assert len(search._unsettled()) == 15
-
-
-def test_who_could_use_whom_is_found_again_when_more_columns_are_looked_at(few_are_many):
-    moments, truth = simulated(8, 800, 1)
-    search = OrderSearch(moments, EdgeConstraints.none(8, 1), Criterion(), "equal")
-    m, j = np.argwhere(truth[:8])[0].tolist()
-    known = search.regressions
-    known._columns[j] = np.setdiff1d(known._columns[j], [m])
-    known._places[j] = regression._places(known._columns[j])
-    search._place_all(range(8))
-    search._neighbours.update(search.selection, search.parents)
-    assert j not in search._neighbours.wanted_by[m]
-    known.take_up(j, [m])
-    search._forget([j])
-    search._neighbours.update(search.selection, search.parents)
-    assert j in search._neighbours.wanted_by[m]

@@ -13,7 +13,6 @@ from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.pfdbnl.stages import OwnProblem, order_of
 from feddbn.core.pfdbnl.step import Members, PersonalRound, auxiliary, coupling, solve_personal
 from feddbn.core.solvers.lasso import loss_value, ordered_columns, penalty_value
-from feddbn.core.statistics.moments import completed, nearest_positive
 from support.lassos import solve_lasso
 
 D, Q = 4, 8
@@ -150,23 +149,6 @@ def test_order_keeps_the_strongest_edges_and_has_no_cycle() -> None:
     assert allowed[1, 2]
     assert not allowed[2, 0]
     assert not has_cycle(order_of(stacks(1)[0], constraints)[:D])
-
-
-def test_completed_moments_equal_the_federations_where_the_site_agrees_with_it() -> None:
-    F = gram()
-    rows = np.array([0, 2, 3, 5, 6])
-    assert np.allclose(completed(F[np.ix_(rows, rows)], rows, F), F)
-    other = completed(gram(7)[np.ix_(rows, rows)], rows, F)
-    assert np.allclose(other[np.ix_(rows, rows)], gram(7)[np.ix_(rows, rows)])
-    assert np.linalg.eigvalsh(other)[0] > 0
-
-
-def test_nearest_positive_keeps_variances_and_is_positive() -> None:
-    F = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]]) * 4.0
-    repaired = nearest_positive(F)
-    assert np.allclose(np.diag(repaired), 4.0)
-    assert np.linalg.eigvalsh(repaired)[0] > 0
-    assert np.allclose(nearest_positive(gram()), gram())
 
 
 def test_ordered_sites_solve_their_convex_problem_exactly_from_any_start() -> None:

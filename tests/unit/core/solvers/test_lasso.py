@@ -240,6 +240,9 @@ def test_lassos_of_many_sites_with_long_columns_are_exact(monkeypatch):
     allowed, penalty = active.transpose(0, 2, 1), np.full((SITES, Q, D), 0.05)
     B, start = right.transpose(0, 2, 1), rng.normal(size=(SITES, Q, D))
     found = ordered_columns(H, B, penalty, allowed, start)
-    for k in range(SITES):
-        exact = solve_lasso(H[k], penalty[k], allowed[k], linear=B[k], tol=1e-12)
-        np.testing.assert_allclose(found[k], exact, atol=1e-7)
+    # The conditions of a minimum, since descending by coordinates takes seconds here.
+    gradient, active = B - H @ found, found != 0
+    assert 0 < np.count_nonzero(active) < np.count_nonzero(allowed)
+    assert not active[~allowed].any()
+    np.testing.assert_allclose(gradient[active], 0.05 * np.sign(found[active]), atol=1e-7)
+    assert np.abs(gradient[~active & allowed]).max() <= 0.05 + 1e-7

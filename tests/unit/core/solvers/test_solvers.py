@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from feddbn.core.fdbnl.path import make_schedule
 from feddbn.core.fdbnl.site import Decomposed, loss_and_grad
 from feddbn.core.graphs.acyclicity import _BALANCE_FROM, expm_value_and_grad
 from feddbn.core.graphs.constraints import break_cycles, threshold
 from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
 from feddbn.core.solvers.lasso import loss_value, penalty_value
-from feddbn.errors import ParameterError
 
 
 def gram(seed, q=6, n=40):
@@ -119,16 +117,3 @@ def test_threshold_keeps_required_edges():
     required = np.zeros(C.shape, dtype=bool)
     required[3, 1] = True
     np.testing.assert_array_equal(threshold(C, required, 0.2, 0.3), [[0, 0], [0.3, 0], [0, 0.4], [0, 0.05]])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"name": "fast"}, "schedule='fast'"),
-        ({"name": "paper", "rho2": -1.0}, "rho2=-1.0"),
-        ({"name": "paper", "phi1": 0.5}, "phi1=0.5"),
-    ],
-)
-def test_impossible_schedules_are_refused(arguments, named):
-    with pytest.raises(ParameterError, match=named):
-        make_schedule(**arguments, n_sites=2, total_weight=1.0)

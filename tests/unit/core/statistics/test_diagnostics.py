@@ -21,7 +21,6 @@ from feddbn.core.statistics.diagnostics import (
     neutral_inputs,
     noise_level,
     noise_spread,
-    output_columns,
     robustness_value,
     slow_findings,
     slow_levels,
@@ -120,12 +119,6 @@ def test_inputs_are_neutral_when_they_vary_as_the_noise_does():
     assert neutral_inputs(moments, 3, []) == (moments, 0.0)
 
 
-def test_outputs_come_first():
-    scatter, m = output_columns(np.arange(36.0).reshape(6, 6), 3, [1])
-    assert m == 2
-    assert np.diag(scatter).tolist() == [0.0, 14.0, 7.0, 21.0, 28.0, 35.0]
-
-
 def test_a_step_is_neither_slow_nor_memory_of_the_noise():
     plain = Moments.of_rows(stepped_rows())
     assert slow_findings(plain, ["u", "a", "b"], [0]) == ()
@@ -198,16 +191,6 @@ def test_units_change_the_bound_as_much_as_the_noise():
     assert (found.large, found.small) == (2, 4)
     assert found.factor > NOISE_FACTOR
     assert 100 < found.factor <= 300
-
-
-@pytest.mark.parametrize("n_lags", [0, 2])
-def test_any_number_of_lags_will_do(n_lags):
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(400, 3 * (n_lags + 1))) * np.tile([1.0, 1.0, 10.0], n_lags + 1)
-    moments = Moments.of_rows(Z)
-    found = noise_spread(moments.scatter, moments.n, 3)
-    assert found.large == 2
-    assert 7 < found.factor < 10
 
 
 def test_too_few_rows_and_sums_of_no_rows_give_no_bound():

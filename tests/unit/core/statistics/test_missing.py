@@ -132,15 +132,6 @@ def test_seldom_together_are_the_pairs_of_which_few_rows_have_both() -> None:
     assert seldom_together(counts, 3) == tuple(sorted(expected))
 
 
-def test_few_rows_are_not_seldom() -> None:
-    rows = np.full((6, 4), np.nan)
-    rows[:5, :2] = 1.0
-    rows[3:, 2:] = 1.0
-    counts, _ = pairwise_sums(rows)
-    assert counts.min() == 2
-    assert seldom_together(counts, 2) == ()
-
-
 def test_rows_without_any_cell_change_nothing() -> None:
     rows = _rows(80, 4, 0.3)
     holes = np.insert(rows, [10, 10, 40, 80], np.nan, axis=0)

@@ -149,11 +149,6 @@ def test_a_completed_matrix_keeps_what_was_measured_and_is_positive() -> None:
     assert np.linalg.eigvalsh(whole)[0] > -1e-12
 
 
-def test_positive_moments_stay_as_they_are() -> None:
-    F = _moments(4)
-    assert np.allclose(nearest_positive(F), F)
-
-
 def test_contradicting_moments_are_raised_to_the_size_of_the_contradiction() -> None:
     # Correlations .9, .9 and -.9 cannot hold together: the smallest eigenvalue is -.8.
     R = np.array([[1.0, 0.9, 0.9], [0.9, 1.0, -0.9], [0.9, -0.9, 1.0]])

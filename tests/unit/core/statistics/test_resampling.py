@@ -9,8 +9,6 @@ from feddbn.core.statistics.resampling import (
     cube_root_length,
     resample_counts,
 )
-from feddbn.errors import ParameterError
-from support.saying import refused
 
 
 @pytest.mark.parametrize(
@@ -55,10 +53,3 @@ def test_simplest_candidate_within_one_standard_error_is_taken() -> None:
     loss, error = np.array([2.0, 1.05, 1.0, 1.2]), np.array([0.3, 0.1, 0.0, 0.1])
     assert choose(loss, error) == 1
     assert choose(loss, error, "best") == 2
-
-
-def test_unknown_words_are_refused() -> None:
-    with refused(ParameterError, "'first'"):
-        choose(np.zeros(2), np.zeros(2), "first")
-    with refused(ParameterError, "'jackknife'"):
-        resample_counts(3, "jackknife", False, np.random.default_rng(0))

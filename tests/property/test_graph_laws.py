@@ -1,10 +1,19 @@
+"""Laws of graphs: acyclicity, distances between graphs, and simulated networks."""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from hypothesis.extra.numpy import arrays
 
+from feddbn.core.graphs.acyclicity import expm_value_and_grad, logdet_value_and_grad
+from feddbn.core.graphs.constraints import break_cycles, has_cycle, topological_order
 from feddbn.metrics import edge_scores, ranking_scores, skeleton_scores
+from feddbn.sim import SimulationSettings, simulate_arrays
+from feddbn.sim.systems import MAX_RADIUS
 
 
 @st.composite
@@ -85,3 +94,69 @@ def test_auroc_is_the_share_of_rightly_ordered_pairs(pair, include_diagonal, dat
     assert result.auroc == pytest.approx(wins / (len(edges) * len(others)))
     rescaled = ranking_scores(truth, 3 * scores + 7, include_diagonal=include_diagonal)
     assert rescaled == result
+
+
+matrices = arrays(
+    np.float64, (5, 5), elements=st.floats(-0.4, 0.4).map(lambda x: 0.0 if abs(x) < 0.15 else x)
+).map(lambda W: W * (1 - np.eye(5)))
+
+
+@given(matrices)
+def test_both_forms_are_zero_exactly_when_the_graph_has_no_cycle(W):
+    for h in (expm_value_and_grad, logdet_value_and_grad):
+        value = h(W[None])[0][0]
+        assert value >= -1e-12
+        assert (value > 1e-9) == has_cycle(W != 0)
+
+
+@given(matrices, st.permutations(range(5)))
+def test_relabelling_changes_nothing(W, order):
+    shuffled = W[np.ix_(order, order)]
+    assert np.allclose(*expm_value_and_grad(np.stack([W, shuffled]))[0], atol=1e-12)
+
+
+@given(matrices)
+def test_breaking_cycles_leaves_a_dag_and_reports_what_went(W):
+    cut, dropped = break_cycles(W)
+    assert not has_cycle(cut != 0)
+    order = topological_order(cut != 0)
+    position = np.argsort(order)
+    assert all(position[i] < position[j] for i, j in zip(*np.nonzero(cut), strict=True))
+    restored = cut.copy()
+    for i, j, weight in dropped:
+        restored[i, j] = weight
+    np.testing.assert_array_equal(restored, W)
+
+
+FEDERATIONS = st.fixed_dictionaries(
+    {
+        "d": st.integers(1, 9),
+        "n_lags": st.integers(0, 3),
+        "n_sites": st.integers(1, 5),
+        "n_samples": st.integers(15, 60),
+        "mean_degree": st.floats(0, 8),
+        "lag_degree": st.floats(0, 4),
+        "w_range": st.sampled_from([(0.3, 0.5), (0.5, 2.0), (0.1, 0.1)]),
+        "graph": st.sampled_from(["erdos-renyi", "scale-free"]),
+        "heterogeneity": st.one_of(st.floats(0, 1), st.just("independent")),
+        "connectivity": st.sampled_from([None, "low", "high", "mixed"]),
+        "n_recordings": st.integers(1, 3),
+        "burn_in": st.integers(0, 20),
+    }
+)
+
+
+@given(arguments=FEDERATIONS, seed=st.integers(0, 2**31), clusters=st.integers(0, 3))
+def test_every_federation_is_acyclic_stable_finite_and_of_the_size_asked_for(arguments, seed, clusters):
+    n_clusters = min(clusters, arguments["n_sites"]) or None
+    asked = SimulationSettings(n_clusters=n_clusters, **arguments)
+    arrays = simulate_arrays(asked, np.random.default_rng(seed))
+    for system in arrays.systems.values():
+        assert not has_cycle(system.W != 0)
+        assert system.A.shape == (asked.n_lags, asked.d, asked.d)
+        assert system.spectral_radius <= MAX_RADIUS + 1e-6
+        assert 0 < system.lag_damping <= 1
+    recordings = [rows for site in arrays.recordings.values() for rows in site]
+    assert all(np.isfinite(rows).all() and rows.shape[1] == asked.d for rows in recordings)
+    assert sum(len(rows) - asked.n_lags for rows in recordings) == asked.n_samples
+    assert len(arrays.recordings) == asked.n_sites

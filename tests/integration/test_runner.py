@@ -1,4 +1,6 @@
-"""A runner that is killed loses what it was computing, and nothing else."""
+"""Cells of experiments: a killed runner loses only what it was computing, and a Dask cluster gives the same rows."""
+
+from __future__ import annotations
 
 import multiprocessing
 import random
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from feddbn.experiments.cells import Cell, expand
-from feddbn.experiments.config import parse_experiment
+from feddbn.experiments.config import load_experiment, parse_experiment
 from feddbn.experiments.runner import ROWS_FILE, RowStore, read_rows, run_cells
 
 N_KILLS = 20
@@ -91,3 +93,20 @@ def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: P
         assert run_cells(cells, store) == len(cells) - len(kept)
     assert _without_time(read_rows(tmp_path / "killed")) == expected
     assert (tmp_path / "killed" / ROWS_FILE).read_bytes().count(b"\n") == len(cells)
+
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_local_dask_cluster_records_the_same_rows(tmp_path):
+    cells = [cell for cell in expand(load_experiment("varying-d"), quick=True) if cell.method == "alldata"]
+    with RowStore(tmp_path / "here") as store:
+        run_cells(cells, store)
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    )
+    with cluster, distributed.Client(cluster), RowStore(tmp_path / "there") as store:
+        assert run_cells(cells, store, jobs=-1, backend="dask") == len(cells)
+    assert _without_time(read_rows(tmp_path / "there")) == _without_time(read_rows(tmp_path / "here"))
