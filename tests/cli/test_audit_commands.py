@@ -70,11 +70,6 @@ def test_show_warns_of_an_edited_log_and_counts_a_single_answer(log):
     assert "line 1" in result.output
 
 
-def test_show_as_json(log):
-    entries = json.loads(runner.invoke(audit, ["show", str(log), "--json"]).output)
-    assert [entry["event"] for entry in entries] == ["sent", "refused", "sent"]
-
-
 def test_verify_says_intact_and_prints_the_last_hash(log):
     result = runner.invoke(audit, ["verify", str(log)])
     assert result.exit_code == 0

@@ -87,30 +87,6 @@ def test_impossible_simulation(refuses, tmp_path, options, names):
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [
-        ("[1]", "JSON"),
-        ('{"format": "feddbn-result", "version": 99}', "99"),
-        ('{"format": "feddbn-result", "version": 1}', "'dbn'"),
-    ],
-)
-def test_corrupt_result(refuses, federation, tmp_path, content, name):
-    (tmp_path / "r.json").write_text(content)
-    assert name in refuses("score", federation / "truth.json", tmp_path / "r.json")
-
-
-def test_a_truth_of_other_variables_and_an_output_that_is_a_folder(
-    refuses, run, two_sites, federation, tmp_path
-):
-    sites = two_sites()
-    run("fit", sites, "-m", "fdbnl", "-o", tmp_path / "r.json", "--variables", "u,v,w")
-    assert "u, v, w" in refuses("score", federation / "truth.json", tmp_path / "r.json")
-    assert str(tmp_path) in refuses("fit", sites, "-m", "fdbnl", "-o", tmp_path, "--time", "day")
-    assert "held_out=2.0" in refuses("compare", sites, "--held-out", 2)
-    assert "'colour'" in refuses("compare", sites, "-m", "fdbnl", "-p", "colour=red")
-
-
 def test_missing_extra_names_the_installation(refuses, monkeypatch):
     from feddbn.cli.main import Entry
 
@@ -146,10 +122,3 @@ def test_a_real_process_fails_with_one_line_and_debug_lets_the_error_through(run
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("feddbn: ")
     assert isinstance(run("fit", tmp_path / "nowhere", "--debug").exception, DataError)
-
-
-def test_a_grid_says_what_can_be_chosen(refuses, federation):
-    for text in ("lambda_w", "=1", "lambda_w="):
-        assert f"--grid {text!r}" in refuses("select", federation, "-g", text)
-    assert "'center'" in refuses("select", federation, "-g", "center=none,recording")
-    assert "'high'" in refuses("select", federation, "-g", "lambda_w=high")

@@ -55,9 +55,3 @@ def test_a_column_says_the_blocks_and_is_no_variable(fitted):
     told, out = fitted("blocks=column:phase", "change_penalty=0")
     assert json.loads(out.read_text())["variables"] == ["a", "b"]
     assert "phase" in told
-
-
-def test_results_without_segments_have_no_picture_of_changes(run, refuses, folder, tmp_path):
-    out = tmp_path / "one.json"
-    assert run("fit", folder, "--variables", "a,b", "--time", "day", "-o", out).exit_code == 0
-    assert "OneShotDBN" in refuses("plot", out, "changes")

@@ -44,11 +44,6 @@ def test_an_error_ends_with_exit_code_1_and_json_has_every_field(run, tmp_path: 
     assert (finding["code"], finding["level"], finding["about"]) == ("copy", "error", ["copy", "pulse"])
 
 
-def test_what_cannot_be_opened_ends_with_exit_code_2(refuses, federation, tmp_path: Path):
-    assert "nowhere" in refuses("check", tmp_path / "nowhere")
-    assert "--lags" in refuses("check", federation, "--lags", "-1")
-
-
 OF_STUDY = {
     "code": "cycles",
     "level": "warning",

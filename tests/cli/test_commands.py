@@ -112,19 +112,6 @@ def test_fit_keeps_forbidden_edges_out_and_required_ones_in(run, federation, tmp
     assert dbn.A[0, 0, 3] != 0
 
 
-def test_fit_reads_one_long_table(run, federation, tmp_path):
-    frames = [
-        pd.read_csv(federation / f"site-{k}.csv").assign(clinic=f"c{k}", day=lambda f: range(len(f)))
-        for k in range(3)
-    ]
-    pd.concat(frames).to_csv(tmp_path / "long.csv", index=False)
-    out = tmp_path / "r.json"
-    columns = ("--site", "clinic", "--time", "day", "--variables", "x0,x1,x2,x3", "--freq", 1)
-    outcome = run("fit", tmp_path / "long.csv", "-o", out, "-m", "dynotears", *columns)
-    assert outcome.exit_code == 0, outcome.output
-    assert [site["name"] for site in Result.load(out).sites] == ["c0", "c1", "c2"]
-
-
 def test_compare_scores_every_method_against_the_truth(run, federation):
     truth = federation / "truth.json"
     outcome = run(
@@ -146,15 +133,6 @@ def test_compare_without_a_truth_tests_on_rows_no_method_saw(run, federation):
     assert outcome.exit_code == 0, outcome.output
     assert "20%" in outcome.stdout
     assert max(map(len, outcome.stdout.splitlines())) <= 80
-
-
-def test_report_writes_a_page(run, federation, tmp_path):
-    run("fit", federation, "-o", tmp_path / "r.json", "-m", "fdbnl")
-    outcome = run("report", tmp_path / "r.json", "--truth", federation / "truth.json", "--json")
-    assert outcome.exit_code == 0, outcome.output
-    page = Path(json.loads(outcome.stdout)["report"])
-    assert page == tmp_path / "r.html"
-    assert "<html" in page.read_text(encoding="utf-8")
 
 
 def test_real_process_prints_pure_json_and_no_progress(federation, tmp_path):

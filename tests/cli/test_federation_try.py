@@ -22,18 +22,6 @@ def test_a_console_that_is_not_there_is_said_before_anything_starts(refuses, mon
     assert "--console" in refuses("federation", "try", "--console")
 
 
-@pytest.mark.parametrize(
-    ("log", "said"),
-    [
-        ("loading\nOpen http://127.0.0.1:8764/?key=1\nCtrl-C closes it.\n", "http://127.0.0.1:8764/?key=1"),
-        ("feddbn: no starlette\n", "no starlette"),
-    ],
-)
-def test_where_a_console_is_or_why_it_is_not_is_read_from_its_log(tmp_path, log, said):
-    (tmp_path / "log").write_text(log)
-    assert federation_try._last_said(tmp_path / "log", timeout_s=0.2) == said
-
-
 def test_a_page_that_will_be_deleted_is_not_opened_where_nobody_waits(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("webbrowser.open", lambda address: pytest.fail("opened"))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)

@@ -53,20 +53,6 @@ def test_a_forecast_is_that_of_the_library(run, result, federation, tmp_path):
     assert "x0" not in shown
 
 
-def test_a_forecast_of_a_recording_with_its_own_level_stays_there(run, tmp_path):
-    rng = np.random.default_rng(0)
-    fed = feddbn.simulate(d=4, n_sites=4, n_samples=600, random_state=5)
-    level = {name: rng.normal(60, 30, 4) for name in fed.sites}
-    data = {name: frames[0] + level[name] for name, frames in fed.sites.items()}
-    stored = Result.from_estimator(feddbn.FDBNL().fit(data)).save(tmp_path / "result.json")
-    for name, frame in data.items():
-        frame.to_csv(tmp_path / f"{name}.csv", index=False)
-        told = succeed(run("forecast", stored, tmp_path / f"{name}.csv", "--steps", 30, "--json"))
-        table = pd.DataFrame(json.loads(told.stdout)["forecast"])
-        last = table[table["step"] == 30]["mean"].to_numpy()
-        np.testing.assert_allclose(last, frame.mean(), atol=0.5)
-
-
 def test_a_forecast_goes_on_along_the_recordings_own_trend_and_cycle(run, tmp_path):
     rng, t = np.random.default_rng(1), np.arange(376)[:, None]
     fed = feddbn.simulate(d=3, n_sites=5, n_samples=5 * 376, random_state=6)
@@ -192,13 +178,6 @@ def test_every_figure_can_be_drawn(run, personal, tmp_path, kind, options):
     assert "<svg" in out.read_text()[:1000]
 
 
-def test_a_figure_is_named_after_its_result_and_kind(run, result, tmp_path):
-    copy = tmp_path / "mine.json"
-    copy.write_text(result.read_text())
-    assert succeed(run("plot", copy, "weights")).stdout == f"Figure: {tmp_path / 'mine-weights.pdf'}\n"
-    assert (tmp_path / "mine-weights.pdf").read_bytes().startswith(b"%PDF")
-
-
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -260,8 +239,3 @@ def test_curves_are_exported_as_a_table(run, curved, result, refuses, tmp_path):
     succeed(run("export", curved, "-o", tmp_path / "curves.csv", "--format", "curves"))
     assert (tmp_path / "curves.csv").read_text() == curved_dbn().to_curves_csv()
     assert "--format curves" in refuses("export", result, "-o", tmp_path / "c.csv", "--format", "curves")
-
-
-def test_what_curves_do_not_allow_is_said_in_one_sentence(refuses, curved):
-    assert "linear" in refuses("effects", curved, "a", "b", "--through", "c")
-    assert "lingam" in refuses("export", curved, "-o", "x.npz", "--format", "lingam")

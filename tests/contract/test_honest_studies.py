@@ -88,6 +88,8 @@ CASES = [
     ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"categorical": 3}}}, "kinds and empty", {}),
     ("mixed", {"kinds": {"x2": "count", "x3": {"categorical": 4}}}, "kinds and rare levels", {}),
     ("mixed", {}, "plain", {}),
+    ("latent", {}, "memory", {}),
+    ("summary", {}, "trend", {}),
     ("fdbnl", QUICK, "gains", {}),
     ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
     ("fdbnl", {**QUICK, "schedule": "rounds"}, "empty", {}),

@@ -236,20 +236,6 @@ def test_frames_and_matrices_as_r_hands_them_over_give_the_same_network(sites):
     np.testing.assert_array_equal(OneShotDBN(n_lags=1).fit(by_columns).W_, expected.W_)
 
 
-def test_a_result_is_read_by_keys_alone(sites, tmp_path):
-    model = OneShotDBN(n_lags=1).fit(sites)
-    Result.from_estimator(model).save(tmp_path / "result.json")
-    read = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
-    assert (read["method"], read["format"]) == ("OneShotDBN", "feddbn-result")
-    W, A = np.array(read["dbn"]["W"]), np.array(read["dbn"]["A"])
-    np.testing.assert_array_equal(W, model.W_)
-    np.testing.assert_array_equal(A, model.A_)
-    assert read["variables"] == ["a", "b", "c"]
-    assert {"source", "target", "lag", "weight"} <= read["edges"][0].keys()
-    # All rows of the table have the same keys, so that it is a data frame.
-    assert len({tuple(row) for row in read["edges"]}) == 1
-
-
 def test_graphml_is_read_without_networkx(dbn):
     root = ElementTree.fromstring(dbn.to_graphml())
     keys = {key.get("id"): (key.get("attr.name"), key.get("attr.type")) for key in root.iter(f"{GRAPHML}key")}

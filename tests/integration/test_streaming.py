@@ -189,19 +189,6 @@ def test_parquet_with_dates_in_its_index_streams_as_in_memory(tmp_path: Path) ->
     assert_same_site(read_sites(tmp_path)["A"], read_sites(tmp_path, stream_bytes=0)["A"])
 
 
-def test_several_files_are_several_recordings(tmp_path: Path) -> None:
-    folder = tmp_path / "B"
-    folder.mkdir()
-    for name in ("one", "two"):
-        write(messy_frame(7).drop(columns=["who", "phase"]), folder / f"{name}.csv")
-    memory, streamed = (
-        read_sites(tmp_path, time="when")["B"],
-        read_sites(tmp_path, time="when", stream_bytes=0)["B"],
-    )
-    assert [recording.name for recording in streamed.recordings()] == ["one", "two"]
-    assert_same_site(memory, streamed)
-
-
 def test_recordings_can_be_read_out_of_order_and_again(tmp_path: Path) -> None:
     path = write(messy_frame(8), tmp_path / "A.csv")
     site = CsvSite(path, None, "who", "when", 16, label="phase")

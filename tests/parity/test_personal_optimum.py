@@ -10,9 +10,6 @@ import feddbn
 from feddbn import PFDBNL, PersonalRounds, Prepare
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.optimum import (
-    Certificate,
-    LassoScores,
-    PersonalCertificate,
     improved,
     members,
     order_value,
@@ -107,13 +104,6 @@ def test_bounds_of_gains_and_losses_hold():
     assert min(n_gains, n_losses) > 20
 
 
-def test_without_a_pull_values_are_those_of_the_gram_matrix():
-    problem = own_problem(5, mu=1e-12)
-    plain = LassoScores(problem.wG, problem.penalty, problem.constraints.allowed)
-    for node, before in ((0, 0b1110), (2, 0b0011), (3, 0)):
-        assert problem.scores().value(node, before) == pytest.approx(plain.value(node, before), rel=1e-6)
-
-
 def test_the_quick_bound_is_that_of_the_scores_from_whatever_weights_they_are_searched():
     problem = replace(own_problem(4, d=6, mu=0.05), is_proven=False)
     order, rng = [3, 1, 5, 0, 2, 4], np.random.default_rng(4)
@@ -176,10 +166,3 @@ def test_a_site_leaves_an_order_that_is_not_its_best():
     assert site.raw_objective == pytest.approx(min(values.values()), rel=1e-6)
     assert site.lower_bound == pytest.approx(site.raw_objective, rel=1e-6)
     assert not np.array_equal(site.allowed, allowed)
-
-
-def test_what_a_certificate_of_sites_says():
-    said = PersonalCertificate.of({"a": (2.0, 2.0 - 1e-9), "b": (2.2, 2.0)})
-    assert said.sites["a"] == Certificate(2.0, 2.0)
-    assert (said.n_exact, said.gap) == (1, pytest.approx(0.1))
-    assert "1 of 2" in str(said)

@@ -33,27 +33,6 @@ def test_the_gradient_is_the_slope_of_the_value(neural):
         assert gradient[k] == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-8)
 
 
-def test_the_value_is_that_of_the_formula(neural):
-    rng = np.random.default_rng(1)
-    problem = _problem(neural, rng)
-    theta = rng.uniform(0.1, 0.6, problem.n_parameters)
-    up, down, b, u, c = problem.parts(theta)
-    V, d, m, n = up - down, 3, 2, len(problem.X)
-    loss = 0.0
-    for x, z in zip(problem.X, problem.Z, strict=True):
-        for j in range(d):
-            units = range(j * m, (j + 1) * m)
-            guess = c[j] + sum(u[k] / (1 + np.exp(-(b[k] + z @ V[k]))) for k in units)
-            loss += (x[j] - guess) ** 2 / (2 * n)
-    S = np.array([[sum(V[j * m + k, i] ** 2 for k in range(m)) for j in range(d)] for i in range(d)])
-    power, h = np.eye(d), 0.0
-    for k in range(1, 40):
-        power = power @ S / k
-        h += np.trace(power)
-    wanted = loss + 0.03 * (up + down).sum() + 0.1 * ((V**2).sum() + (u**2).sum()) + 0.7 * h + 1.5 * h**2
-    assert problem.value(theta, 0.7, 3.0)[0] == pytest.approx(wanted)
-
-
 def test_an_easy_curved_network_is_found(neural):
     rng = np.random.default_rng(2)
     noise = 0.3 * rng.normal(size=(400, 3))

@@ -8,14 +8,12 @@ A change that raises a count past its limit costs every user time or traffic; ra
 import warnings
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs import acyclicity
-from feddbn.core.graphs.constraints import break_cycles
 from feddbn.core.orders.parents import ParentRegressions, ParentSelection
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.residual_checks import CurvatureSums
@@ -154,14 +152,3 @@ def test_only_the_papers_rounds_decompose_a_gram_matrix_and_once(monkeypatch, sc
     model = FDBNL(schedule=schedule).fit(fed.sites)
     assert model.n_rounds_ > 20
     assert len(calls) == 3 * per_site
-
-
-def test_breaking_cycles_of_a_dense_graph_keeps_the_strong_order():
-    rng = np.random.default_rng(5)
-    strong = np.triu(rng.uniform(0.5, 1.0, (60, 60)), 1)
-    weak = np.tril(rng.uniform(0.01, 0.1, (60, 60)), -1)
-    W, dropped = break_cycles(strong + weak)
-    np.testing.assert_array_equal(W, strong)
-    weights = [abs(weight) for _, _, weight in dropped]
-    assert len(dropped) == 60 * 59 // 2
-    assert weights == sorted(weights)

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from feddbn.errors import ParameterError
 from feddbn.settings import MethodSettings, Settings, group, setting, takes, whole, word
-from support.saying import refused
 
 
 @dataclass(frozen=True)
@@ -50,17 +48,6 @@ def test_flat_and_dotted_names() -> None:
         flat = ToyDBN(center="none")
     assert flat.rows == Rows(center="none")
     assert ToyDBN(**{"rows.center": "none"}).rows == Rows(center="none")
-
-
-def test_what_is_not_known_or_impossible_is_refused() -> None:
-    with refused(ParameterError, "ToyDBN", "n_lag", "n_lags", code="no-such-setting"):
-        ToyDBN(n_lag=1)
-    with refused(ParameterError, "n_lags=-1"):
-        Toy(n_lags=-1)
-    with refused(ParameterError, "center", "none"):
-        Rows(center="nine")
-    with pytest.raises(TypeError):
-        ToyDBN(1, 2)
 
 
 def test_numbers_of_numpy_become_plain() -> None:

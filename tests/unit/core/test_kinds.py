@@ -40,10 +40,6 @@ def test_columns_of_every_kind():
     assert [kind.width for kind in kinds] == [1, 1, 1, 1, 1, 2]
 
 
-def test_an_empty_cell_is_empty_in_every_column():
-    assert np.isnan(Kind("categorical", ("a", "b", "c")).encode(np.array([np.nan]))).all()
-
-
 @pytest.mark.parametrize(
     ("kind", "bad"),
     [

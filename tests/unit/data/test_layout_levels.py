@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feddbn.core.kinds import Kind
-from feddbn.data import CsvSite, read_sites
+from feddbn.data import read_sites
 from feddbn.data.layout import level_values, positions
 from feddbn.errors import DataError
 from support.saying import refused
@@ -60,13 +60,6 @@ def test_a_parquet_file_is_read_as_its_frame(tmp_path, stream_bytes):
     pytest.importorskip("pyarrow")
     frame().astype({"ward": "category"}).to_parquet(tmp_path / "a.parquet")
     np.testing.assert_array_equal(values(tmp_path, stream_bytes=stream_bytes), EXPECTED)
-
-
-def test_a_site_of_files_takes_kinds_too(tmp_path):
-    frame().to_csv(tmp_path / "a.csv", index=False)
-    site = CsvSite(tmp_path / "a.csv", missing="keep", kinds=KINDS, batch_rows=3)
-    (recording,) = site.recordings()
-    np.testing.assert_array_equal(np.concatenate([b.values for b in recording.blocks()]), EXPECTED)
 
 
 @pytest.mark.parametrize(

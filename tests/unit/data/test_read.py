@@ -44,10 +44,6 @@ def test_arrays_get_names_x0_x1() -> None:
     assert names(sites["B"]) == ["recording-0", "recording-1"]
 
 
-def test_variables_name_the_columns_of_an_array() -> None:
-    assert read_sites({"A": rows()}, variables=["u", "v"])["A"].variables == ("u", "v")
-
-
 @pytest.mark.parametrize("data", [rows(), frame(), [rows(3), rows(3, start=6)]])
 def test_bare_data_are_one_site(data: object) -> None:
     sites = read_sites(data)

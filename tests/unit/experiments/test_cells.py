@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.errors import FileError
-from feddbn.experiments.cells import METHODS, expand, hashed_seed, in_order
+from feddbn.experiments.cells import METHODS, expand, hashed_seed
 from feddbn.experiments.config import (
-    STANDARD_COLUMNS,
     Point,
     Quoted,
     experiment_names,
@@ -36,13 +35,6 @@ def test_every_figure_and_table_of_the_paper_has_an_experiment():
     dream4_re perf:d15 fMRI_re"""
     for label in re.findall(r"\S+", names):
         assert f"'{label}'" in labels, label
-
-
-def test_every_method_is_in_every_simulated_experiment_that_has_room_for_it():
-    everything = {column.method for column in STANDARD_COLUMNS}
-    for one in load_experiments():
-        if one.kind in ("federation", "personal", "example") and one.name != "partial-participation":
-            assert set(one.methods) == everything, one.name
 
 
 def test_every_method_of_an_experiment_is_registered_and_every_simulated_one_has_both_protocols():
@@ -119,21 +111,6 @@ def test_identity_depends_on_settings_not_on_titles(tiny):
     assert [a.id for a in expand(tiny)] == [b.id for b in expand(retold)]
     other = tiny.model_copy(update={"protocols": ("strong",)})
     assert {c.id for c in expand(other)} < {c.id for c in expand(tiny)}
-
-
-def test_cheap_cells_and_low_seeds_come_first_and_doubles_once(tiny):
-    cells = expand(tiny)
-    ordered = in_order([*cells, *cells])
-    assert len(ordered) == len(cells)
-    keys = [cell.cost * (1 + cell.seed) for cell in ordered]
-    assert keys == sorted(keys)
-
-
-def test_real_data_have_one_seed_and_joint_methods_one_cell():
-    cells = expand(load_experiment("dream4"), seeds=10)
-    assert {cell.seed for cell in cells} == {0}
-    assert sum(cell.method == "fdbnl-d" for cell in cells) == 1
-    assert sum(cell.method == "fdbnl-paper" for cell in cells) == 5
 
 
 @given(seed=st.integers(0, 10_000), share=st.floats(0.1, 0.9))

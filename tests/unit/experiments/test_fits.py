@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 
 from feddbn.experiments.cells import Cell
@@ -11,7 +10,6 @@ from feddbn.experiments.fits import (
     fmri_scores,
     run_simulated,
     select_lambda,
-    split_subject,
 )
 from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
 from feddbn.methods.scoring import score
@@ -89,20 +87,6 @@ def test_self_loops_alone_look_good_by_the_papers_protocol_and_like_chance_witho
     scores = fmri_scores(TRUTH, only_loops, only_loops > 0)
     assert scores["cut_off"] == scores["off"] == 0.5
     assert scores["cut_diagonal"] == scores["diagonal"] == pytest.approx(0.8)
-
-
-def test_reversed_edges_are_a_perfect_skeleton_and_a_bad_ranking():
-    scores = fmri_scores(TRUTH, TRUTH.T.astype(float), None)
-    assert scores["skeleton"] == 1.0
-    assert scores["off"] < 0.5
-    assert "cut_off" not in scores
-
-
-def test_a_subject_is_split_into_five_clients_of_forty_steps_in_time_order():
-    frame = pd.DataFrame({"a": np.arange(200.0)})
-    parts = split_subject(frame)
-    assert [len(part[0]) for part in parts.values()] == [40] * 5
-    assert np.concatenate([part[0]["a"] for part in parts.values()]).tolist() == frame["a"].tolist()
 
 
 @pytest.mark.parametrize("method", [ridge_var, lambda r: forest_var(r, n_trees=30)], ids=["ridge", "forest"])

@@ -81,20 +81,6 @@ def test_marginal_likelihood_chooses_the_map_that_made_the_data():
     assert straight.log_marginal_likelihood_ == straight.selection_["log_marginal_likelihood"].max()
 
 
-def test_marginal_likelihood_finds_the_smoothing_that_made_the_data():
-    rng = np.random.default_rng(4)
-    frames = []
-    for _ in range(6):
-        x, e = np.zeros((80, 4)), np.zeros(4)
-        for t in range(1, 80):
-            e = 0.4 * x[t - 1] + 0.6 * e
-            x[t] = rng.standard_normal(4)
-            x[t, 1:] += 1.5 * e[0]
-        frames.append(pd.DataFrame(x))
-    model = LaggedEdgeRanker(smoothing="auto").fit({"a": frames})
-    assert model.smoothing_ == 0.4
-
-
 def test_centring_by_a_label_removes_a_stimulus_that_differs_between_recordings():
     rng = np.random.default_rng(5)
     frames = []
@@ -113,15 +99,6 @@ def test_centring_by_a_label_removes_a_stimulus_that_differs_between_recordings(
     assert blind.probabilities_[0][2, 3] > 0.9
     assert labelled.probabilities_[0][2, 3] < 0.5
     assert labelled.probabilities_[0][0, 1] > 0.99
-
-
-def test_a_users_function_is_a_feature_map():
-    frames = _simulate(6, link=lambda v: 1.2 * np.abs(v))
-    model = LaggedEdgeRanker(features=np.abs).fit(_sites(frames, 2))
-    top = model.edge_probabilities_.head(4)
-    assert set(zip(top["source"], top["target"], strict=True)) == {(f"g{i}", f"g{j}") for i, j in EDGES}
-    linear = LaggedEdgeRanker().fit(_sites(frames, 2))
-    assert model.log_marginal_likelihood_ > linear.log_marginal_likelihood_
 
 
 def test_forbidden_edges_are_not_listed():

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN, Prepare, simulate
 from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation
@@ -148,15 +147,6 @@ def test_noise_that_is_not_gaussian_settles_directions_and_says_so():
     assert found["oriented"]
     assert found["direction"] > 0.99
     assert found["presence"] == pytest.approx(1.0, abs=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-def test_equal_variances_leave_nothing_open():
-    fed = feddbn.simulate(d=5, n_sites=3, n_samples=900, random_state=1)
-    model = OneShotDBN().fit(fed.sites)
-    assert model.dbn_.open_edges == ()
-    table = model.edge_probabilities_
-    assert table[(table["lag"] == 0) & (table["weight"] != 0)]["oriented"].all()
 
 
 def posterior(probability, n_orders):

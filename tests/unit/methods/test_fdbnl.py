@@ -78,13 +78,6 @@ def test_static_networks_are_the_case_without_lags():
         assert feddbn.score(federation.truth, model.dbn_)["W"]["shd"] == 0
 
 
-def test_five_lags_work():
-    federation = feddbn.simulate(d=3, n_lags=5, n_sites=2, n_samples=800, decay=1.1, random_state=1)
-    model = FDBNL(n_lags=5).fit(federation.sites)
-    assert model.A_.shape == (5, 3, 3)
-    assert feddbn.score(federation.truth, model.dbn_)["A"]["tpr"] >= 0.8
-
-
 def test_required_and_forbidden_edges_are_honoured_by_lag(federation):
     # Effects that are there and forbidden stay in the residuals.
     with pytest.warns(ResidualsWarning):

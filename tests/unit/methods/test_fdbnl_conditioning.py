@@ -112,19 +112,6 @@ def test_the_papers_schedule_converges_or_says_why_not(name):
     assert model.status_.is_converged or "not-converged" in model.findings_.codes
 
 
-def test_weights_keep_to_the_users_units():
-    plain = Dynotears(
-        lambda_w=0.0, lambda_a=0.0, check_residuals=False, prepare=Prepare(scale="none", center="none")
-    )
-    order = [(i, j, 0) for i in range(5) for j in range(i)]
-    x, factor = series(), np.array([1e-3, 1.0, 1e3, 1.0, 1e-2])
-    first = plain.set_params(forbidden_edges=order, w_threshold=0, a_threshold=0).fit(x)
-    W, A = first.W_, first.A_[0]
-    other = plain.fit(x * factor)
-    np.testing.assert_allclose(other.W_ * factor[:, None] / factor, W, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(other.A_[0] * factor[:, None] / factor, A, rtol=1e-4, atol=1e-6)
-
-
 def test_sites_with_one_row_each_end_where_the_pooled_rows_do():
     sites = single_rows()
     rows = replace(AS_GIVEN, gains="none", spikes="keep", on_disagreement="ignore")

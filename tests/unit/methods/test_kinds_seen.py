@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,7 @@ from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.baselines import Average, LocalOnly
 from feddbn.runtime.simulated.private import private_federation
-from feddbn.settings import Rule, setting, takes
 from support.saying import only
-from support.toy_class import Toy, ToySettings
 
 # Units and residuals are other tests' business.
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
@@ -109,27 +106,6 @@ def test_empty_cells_and_means_of_recordings_hide_nothing():
     model = feddbn.OneShotDBN(check_residuals=False, **QUICK).fit(data)
     assert model.center_ == "recording"
     assert seen(model) == SEEN
-
-
-@dataclass(frozen=True, repr=False)
-class KindlySettings(ToySettings):
-    kinds: Any = setting(None, Rule(lambda value: True, ("kinds",)), "Kinds of variables.")
-
-
-class Kindly(Toy):
-    """A method that is told kinds: its data are read by them, and what is declared needs no sentence."""
-
-    @takes(KindlySettings)
-    def __init__(self) -> None: ...
-
-
-def test_a_method_with_kinds_reads_its_data_by_them():
-    data = sites()
-    plain = Kindly().fit(data).A_
-    texts = {name: frame.assign(alarm=np.where(frame["alarm"], "yes", "no")) for name, frame in data.items()}
-    with pytest.raises(feddbn.errors.DataError, match="alarm"):
-        Kindly().fit(texts)
-    np.testing.assert_array_equal(Kindly(kinds={"alarm": {"binary": ["no", "yes"]}}).fit(texts).A_, plain)
 
 
 def test_what_is_declared_is_not_said(monkeypatch):

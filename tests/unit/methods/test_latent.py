@@ -11,20 +11,11 @@ import feddbn
 import feddbn.methods.studies
 from feddbn import AS_THEY_ARE, LatentDBN, Prepare
 from feddbn.data import read_sites
-from feddbn.errors import FederationError, ParameterError
-from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study
 from feddbn.methods.result import Result
-from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.open_site import study_checks
-from feddbn.runtime.deployed.protection import Protection
-from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
-from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.saying import only
 
 
@@ -142,37 +133,3 @@ def test_empty_cells_count_for_what_they_hold(x, fitted):
 def test_a_result_keeps_the_marks(fitted):
     stored = Result.from_estimator(fitted).to_dict()["diagnostics"]["ancestral_graph"]
     assert (feddbn.AncestralGraph.from_dict(stored).marks == fitted.graph_).all()
-
-
-def test_few_rows_are_said_to_be_few(x):
-    found = only(LatentDBN().fit({"s": x[:20]}).findings_, "few-rows-for-marks")
-    assert found.values["q"] == 12
-
-
-def run_over_messages(directory, x, parameters, max_lags=3):
-    data = read_sites(split(x, 500, 1400))
-    policy = SitePolicy(require_masking=False)
-
-    def endpoint(name):
-        settings = SiteSettings(name=name, data=directory, state=directory / name, max_lags=max_lags)
-        protection = Protection(settings.state, name, policy)
-        checks = study_checks(settings, policy)
-        return SiteEndpoint(
-            Site(name, data[name]), MemoryStore(name), checks=checks, guards=protection.guards
-        )
-
-    names = tuple(data)
-    variables = next(iter(data.values())).variables
-    study = Study(name="s", method="latent", variables=variables, sites=names, parameters=parameters)
-    exchange = LocalExchange(names, endpoint)
-    coordinator = Coordinator(exchange, study, "run-1", MemoryJournal(), pause_s=0.0, opening_s=0.0)
-    return run_study(coordinator, study)[0]
-
-
-def test_a_study_runs_it_and_sites_count_the_lags_of_rows(tmp_path, x, fitted):
-    parameters = {"n_lags": 1, "prepare": dict(AS_THEY_ARE)}
-    found = run_over_messages(tmp_path / "one", x, parameters)
-    stored = found.summary["result"]["diagnostics"]["ancestral_graph"]
-    assert (feddbn.AncestralGraph.from_dict(stored).marks == fitted.graph_).all()
-    with pytest.raises(FederationError, match=r"n_lags = 2.* 1"):
-        run_over_messages(tmp_path / "two", x, parameters, max_lags=1)

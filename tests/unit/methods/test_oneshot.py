@@ -1,9 +1,7 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from feddbn import simulate
 from feddbn.core.graphs.status import Status
@@ -131,19 +129,6 @@ def test_required_and_forbidden_edges_hold_with_and_without_averaging():
         assert row.score_difference >= 0
 
 
-def test_parameters_can_be_cloned_and_the_seed_repeats_the_fit():
-    fed = simulate(d=5, n_samples=60, n_sites=2, random_state=0)
-    model = OneShotDBN(average=True, random_state=3)
-    first = clone(model)
-    second = clone(model).set_params(n_restarts=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnitsWarning)
-        first.fit(fed.sites)
-        second.fit(fed.sites)
-    pd.testing.assert_frame_equal(first.edge_probabilities_, second.edge_probabilities_)
-    assert first.get_params()["random_state"] == 3
-
-
 def test_n_lags_auto_finds_the_lag():
     fed = simulate(d=5, n_lags=2, n_samples=1500, n_sites=3, lag_degree=2, random_state=0)
     model = quiet_fit(fed.sites, n_lags="auto", max_lags=4)
@@ -181,11 +166,6 @@ def test_without_averaging_probabilities_respect_the_order():
     against = within.source.map(rank) > within.target.map(rank)
     assert (within.probability[against] == 0).all()
     assert table[table.weight != 0].probability.min() > 0.5
-
-
-def test_a_penalty_of_ones_own_is_obeyed_by_the_default():
-    fed = simulate(d=5, n_samples=300, n_sites=2, random_state=0)
-    assert not quiet_fit(fed.sites, penalty=1e6, check_residuals=False).W_.any()
 
 
 def test_few_rows_do_not_make_equal_variances_look_different():

@@ -1,11 +1,9 @@
 """on_disagreement="personal": a site that does not fit the others has a network of its own."""
 
-import numpy as np
 import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Average, OneShotDBN, PersonalRounds, Prepare
-from feddbn.data import read_sites
 from feddbn.errors import ResultWarning
 from feddbn.methods.result import Result
 from support.saying import only
@@ -22,10 +20,6 @@ def made(mess, n_sites=8, seed=20):
 @pytest.fixture(scope="module")
 def mixed():
     return made("mixed-columns")
-
-
-def asked(method, word):
-    return method().set_params(**{"prepare.on_disagreement": word})
 
 
 @pytest.mark.parametrize("method", [FDBNL, OneShotDBN, Average])
@@ -77,22 +71,3 @@ def test_methods_that_learn_a_network_for_each_site_do_it_anyway(mixed):
     assert personal.treatment_ == warned.treatment_
     assert personal.treatment_["left_out"] == 0
     assert all(personal.dbns_[name].equals(warned.dbns_[name]) for name in mixed.sites)
-
-
-def test_a_site_that_cannot_learn_alone_is_named(mixed):
-    model = FDBNL(prepare=Prepare(on_disagreement="personal")).fit(mixed.sites)
-    (odd,) = model.site_notes_
-    given = {name: frames[0] for name, frames in mixed.sites.items()}
-    stuck = read_sites({**given, odd: given[odd].assign(x0=5.0)})
-
-    class Stayed:
-        sites = tuple(stuck)
-
-        def state_of(self, site):
-            return {"agreement.abstains": np.ones(1)} if site == odd else {}
-
-    model._give_own_networks(Stayed(), stuck)
-    assert set(model.dbns_) == set(mixed.sites) - {odd}
-    told = only(model.findings_, "no-own-network").values
-    assert told["site"] == odd
-    assert "x0" in told["why"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -170,25 +170,6 @@ def test_server_never_receives_a_personal_graph(fed: feddbn.SimulatedFederation)
         assert answer.contributors == federation.sites
         for array in (*task.arrays.values(), answer.value):
             assert not any(C.size == array.size and np.allclose(array.ravel(), C.ravel()) for C in personal)
-
-
-def test_sites_left_out_of_a_round_keep_their_state(fed: feddbn.SimulatedFederation) -> None:
-    sites = read_sites(fed.sites)
-    federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-    seen: list[tuple[set[str], dict[str, bytes]]] = []
-
-    def watch(task: Task, answer: Sum) -> None:
-        if task.name == "personal-step":
-            states = {
-                n: federation.site(n).state.get("personal.C", np.zeros(1)).tobytes() for n in federation.sites
-            }
-            seen.append((set(answer.contributors), states))
-
-    PFDBNL(participation=1, federation=federation, rounds=PersonalRounds(max_rounds=10)).fit(
-        None, observer=watch
-    )
-    for (_, before), (asked, after) in pairwise(seen):
-        assert all(before[name] == after[name] for name in before if name not in asked)
 
 
 def test_clusters_are_found_and_the_server_sees_one_sum() -> None:

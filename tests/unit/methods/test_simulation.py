@@ -44,13 +44,6 @@ def test_the_contract_example_gives_frames_and_one_true_network():
     assert fed.parameters["random_state"] == 0
 
 
-def test_names_and_noise_variances_reach_the_truth():
-    fed = simulate(d=2, n_sites=1, n_samples=5, variables=["heart", "lung"], noise_scale=[1, 3])
-    assert fed.truth.variables == ("heart", "lung")
-    assert list(fed.sites["site-0"][0].columns) == ["heart", "lung"]
-    np.testing.assert_array_equal(fed.truth.noise_variances, [1, 9])
-
-
 @pytest.mark.parametrize(
     "arguments", [{"heterogeneity": 0.2}, {"heterogeneity": "independent"}, {"n_clusters": 2}]
 )
@@ -183,13 +176,6 @@ def test_many_networks_stay_within_bounds():
         assert np.isfinite(rows).all().all()
         assert rows.to_numpy().max() < most
         assert 0 < fed.lag_damping["site-0"] <= 1
-
-
-def test_truths_are_files(fed, tmp_path):
-    stored = read_truth(write_truth(fed, tmp_path / "truth.json"))
-    assert stored.equals(feddbn.DBN.from_dict(fed.truth.to_dict()))
-    assert stored.kinds == fed.truth.kinds
-    assert fed.truth.forecast(fed.sites["site-0"][0], 1, random_state=0).mean.shape == (1, 11)
 
 
 def test_scores_by_kind_add_up():

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.interpolate import CubicSpline
 
@@ -37,13 +36,6 @@ def test_a_spline_curve_is_a_natural_cubic_spline_through_its_values_at_the_knot
     for end in (knots[0], knots[-1]):
         outside = end + np.sign(end + 1.0) * np.array([1.0, 50.0, 1e150])
         np.testing.assert_allclose(curve.at(outside), same(end), rtol=1e-8)
-
-
-def test_fewer_coefficients_than_functions_are_the_first_ones() -> None:
-    x = np.linspace(-3, 3, 50)
-    short, whole = Curve(0, 1, 0, 0.0, 1.0, (0.3, -0.2)), Curve(0, 1, 0, 0.0, 1.0, (0.3, -0.2, 0, 0, 0, 0))
-    np.testing.assert_allclose(short.at(x), whole.at(x), atol=1e-14)
-    np.testing.assert_allclose(short.at(x), curve_features(x)[:, :2] @ [0.3, -0.2], atol=1e-12)
 
 
 def test_a_registered_map_is_a_basis_without_its_first_feature_if_that_is_the_value() -> None:
@@ -174,17 +166,6 @@ def test_the_band_covers_the_truth_in_nineteen_of_twenty_regressions() -> None:
     assert np.all(np.abs(np.delete(np.mean(covered, axis=0), 5) - 0.95) < 0.045)
 
 
-def test_a_straight_edge_has_an_effect_too(random_dbn: Callable[..., DBN]) -> None:
-    dbn = random_dbn(1)
-    row = dbn.edges().iloc[0]
-    effect = dbn.effect(row["source"], row["target"], row["lag"])
-    table = effect.table()
-    np.testing.assert_allclose(np.diff(table["effect"]) / np.diff(table["value"]), row["weight"])
-    assert table["inside"].all()
-    assert effect.at(effect.origin) == 0.0
-    assert isinstance(table, pd.DataFrame)
-
-
 def test_networks_that_differ_in_a_curve_are_not_equal(curved_dbn: CurvedDBN) -> None:
     dbn = curved_dbn()
     stored = dbn.to_dict()
@@ -217,17 +198,6 @@ def test_the_csv_of_curves_reads_back_and_its_names_are_guarded(
     assert formula.to_curves_csv().splitlines()[1].startswith("'=1+1,b,1,")
     with pytest.raises(ParameterError, match=r"2.*1"):
         dbn.to_curves_csv(n=1)
-
-
-def test_edge_lists_keep_their_columns_and_list_curved_edges(curved_dbn: CurvedDBN) -> None:
-    dbn = curved_dbn()
-    lines = dbn.to_csv().splitlines()
-    assert lines[0] == "source,target,lag,weight,standardised,oriented"
-    assert len(lines) - 1 == len(dbn.edges()) == int(dbn.is_edge.sum())
-    again = DBN.from_csv(dbn.to_csv(), dbn.variables, dbn.n_lags)
-    np.testing.assert_array_equal(again.W, dbn.W)
-    assert again.is_linear
-    assert dbn.to_dot().count("->") == len(dbn.edges())
 
 
 def chain() -> DBN:

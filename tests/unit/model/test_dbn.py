@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from feddbn.core.designs.recordings import Block, lagged_rows
@@ -39,12 +38,6 @@ def test_a_static_network_has_the_covariance_of_its_shocks() -> None:
     static = DBN(W, np.zeros((0, 2, 2)), noise_variances=np.array([2.0, 1.0]))
     np.testing.assert_allclose(static.stationary_covariance(), [[2.0, 1.0], [1.0, 1.5]])
     assert static.spectral_radius == 0.0
-
-
-def test_missing_values_of_nullable_columns_are_refused_as_missing() -> None:
-    frame = pd.DataFrame({"x0": pd.array([1, None, 3], dtype="Int64"), "x1": [1.0, 2.0, 3.0]})
-    with pytest.raises(DataError, match="data contains NaN or infinity"):
-        DBN(W, A).residuals(frame)
 
 
 def test_a_noiseless_network_has_no_likelihood_and_constant_residuals_no_normality() -> None:
@@ -125,20 +118,6 @@ def test_total_is_the_structural_response_and_splits_into_direct_and_mediated(
     own[0] = np.eye(5)
     np.testing.assert_allclose(total - own, dbn.direct_effects(6) + dbn.mediated_effects(None, 6), atol=1e-12)
     np.testing.assert_allclose(dbn.mediated_effects([], 6), 0.0, atol=1e-12)
-
-
-def test_effect_table_has_one_row_per_horizon() -> None:
-    W = np.zeros((3, 3))
-    W[0, 1], W[1, 2], W[0, 2] = 2.0, 3.0, 0.5
-    table = DBN(W, np.zeros((1, 3, 3)), ["a", "b", "c"]).effects("a", "c", 1, mediators=["b"])
-    assert table.loc[0].to_dict() == {
-        "horizon": 0,
-        "total": 6.5,
-        "direct": 0.5,
-        "mediated": 6.0,
-        "cumulative": 6.5,
-    }
-    assert table["total"].tolist() == [6.5, 0.0]
 
 
 def test_variance_shares_sum_to_one_and_a_noiseless_source_has_none(random_dbn: RandomDBN) -> None:

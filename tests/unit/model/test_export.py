@@ -10,7 +10,6 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from feddbn.cli.terminal import write_csv
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
+from feddbn.model.csv_cells import guarded, unguarded
 from feddbn.model.dbn import DBN
 from feddbn.report.record import read_edges
 from feddbn.runtime.deployed.results import export_result
@@ -141,14 +140,6 @@ def test_npz_of_something_else_or_cut_off_is_refused(small: DBN, tmp_path: Path)
         DBN.from_npz(tmp_path / "pickled.npz")
 
 
-def test_writing_into_a_missing_folder_is_refused(small: DBN, tmp_path: Path) -> None:
-    for write in (small.to_json, small.to_npz, small.to_csv, small.to_graphml, small.to_dot):
-        with pytest.raises(FileError, match="written"):
-            write(tmp_path / "no" / "file")
-    with pytest.raises(FileError, match="written"):
-        small.to_json(tmp_path)
-
-
 def test_arrays_that_cannot_be_exchanged_are_refused() -> None:
     cyclic = DBN(np.array([[0.0, 0.5], [0.5, 0.0]]), np.zeros((0, 2, 2)))
     with pytest.raises(ParameterError, match="cycle"):
@@ -168,13 +159,6 @@ def test_written_text_is_no_formula_and_can_be_read_back(text):
 def test_text_without_a_sign_in_front_and_numbers_are_left_alone():
     for value in ("plain", "o'hara", "'quoted'", "a=b", "", " =x", -3, -0.5, None):
         assert guarded(value) is value
-
-
-def test_cells_and_names_of_columns_of_a_table():
-    frame = pd.DataFrame({"=a": ["-x", "y"], "b": [-1.5, 2.0]})
-    out = guarded_frame(frame)
-    assert out.to_csv(index=False) == "'=a,b\n'-x,-1.5\ny,2.0\n"
-    assert list(frame.columns) == ["=a", "b"]
 
 
 @pytest.fixture
@@ -263,11 +247,6 @@ def test_drawings_and_neighbours_mark_it(partly: DBN) -> None:
     assert "false" in partly.to_csv().splitlines()[1]
 
 
-def test_a_weight_of_zero_is_no_edge_and_cannot_be_open() -> None:
-    frame = pd.DataFrame({"source": ["a"], "target": ["b"], "lag": [0], "weight": [0.0], "oriented": [False]})
-    assert DBN.from_edges(frame).open_edges == ()
-
-
 # Standardised weights.
 
 
@@ -303,8 +282,3 @@ def test_a_cycle_without_a_solution_falls_back_on_the_noise() -> None:
         np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros((0, 2, 2)), noise_variances=np.array([4.0, 1.0])
     )
     assert cyclic.standardised_weights()[0, 0, 1] == 2.0
-
-
-def test_a_variable_without_variance_has_unit_one() -> None:
-    W = np.array([[0.0, 3.0], [0.0, 0.0]])
-    assert DBN(W, np.zeros((0, 2, 2)), noise_variances=np.zeros(2)).standardised_weights()[0, 0, 1] == 3.0

@@ -73,13 +73,6 @@ def test_weights_stand_for_effects(dbn):
     assert DBN(np.zeros((2, 2)), np.zeros((0, 2, 2))).kinds == (Kind(), Kind())
 
 
-def test_a_cause_without_an_effect_is_an_edge():
-    node = Conditional(Kind("binary"), ((0, 1),), 0.0, (effect((0.0,)),))
-    dbn = DBN.from_conditionals([node])
-    assert dbn.is_edge[1, 0, 0]
-    assert len(dbn.edges()) == 1
-
-
 def test_what_does_not_belong_together_is_refused(dbn):
     nodes = dbn.conditionals
     with pytest.raises(ParameterError, match="conditionals"):
@@ -319,11 +312,6 @@ def test_linear_formulas_are_refused_in_a_sentence(dbn, rows):
         dbn.stationary_mean()
     with pytest.warns(UserWarning, match="linear"):
         dbn.forecast(rows, 1, 0.9, "analytic", random_state=0)
-
-
-def test_histories_in_other_units_are_warned_of(dbn, rows):
-    with pytest.warns(UserWarning, match="'temp'"):
-        dbn.forecast(rows.assign(temp=rows["temp"] * 10), 1, random_state=0)
 
 
 def test_paths_that_explode_are_named():

@@ -261,15 +261,6 @@ def test_a_cause_is_inferred_from_its_curved_effect_as_by_integration() -> None:
     assert variance > 1.0
 
 
-def test_the_same_seed_gives_the_same_draws_and_effects_take_such_a_history(curved_dbn: CurvedDBN) -> None:
-    dbn = curved_dbn()
-    history = dbn.simulate(20, random_state=0).to_numpy().copy()
-    history[-1, 2] = np.nan
-    one, two = (dbn.forecast(history, 2, 0.9, random_state=4).to_frame() for _ in range(2))
-    np.testing.assert_array_equal(one.drop(columns="variable"), two.drop(columns="variable"))
-    assert dbn.effects("a", "c", 2, history=history, random_state=0)["total"].abs().max() > 0
-
-
 def test_cells_that_hardly_any_path_explains_are_warned_of(curved_dbn: CurvedDBN) -> None:
     dbn = curved_dbn()
     history = dbn.simulate(40, random_state=0).to_numpy().copy()

@@ -13,7 +13,6 @@ from feddbn.report import (
     effect_panels,
     plot_effects,
     plot_outlook,
-    plot_process_graph,
     render_report,
 )
 from feddbn.report.page import coefficient_table, kind_table, page_data
@@ -86,13 +85,6 @@ def test_forecasts_of_every_kind(dbn):
     np.testing.assert_allclose(line.get_ydata(), ahead.mean["alarm"])
     with pytest.raises(ParameterError, match=r"variable='nobody'.*temp, dose"):
         plot_outlook(ahead, "nobody")
-
-
-def test_graphs_mark_kinds(dbn, linear):
-    legend = plot_process_graph(dbn).get_legend()
-    words = [text.get_text() for text in legend.get_texts()]
-    assert words == ["continuous", "positive", "count", "binary", "ordinal", "categorical"]
-    assert plot_process_graph(linear).get_legend() is None
 
 
 def test_the_report_has_a_section(dbn, small):

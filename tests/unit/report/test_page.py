@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from feddbn import DBN
-from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding
 from feddbn.methods.result import Result
 from feddbn.model.stored import curves_of, plain_curves
@@ -20,7 +19,6 @@ from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page import HORIZON, held_out_tables, page_data
 from feddbn.report.record import read_record
 from support.report_results import curved_dbn, example_result, random_dbn, stored
-from support.saying import refused
 
 
 def embedded(page: str) -> dict:
@@ -167,28 +165,6 @@ def test_findings_begin_like_sentences_unless_they_begin_with_a_name_and_errors_
     assert [k for _, k in shown[1:]] == list("01234")
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_unusable_results_and_places_are_refused(tmp_path):
-    good = example_result(d=4)
-    (tmp_path / "result.json").write_text(json.dumps(good))
-    assert "FDBNL: 4 variables" in render_report(tmp_path / "result.json")
-    (tmp_path / "bad.json").write_text("not json")
-    stray = {"source": "nobody", "target": "x0", "lag": 1, "weight": 1.0}
-    cases = [
-        (tmp_path / "bad.json", "bad.json"),
-        (good | {"format": "other"}, "'other'"),
-        (good | {"version": 9}, "version 9"),
-        ({"method": "FDBNL"}, "'dbn'"),
-        (good | {"edges": [stray]}, "'nobody'"),
-        (3, "int"),
-    ]
-    for result, name in cases:
-        with refused(FileError, name):
-            render_report(result)
-    with refused(FileError, "bad.json"):
-        write_report(good, tmp_path / "bad.json" / "report.html")
-
-
 class Fitted:
     """What every method offers after ``fit``."""
 
@@ -222,13 +198,6 @@ def test_a_fitted_method_and_a_bare_network_can_be_reported():
     assert (record.edges["probability"].dropna() == 0.75).all()
     assert "Fitted learned" in render_report(model)
     assert "4 variables" in render_report(model.dbn_)
-
-
-def test_separate_networks_without_a_shared_one_are_refused_with_a_way_out():
-    model = Fitted()
-    del model.dbn_
-    with refused(ParameterError, "Fitted", "dbns_['a']"):
-        render_report(model)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -122,15 +122,6 @@ def test_noise_is_added_to_what_is_seen():
     assert (seen - exact).std() == pytest.approx(0.5, rel=0.1)
 
 
-@pytest.mark.parametrize("draw", [lorenz96, lotka_volterra])
-def test_the_same_generator_gives_the_same_bits(draw):
-    one, two = draw(6, 20, n_sites=2, rng=_rng(7)), draw(6, 20, n_sites=2, rng=_rng(7))
-    assert len(one.recordings) == 2
-    for a, b in zip(one.recordings, two.recordings, strict=True):
-        assert a.shape == (20, 6)
-        assert a.tobytes() == b.tobytes()
-
-
 def test_every_gauge_but_one_flows_into_one_other_and_no_water_flows_in_circles():
     levels, truth = river_levels(8, 50, rng=np.random.default_rng(0))
     assert levels.shape == (50, 8)

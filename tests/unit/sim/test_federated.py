@@ -47,14 +47,6 @@ def test_same_seed_gives_the_same_bits_and_another_or_a_used_generator_does_not(
     np.testing.assert_array_equal(_systems(first)[0].W, _systems(longer)[0].W)
 
 
-def test_homogeneous_sites_share_one_system_and_different_series():
-    arrays = _simulate(d=5, n_sites=4)
-    assert arrays.is_homogeneous
-    assert arrays.clusters is None
-    rows = [recordings[0][:20] for recordings in arrays.recordings.values()]
-    assert not np.array_equal(rows[0], rows[1])
-
-
 def test_sites_around_a_backbone_share_most_edges_and_independent_ones_do_not():
     def overlap(arrays):
         masks = [system.W != 0 for system in _systems(arrays)]
@@ -77,15 +69,6 @@ def test_clusters_are_even_share_their_system_and_without_heterogeneity_nothing_
     assert not np.array_equal(first.order, second.order)
     shared = (first.W != 0) & (second.W != 0)
     assert not np.any(first.W[shared] == second.W[shared])
-
-
-@pytest.mark.parametrize(("level", "degree"), [("low", 3), ("high", 8)])
-def test_connectivity_sets_the_mean_degree(level, degree):
-    counts = [
-        (_systems(_simulate(seed=s, n_sites=1, n_samples=1, connectivity=level))[0].W != 0).sum()
-        for s in range(100)
-    ]
-    assert np.mean(counts) == pytest.approx(degree * 10 / 2, rel=0.07)
 
 
 def test_mixed_connectivity_alternates_and_the_low_sites_are_part_of_the_backbone():
@@ -201,15 +184,6 @@ def test_a_hidden_cause_shows_in_the_truth_and_is_found():
     scores = feddbn.metrics.mark_scores(truth.marks, found.graph_)
     assert scores.adjacency_f1 > 0.8
     assert scores.orientation_precision > 0.7
-
-
-def test_networks_of_sites_have_their_own_truths():
-    made = feddbn.simulate(**{**SETTINGS, "heterogeneity": "independent"}, n_latent=1)
-    assert made.ancestral_truth("site-1").variables == ("x0", "x1", "x2", "x3")
-    with pytest.raises(ParameterError):
-        made.ancestral_truth()
-    with refused(ParameterError, "'nobody'"):
-        made.ancestral_truth("nobody")
 
 
 @pytest.mark.parametrize(

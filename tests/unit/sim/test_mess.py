@@ -121,13 +121,6 @@ def test_recordings_of_a_site_share_its_offset_and_sites_with_own_networks_are_f
     assert len({id(dbn) for dbn in several.truths.values()}) == 6
 
 
-def test_a_method_fits_what_is_simulated(clean):
-    fed = with_mess("offsets")
-    model = feddbn.OneShotDBN().fit(fed.sites)
-    assert feddbn.score(fed.truth, model.dbn_).W["shd"] == 0
-    assert model.center_ == "recording"
-
-
 def test_a_sum_is_a_column_and_an_effect_of_its_parts(clean, rows):
     fed = with_mess("sum-column")
     name = fed.truth.variables[-1]
@@ -152,12 +145,6 @@ def test_a_copy_is_exact_or_noisy(spread):
     difference = np.vstack(values(noisy))[:, -1] - stacked[:, source]
     assert difference.std() == pytest.approx(0.5 * spread[source], rel=0.05)
     assert noisy.truth.noise_variances[-1] == pytest.approx((0.5 * spread[source]) ** 2)
-
-
-def test_a_new_column_takes_no_name_that_is_there():
-    names = [*(f"x{i}" for i in range(4)), "x0_copy", "x1_copy", "x2_copy", "x3_copy"]
-    fed = with_mess("duplicate", d=8, variables=names)
-    assert len(set(fed.truth.variables)) == 9
 
 
 def test_slow_levels_have_the_radius_asked_for_and_the_noise_of_the_clean_data(clean):

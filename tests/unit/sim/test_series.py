@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.sim import EFFECTS, SimulationSettings, simulate_arrays
-from feddbn.sim.series import MAX_SPREAD_RADIUS, Effects, advance, bend_systems, draw_shocks
+from feddbn.sim.series import MAX_SPREAD_RADIUS, Effects, advance, draw_shocks
 from feddbn.sim.shapes import REACH, Shapes, flat_curve
 from feddbn.sim.systems import MAX_RADIUS, System
 
@@ -169,13 +169,6 @@ def test_the_radius_is_that_of_the_straight_edges():
     assert replace(system, shapes=Shapes(curves)).spectral_radius == pytest.approx(0.5)
 
 
-def test_a_damped_edge_is_the_same_edge():
-    system = _simulate(d=5, n_lags=2, n_sites=1, n_samples=20).systems["site-0"]
-    settings = SimulationSettings(d=5, n_lags=2, effects="spline")
-    one, other = bend_systems([system, system.damped(0.7)], settings, True, np.random.default_rng(0))
-    assert all(one.shapes.curves[edge] is other.shapes.curves[edge] for edge in system.edges)
-
-
 def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():
     arrays = _simulate(d=8, n_sites=3, n_samples=60, effects="mixed", interactions=2, heterogeneity=0.3)
     first, second = arrays.systems["site-0"], arrays.systems["site-1"]
@@ -211,11 +204,6 @@ def test_the_number_of_products_is_as_asked_and_their_causes_are_edges_of_the_tr
         (a, lag_a), (b, lag_b) = p.causes
         assert a != b
         assert 1.5 ** (1 - max(lag_a, lag_b)) * 0.3 <= abs(p.weight) <= 1.5 ** (1 - max(lag_a, lag_b)) * 0.5
-
-
-def test_a_share_of_products_counts_lagged_edges():
-    plain, shaped = (_simulate(d=8, lag_degree=2, interactions=n).systems["site-0"] for n in (0, 0.5))
-    assert len(shaped.shapes.products) == round(0.5 * np.count_nonzero(plain.A))
 
 
 def test_slow_levels_stay_straight_and_slow():

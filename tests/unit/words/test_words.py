@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import time
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +15,6 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.words import Audience, argument, card, first_lines, reworded, say, setting
 from feddbn.words.data import _SENTENCES
-from feddbn.words.studies import span, when
 from support.report_results import example_result
 
 SRC = Path(feddbn.__file__).parent
@@ -252,29 +250,6 @@ def test_what_a_site_alone_found_is_said_with_its_name():
     inner = Finding("own-means", "note", {"evidence": 12.0}, cure={"prepare.center": "none"})
     found = Finding("of-site", "note", {"site": "a", "what": ", its own network", "finding": inner.to_dict()})
     assert say(found, "cli") == f"site 'a', its own network: {say(inner, 'cli')}"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-3, "0 s"),
-        (59, "59 s"),
-        (135, "2 min 15 s"),
-        (1215, "20 min"),
-        (3600, "1 h"),
-        (7500, "2 h 5 min"),
-        (200_000, "2 days"),
-    ],
-)
-def test_spans(seconds, words):
-    assert span(seconds) == words
-
-
-def test_times_of_today_are_hours_and_others_have_a_day():
-    today = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    assert when(today) == f"{today[11:16]} UTC"
-    assert when("2024-03-01T07:08:09Z") == "2024-03-01 07:08 UTC"
-    assert when("never") == "never"
 
 
 @pytest.mark.parametrize(

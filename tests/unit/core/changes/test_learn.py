@@ -213,12 +213,6 @@ def test_no_drift_of_anything_is_found_where_nothing_drifts():
         assert found_in(rows_with(lambda t: 0.5 + 0 * t, seed=100 + seed))[1] is None
 
 
-def test_few_blocks_tell_nothing_about_drift():
-    blocks = [Moments.of_rows(part) for part in np.split(rows_with(lambda t: t), 4)]
-    before = SegmentFits(blocks, (), limits(), ChangeOptions()).of((0, 1))
-    assert learn_drift(blocks, 2, before, limits(), ChangeOptions()) is None
-
-
 BLOCKS = 7
 LIMITS = EdgeConstraints(np.array([[False, True], [False, False]]), np.zeros((2, 2), dtype=bool))
 

@@ -42,15 +42,6 @@ def test_far_cells_are_empty_by_the_sites_own_scale_or_if_it_is_small_by_the_com
     np.testing.assert_allclose(few, 12.0)
 
 
-def test_gains_multiply_and_keep_labels_and_times():
-    block = Block(np.ones((3, 2)), True, np.array(["u", "v", "w"]), 7)
-    data = MemorySite(("a", "b"), [ArrayRecording("r", (block,))])
-    found = next(iter(next(iter(TreatedSite(data, gains=np.array([2.0, 3.0])).recordings())).blocks()))
-    assert found.values.tolist() == [[2.0, 3.0]] * 3
-    assert found.labels.tolist() == ["u", "v", "w"]
-    assert found.time == 7
-
-
 def test_a_profile_is_of_all_recordings_of_a_site():
     x = np.random.default_rng(2).normal(size=(120, 2))
     found = site_profile(site(x[:60], 3 * x[60:]), 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Basis, Design, Group, Term, design_rows
-from feddbn.core.designs.features import DEFAULT_KNOTS, FeatureMap, register_feature_map, smooth
+from feddbn.core.designs.features import FeatureMap, register_feature_map, smooth
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
 from feddbn.errors import ParameterError
@@ -43,12 +43,6 @@ def test_columns_of_one_variable_at_one_lag_are_one_edge_in_whatever_terms_they_
     assert edges[1, 1] == (3, 8, 9)
     assert edges[1, 2] == (5, 13, 14, 15)
     assert sorted(c for columns in edges.values() for c in columns) == list(range(design.q))
-
-
-def test_knots_are_filled_in_where_they_are_read_and_dropped_where_not() -> None:
-    assert Basis("spline").knots == DEFAULT_KNOTS
-    assert Basis("spline", (-1, 0, 1)).width == 2
-    assert Basis("linear", DEFAULT_KNOTS) == Basis("linear")
 
 
 def test_a_design_survives_json_and_keeps_its_digest() -> None:
@@ -164,12 +158,3 @@ def test_a_design_points_at_the_columns_it_names():
     columns = design.edge_columns
     np.testing.assert_allclose(rows[:, columns[2]], np.column_stack([e[1:-1, 2], e[1:-1, 2] ** 2]))
     np.testing.assert_allclose(rows[:, columns[3 + 1]], np.column_stack([e[:-2, 1], e[:-2, 1] ** 2]))
-
-
-def test_knots_are_public_the_same_everywhere_and_used():
-    x = np.random.default_rng(5).standard_normal((30, 2))
-    bases = (Basis("spline"), Basis("spline", DEFAULT_KNOTS), Basis("spline", (-1.0, 0.0, 1.0)))
-    default, named, other = (_all(design_rows(Design.features(("a", "b"), 1, b), [Block(x)])) for b in bases)
-    np.testing.assert_array_equal(default, named)
-    assert default.shape[1] == 2 * (1 + 1 + 3)
-    assert other.shape[1] == 2 * (1 + 1 + 2)

@@ -88,10 +88,6 @@ def test_smooth_ones_come_first_and_are_expected_to_be_larger():
     np.testing.assert_allclose(relative_variances(), np.sqrt(roughness[0] / roughness), rtol=2e-3)
 
 
-def test_every_function_ends_above_zero():
-    assert (curve_features(np.array([CURVE_KNOTS[-1]]))[0] > 0).all()
-
-
 def test_squares_have_mean_0_and_variance_1_and_an_end():
     z = np.random.default_rng(0).standard_normal(400_000)
     f = square_features(z)[:, 0]

@@ -18,27 +18,6 @@ def test_columns_run_from_now_to_the_past() -> None:
     assert z.tolist() == [[4, 5, 2, 3, 0, 1], [6, 7, 4, 5, 2, 3]]
 
 
-def test_a_new_segment_forgets_and_a_continued_one_remembers() -> None:
-    a, b = np.array([[1.0], [2.0]]), np.array([[3.0], [4.0]])
-    apart = np.concatenate(list(lagged_rows([Block(a), Block(b)], 1)))
-    joined = np.concatenate(list(lagged_rows([Block(a), Block(b, starts_segment=False)], 1)))
-    assert apart.tolist() == [[2, 1], [4, 3]]
-    assert joined.tolist() == [[2, 1], [3, 2], [4, 3]]
-
-
-def test_blocks_shorter_than_the_lag_add_up() -> None:
-    x = np.arange(7.0)[:, None]
-    blocks = [Block(x[i : i + 1], starts_segment=i == 0) for i in range(7)]
-    np.testing.assert_array_equal(
-        np.concatenate(list(lagged_rows(blocks, 3))), np.concatenate(list(lagged_rows([Block(x)], 3)))
-    )
-
-
-def test_too_short_a_segment_yields_nothing() -> None:
-    assert list(lagged_rows([Block(np.zeros((3, 2)))], 3)) == []
-    assert list(lagged_rows([], 1)) == []
-
-
 @pytest.mark.parametrize("chunk_rows", [1, 3, 1000])
 def test_chunks_are_bounded_and_complete(chunk_rows: int) -> None:
     x = np.random.default_rng(0).normal(size=(20, 2))

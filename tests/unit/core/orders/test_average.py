@@ -5,8 +5,7 @@ import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders import average as order_average
-from feddbn.core.orders.average import Hyper, OrderTotals, average_orders, average_within_order, median_graph
-from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.orders.average import Hyper, average_orders, average_within_order, median_graph
 from feddbn.core.orders.search import Criterion, OrderSearch
 from support.simulated_moments import simulated
 
@@ -152,23 +151,6 @@ def test_probabilities_within_an_order_agree_with_enumeration():
     assert result.n_orders == 1
     _, expected = enumerated(moments, d, found.order, result.hyper)
     np.testing.assert_allclose(result.probability, expected, atol=1e-6)
-
-
-def test_a_chain_that_stays_in_a_worse_mode_is_left_out():
-    moments, _ = simulated(3, 50, 0)
-    regressions = ParentRegressions(moments.scatter, moments.n, 3)
-    runs = []
-    for level in (-100.0, -101.0, -150.0):
-        run = OrderTotals(regressions)
-        run.log_sums = [level - 1, level, level + 1]
-        runs.append(run)
-    assert order_average._arrived(runs) == runs[:2]
-
-
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_moments_of_a_normal_agree_with_quadrature(order):
-    expected = even_moment(1.7, order) / even_moment(0.0, order)
-    assert order_average._EVEN_MOMENTS[order](1.7**2) == pytest.approx(expected)
 
 
 def test_a_certain_link_is_in_the_median_graph_though_its_direction_is_open():

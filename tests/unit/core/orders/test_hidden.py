@@ -128,11 +128,3 @@ def test_required_edges_stay_and_forbidden_ones_do_not_come():
     assert found is not None
     assert found.network.support[1, 3]
     assert not found.network.support[D + 5, 0]
-
-
-def test_few_variables_are_not_looked_at():
-    moments, none = (
-        Moments.of_rows(np.random.default_rng(0).standard_normal((50, 6))),
-        EdgeConstraints.none(3, 1),
-    )
-    assert find_hidden_causes(moments, none, Criterion(), np.random.default_rng(0), -np.inf) is None

@@ -180,16 +180,6 @@ def test_scores_overrule_residual_variances_that_wrong_edges_made_alike(seed):
     assert wrong["free"] <= 3 < 20 < wrong["equal"]
 
 
-@pytest.mark.parametrize(
-    ("variances", "share"), [([1, 2, 3], 1.0), ([3, 2, 1], 0.0), ([1, 1, 1], 0.5), ([2, 1, 3], 2 / 3)]
-)
-def test_varsortability_is_the_share_of_paths_along_which_variances_rise(variances, share):
-    W = np.zeros((3, 3), bool)
-    W[0, 1] = W[1, 2] = True
-    assert varsortability(W, np.array(variances, dtype=float)) == share
-    assert np.isnan(varsortability(np.zeros((3, 3), bool), np.ones(3))), "without edges"
-
-
 def test_paths_are_those_of_matrix_powers():
     rng = np.random.default_rng(0)
     W = np.triu(rng.random((12, 12)) < 0.3, 1)
@@ -240,15 +230,3 @@ def test_a_parent_that_only_corrects_another_has_a_negative_share():
     support[:2, 2] = True
     shares = shares_of(np.column_stack([a, b, y]), support)
     assert shares[1, 2] < 0 < shares[0, 2]
-
-
-def test_neighbouring_lags_that_cancel_explain_nothing_together():
-    scatter = np.array(
-        [[1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.0], [0.5, 0.5, 0.0, 1.0]]
-    )
-    C = np.zeros((4, 2))
-    C[0, 1], C[2, 1] = 0.8, -0.8
-    shares = explained_shares(scatter, C)
-    assert shares[0, 1] == pytest.approx(-0.4)
-    scatter[0, 1] = scatter[1, 0] = 0.5
-    assert explained_shares(scatter, C)[0, 1] == pytest.approx(0.0)

@@ -13,7 +13,6 @@ from feddbn.core.orders.nongaussian import (
     shape_p_value,
     shape_sums,
     tail_weight,
-    without_one_edge,
 )
 from feddbn.core.orders.search import Criterion, OrderSearch
 from feddbn.core.statistics.moments import Moments
@@ -120,10 +119,3 @@ def test_the_score_is_criterion_entropies_and_tempered_inequality(kind):
         scores.tails = tails
         fit = free if kind == "free" else free + (equal - free) / tails
         assert scores.of(NETWORK) == pytest.approx(fit + shape + prices)
-
-
-def test_each_edge_is_left_out_once():
-    shorter = without_one_edge(NETWORK)
-    assert set(shorter) == {(0, 1), (0, 2), (1, 2), (4, 2)}
-    assert shorter[1, 2] == ((), (0,), (0, 4))
-    assert shorter[0, 1] == ((), (), (0, 1, 4))

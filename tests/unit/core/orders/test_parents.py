@@ -61,10 +61,3 @@ def test_required_columns_stay_and_non_candidates_never_enter():
     cheap = Objective(200.0, np.full(6, 0.0), regressions.total, None)
     candidates = columns_of(np.array([False, False, True, False, True, False]))
     assert ParentSelection(regressions, cheap, [(), ()]).select(0, (), candidates)[0] == (2, 4)
-
-
-def test_a_column_that_repeats_a_parent_gains_nothing():
-    z = rows(np.random.default_rng(2))
-    z[:, 5] = z[:, 4]
-    regressions = ParentRegressions(z.T @ z, len(z), 1)
-    assert regressions.fit(0, (4,)).gain[5] == 0

@@ -14,7 +14,6 @@ from feddbn.core.orders.learn import settle_directions
 from feddbn.core.orders.parents import ParentRegressions, ScreenedRegressions, regressions_of
 from feddbn.core.orders.search import Criterion, OrderSearch, evident_support, order_by_variance, search_order
 from feddbn.core.pfdbnl.stages import searched_order
-from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import lagged_moments, simulated
 
 
@@ -312,18 +311,6 @@ def test_screened_fits_are_those_of_all_columns_where_they_look():
     assert type(regressions_of(np.eye(402), 5000.0, 201)) is ScreenedRegressions
 
 
-def test_a_copy_of_a_parent_adds_nothing():
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(200, 6))
-    z[:, 2] = z[:, 1]
-    z[:, 0] += z[:, 1]
-    moments = Moments.of_rows(z)
-    plain, some = (kind(moments.scatter, moments.n, 3) for kind in (ParentRegressions, ScreenedRegressions))
-    a, b = plain.fit(0, (1, 2)), some.fit(0, (1, 2))
-    np.testing.assert_allclose((a.rss, *a.loss), (b.rss, *b.loss))
-    assert b.gain[np.searchsorted(b.columns, [1, 2])].tolist() == [0.0, 0.0]
-
-
 @pytest.mark.parametrize("kind", ["equal", "free"])
 @pytest.mark.parametrize("seed", range(2))
 def test_screened_searches_find_the_same_network(kind, seed, few_are_many, monkeypatch):
@@ -359,19 +346,6 @@ def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
         every = ParentRegressions(moments.scatter, moments.n, 8).fit(node, parents)
         useful = np.flatnonzero(search.selection.objective.add_deltas(node, every) < -1e-9)
         assert {*useful.tolist()} <= {*known.columns(node).tolist(), node}
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_network_of_many_is_learned_with_all_that_belongs_to_it(seed, few_are_many, monkeypatch):
-    moments, truth = simulated(8, 800, seed)
-    limits, options = EdgeConstraints.none(8, 1), learn.LearnOptions(average=False)
-    found = learn.learn_network(moments, limits, options, np.random.default_rng(0))
-    assert isinstance(found.search.regressions, ScreenedRegressions)
-    assert (found.support == truth).all()
-    monkeypatch.undo()
-    expected = learn.learn_network(moments, limits, options, np.random.default_rng(0))
-    assert found.units == expected.units
-    assert [e.oriented for e in found.orientation] == [e.oriented for e in expected.orientation]
 
 
 @pytest.mark.parametrize("kind", ["equal", "free"])

@@ -13,7 +13,6 @@ from feddbn.core.solvers.lasso import (
     lasso_weights,
     ordered_columns,
     prices,
-    soft_threshold,
     solve_active,
     solve_by_signs,
 )
@@ -23,11 +22,6 @@ from support.lassos import solve_lasso
 def gram(seed, q=6, n=40):
     Z = np.random.default_rng(seed).normal(size=(n, q)) @ np.random.default_rng(seed + 1).normal(size=(q, q))
     return Z.T @ Z / n
-
-
-def test_soft_threshold_is_the_proximal_map_of_the_absolute_value():
-    x = np.array([-2.0, -0.3, 0.0, 0.3, 2.0])
-    np.testing.assert_allclose(soft_threshold(x, 0.5), [-1.5, 0, 0, 0, 1.5])
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -52,10 +52,6 @@ def test_after_one_gradient_the_matrix_is_an_upper_bound_that_agrees_with_it(see
     np.testing.assert_allclose(root * (B @ (root * (C - np.eye(Q, D)))), gradient, atol=1e-9)
 
 
-def test_before_the_first_gradient_it_is_the_bound_alone():
-    np.testing.assert_array_equal(SeenGram(METRIC).scaled(2.5), 2.5 * np.eye(Q))
-
-
 def test_repeated_gradients_add_nothing_and_do_no_harm():
     G, seen = gram(5), SeenGram(METRIC)
     (C,) = points(5, 1)

@@ -257,17 +257,6 @@ def test_without_lags_or_rows_nothing_is_said_and_series_that_stand_still_are_no
     assert np.isfinite(slow_levels(lagged_moments(still, 2), 2).persistence).all()
 
 
-def test_the_finding_names_the_slowest_first():
-    found = slow_levels(lagged_moments(slow_series(2000, [0.999] * 5 + [0.2], 5), 1), 6)
-    told = found.finding(list("abcdef"))
-    assert told.code == "slow-levels"
-    assert told.about == tuple("abcdef"[j] for j in found.slow)
-    assert set(told.about) == set("abcde")
-    assert told.values["persistence"] == sorted(told.values["persistence"], reverse=True)
-    quick = slow_levels(lagged_moments(slow_series(500, [0.1, 0.2], 6), 1), 2)
-    assert quick.finding(["a", "b"]) is None
-
-
 def remembering(n=3000, rho=0.6, seed=0):
     rng = np.random.default_rng(seed)
     W, A = np.zeros((3, 3)), np.zeros((3, 3))

@@ -195,14 +195,6 @@ def test_a_column_that_follows_from_others_is_named_once(x, change, others, weig
     assert found.values["weights"] == pytest.approx(weights, abs=1e-6)
 
 
-def test_combinations_name_the_largest_parts_first():
-    x = np.random.default_rng(0).standard_normal((100, 8))
-    x[:, 7] = x[:, :7] @ np.arange(1.0, 8.0)
-    moments = Moments.of_rows(x)
-    (one,) = dependences(moments.scatter, moments.n, 8)
-    assert one.others == tuple(range(6, -1, -1))
-
-
 def test_sums_with_noise_that_are_not_positive_name_nothing(x):
     moments = lagged_moments(x)
     noisy = moments.scatter.copy()

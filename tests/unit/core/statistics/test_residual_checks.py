@@ -213,12 +213,6 @@ def test_without_residuals_nothing_is_found():
     assert not violations(checks)
 
 
-def test_one_variable_depends_on_no_other():
-    checks = check_residuals(pooled([standardised(RNG(11).standard_normal((100, 1)))]))
-    assert (checks.dependence, checks.dependence_p, checks.shared) == (0.0, 1.0, 1.0)
-    assert violations(checks) == ()
-
-
 def test_the_p_value_of_the_largest_is_bonferronis():
     assert largest_z_p(np.array([1.0, -3.0])) == pytest.approx(2 * 2 * stats.norm.sf(3.0))
     assert largest_z_p(np.zeros(0)) == 1.0

@@ -138,11 +138,6 @@ def test_a_profile_has_log_standard_deviations_and_correlations_of_lagged_rows()
     np.testing.assert_allclose(profile[3:], fisher_z(R[np.triu_indices(6, 1)]), atol=1e-12)
 
 
-def test_few_rows_give_no_profile():
-    assert lagged_profile([np.random.default_rng(6).normal(size=(8, 3))], 3, 1) is None
-    assert lagged_profile([], 3, 1) is None
-
-
 def cycles_of(recordings):
     parts = [periodogram(x - x.mean(axis=0)) for x in recordings]
     n = sum(number for _, number in parts)
@@ -301,11 +296,6 @@ def test_objections_are_those_of_single_cells_wherever_they_are():
             other = values.copy()
             other[row, 1] = cell
             assert objections(other)[:, 1].tolist() == expected
-
-
-def test_empty_cells_and_no_rows_object_to_nothing():
-    assert not objections(np.full((5, 2), np.nan)).any()
-    assert objections(np.empty((0, 3))).shape == (2, 3)
 
 
 def test_only_zeros_and_ones_have_the_variance_of_their_mean():
