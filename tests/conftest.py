@@ -1,7 +1,8 @@
-"""How many examples Hypothesis draws, and how several workers share the tests (`pytest -n 2`)."""
+"""How many examples Hypothesis draws, what fits leave out, and how workers share the tests (`pytest -n 2`)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,18 +35,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
-@pytest.fixture
-def no_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+_DOUBTS_ASKED_FOR = [False]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_doubts() -> Iterator[None]:
     """Leave out which edges hidden causes could stand for: the server's last work, with no question to a site.
 
-    It takes most of the time of a fit on few rows; for tests of what sites are asked and answer.
+    It takes half of the time of fits on few rows, so only tests with the fixture `doubts` do it.
     """
-    from feddbn.core.orders.hidden import HiddenDoubts
+    from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges
 
-    def none(_: object, support: np.ndarray, *others: object) -> HiddenDoubts:
+    def doubtful(moments: Any, support: np.ndarray, *others: Any) -> HiddenDoubts:
+        if _DOUBTS_ASKED_FOR[0]:
+            return doubtful_edges(moments, support, *others)
         return HiddenDoubts(np.zeros_like(support))
 
-    monkeypatch.setattr("feddbn.federation.programs.residual_checks.doubtful_edges", none)
+    with pytest.MonkeyPatch.context() as patch:
+        for program in ("oneshot", "residual_checks"):
+            patch.setattr(f"feddbn.federation.programs.{program}.doubtful_edges", doubtful)
+        yield
+
+
+@pytest.fixture
+def doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for hidden causes: for tests of what is said about them."""
+    monkeypatch.setitem(_DOUBTS_ASKED_FOR, 0, True)  # type: ignore[call-overload]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import DataError
+from feddbn.errors import FileError
 
 
 @pytest.fixture
@@ -121,4 +121,4 @@ def test_a_real_process_fails_with_one_line_and_debug_lets_the_error_through(run
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("feddbn: ")
-    assert isinstance(run("fit", tmp_path / "nowhere", "--debug").exception, DataError)
+    assert isinstance(run("fit", tmp_path / "nowhere", "--debug").exception, FileError)

@@ -205,13 +205,6 @@ def quick() -> tuple[str, ...]:
     return ("-m", "pfdbnl", "-p", "rounds.tol=1e-3")
 
 
-def test_fit_shows_what_sites_share_and_what_is_special(run, federation, tmp_path, quick):
-    outcome = run("fit", federation, "-o", tmp_path / "r.json", *quick)
-    assert outcome.exit_code == 0, outcome.output
-    assert "3/3" in outcome.stdout
-    assert "site-2" in outcome.stdout
-
-
 def test_fit_writes_the_shared_edges_as_json_and_hides_small_counts(run, federation, tmp_path, quick):
     outcome = run("fit", federation, "-o", tmp_path / "r.json", *quick, "--min-count", 3, "--json")
     found = json.loads(outcome.stdout)
@@ -242,9 +235,3 @@ def test_select_chooses_mu_by_default_for_personal_networks(run, federation, qui
 
     assert default_grid(METHODS["pfdbnl"]) == {"mu": list(AUTO_GRIDS["mu"])}
     assert set(default_grid(METHODS["fdbnl"])) == {"lambda_w", "lambda_a"}
-
-
-def test_compare_has_the_personal_methods_only_when_asked(run, federation):
-    arguments = ("--truth", federation / "truth.json", "-p", "rounds.tol=1e-3", "--json")
-    outcome = run("compare", federation, "--personal", "-m", "pfdbnl", "-m", "local", *arguments)
-    assert [line["label"] for line in json.loads(outcome.stdout)["methods"]] == ["PFDBNL", "LocalOnly"]

@@ -22,13 +22,6 @@ def test_another_host_than_loopback_is_refused(refuses, sites, host):
     assert f"--host {host}" in refuses("site", "console", "--kit", sites.place / "north", "--host", host)
 
 
-def test_a_directory_that_is_no_kit_is_refused(refuses, tmp_path):
-    pytest.importorskip("starlette")
-    pytest.importorskip("nvflare")
-    for who in ("site", "lead"):
-        assert str(tmp_path) in refuses(who, "console", "--kit", tmp_path, "--port", "0")
-
-
 @pytest.mark.parametrize("package", ["starlette"])
 def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, package):
     import sys

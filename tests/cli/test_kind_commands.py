@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,6 @@ from feddbn.cli.options import given_parameters, parse_kinds
 from feddbn.core.kinds import read_kinds
 from feddbn.errors import ParameterError
 from feddbn.method_table import METHODS
-from feddbn.words import setting
 from support.mixed_networks import mixed_network
 from support.saying import refused
 from support.wards import wards
@@ -75,16 +72,6 @@ def test_forecasts_hold_levels_by_name(run, refuses, network, history):
     assert "north, south, west" in refuses("forecast", network, history, "--do", "ward=east")
 
 
-def test_effects_from_level_to_level(run, refuses, network):
-    options = ("--at", "north", "--by", "west", "--horizon", 1)
-    told = json.loads(succeed(run("effects", network, "ward", "temp", *options, "--json")).stdout)
-    wanted = mixed_network().effects("ward", "temp", 1, at="north", by="west", random_state=0)
-    np.testing.assert_allclose([row["total"] for row in told["effects"]], wanted["total"], atol=1e-12)
-    shown = succeed(run("effects", network, "ward", *options)).stdout
-    assert all(level in shown for level in ("west", "north"))
-    assert "north, south, west" in refuses("effects", network, "ward", "--at", "east")
-
-
 def test_tables_and_pictures(run, refuses, network, tmp_path):
     succeed(run("export", network, "-o", tmp_path / "c.csv", "--format", "coefficients"))
     dbn = mixed_network(covariance=True)
@@ -129,17 +116,6 @@ def test_options_say_kinds_and_levels():
     assert [kind.n_levels for kind in read_kinds(said, tuple(said))] == [0, 3, 3, 5, 2]
     assert parse_kinds(None) is None
     assert parse_kinds([]) is None
-
-
-def test_what_is_printed_can_be_typed():
-    said: dict[str, Any] = {
-        "visits": "count",
-        "local ward": ["a b", "c"],
-        "pain": {"ordinal": ["no", "bad"]},
-        "n": {"ordinal": 4},
-    }
-    words = shlex.split(setting("kinds", said, "cli"))
-    assert parse_kinds([word for word in words if word != "--kinds"]) == said
 
 
 @pytest.mark.parametrize("inside", [True, False])

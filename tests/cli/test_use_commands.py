@@ -217,24 +217,6 @@ def curved(tmp_path_factory):
     return path
 
 
-def test_effects_of_a_network_with_curves_are_those_of_the_library(run, curved):
-    told = json.loads(
-        succeed(run("effects", curved, "a", "b", "--at", 50, "--by", 5, "--horizon", 2, "--json")).stdout
-    )
-    expected = curved_dbn().effects("a", "b", 2, at=50.0, by=5.0, random_state=0)
-    pd.testing.assert_frame_equal(pd.DataFrame(told["effects"]), expected, atol=1e-12)
-    assert all(part in succeed(run("effects", curved, "a")).stdout for part in ("60", "50"))
-
-
-def test_forecasts_of_a_network_with_curves_are_the_same_every_time(run, curved, tmp_path):
-    history = tmp_path / "history.csv"
-    curved_dbn().simulate(100, random_state=0).to_csv(history, index=False)
-    one, two = (succeed(run("forecast", curved, history, "--steps", 2, "--json")).stdout for _ in range(2))
-    assert one == two
-    assert "beyond" in json.loads(one)["forecast"][0]
-    assert "beyond" in succeed(run("forecast", curved, history, "--steps", 2)).stdout
-
-
 def test_curves_are_exported_as_a_table(run, curved, result, refuses, tmp_path):
     succeed(run("export", curved, "-o", tmp_path / "curves.csv", "--format", "curves"))
     assert (tmp_path / "curves.csv").read_text() == curved_dbn().to_curves_csv()

@@ -115,7 +115,6 @@ LONG = [
 CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in LONG]
 
 
-@pytest.mark.usefixtures("no_doubts")
 @pytest.mark.parametrize(("method", "parameters", "kind", "more"), CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters, kind, more):

@@ -90,7 +90,7 @@ def test_masks_do_not_change_edge_confidence():
         estimator = OneShotDBN(average=False, noise_variance="equal")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnitsWarning)
-            tables.append(confidence(estimator, n_replicates=2, federation=federation))
+            tables.append(confidence(estimator, n_replicates=4, federation=federation))
     plain, masked = tables
     assert (plain["probability"] < 1).any()
     pd.testing.assert_frame_equal(masked, plain, rtol=1e-7, atol=1e-9)

@@ -17,22 +17,21 @@ SRC = Path(__file__).parents[2] / "src"
 
 def imported(tree: ast.AST, modules: set[str]) -> set[str]:
     """The modules that a module imports anywhere in its code, by a statement or by ``import_module("...")``."""
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for inner in ast.walk(node)
-    }
-    found = set()
-    for node in ast.walk(tree):
-        if id(node) in for_types:
+    found, waiting = set(), [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
+        waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             inside = {f"{node.module}.{alias.name}" for alias in node.names} & modules
             found |= inside or {str(node.module)}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and "import_module" in (
+            getattr(node.func, "id", ""),
+            getattr(node.func, "attr", ""),
+        ):
             found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
     return found & modules
 
@@ -69,8 +68,12 @@ class Absent:
         if name.partition(".")[0] in {EXTRAS}:
             raise ModuleNotFoundError(name, name=name.partition(".")[0])
 sys.meta_path.insert(0, Absent())
-from feddbn.cli.main import main
-main()
+import feddbn.cli.demo, feddbn.cli.main
+# Smaller than what people see, with all its methods.
+feddbn.cli.demo.simulate_demo = lambda n_sites, seed: feddbn.simulate(
+    d=4, n_sites=n_sites, n_samples=200, random_state=seed
+)
+feddbn.cli.main.main()
 """
 
 

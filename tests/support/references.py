@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +15,7 @@ _OWN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 _FILE = re.compile(r"(?<![\w/.{}<~-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?!\.)")
 _PATH = re.compile(r"`((?:src|tests|docs|tools|examples|benchmarks|deploy)/[\w./-]*)(?:::\w+)?`")
 _BLOCK = re.compile(r"```(?:python|\{code-cell\}[^\n]*)\n(.*?)```", re.S)
+_COMMENT = re.compile(r"(?m)(?:^|\s)# .*$")
 _TEST = re.compile(r"\btest_\w+")
 
 
@@ -28,8 +27,7 @@ def prose(path: Path) -> str:
         return re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.S)
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return "\n".join([*said, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
+    return "\n".join([*said, *_COMMENT.findall(text)])
 
 
 def names_in(text: str) -> set[str]:

@@ -72,13 +72,6 @@ def test_interleaved_recordings_in_a_frame_are_told_apart() -> None:
     assert [b.values[:, 0].tolist() for r in site.recordings() for b in r.blocks()] == [[0, 2, 4], [1, 3, 5]]
 
 
-def test_dict_values_may_be_long_frames_and_lists_of_them() -> None:
-    table = frame(4).assign(r=["u", "u", "v", "v"], t=[0, 1, 0, 1])
-    sites = read_sites({"A": table, "B": [table, table]}, series="r", time="t")
-    assert names(sites["A"]) == ["u", "v"]
-    assert names(sites["B"]) == ["recording-0/u", "recording-0/v", "recording-1/u", "recording-1/v"]
-
-
 def test_site_data_pass_through_and_are_aligned_by_name() -> None:
     block = Block(rows(3), labels=np.array([1, 2, 3]))
     ready = MemorySite(("b", "a"), (ArrayRecording("r", (block,)),), 5)
@@ -96,12 +89,6 @@ def test_a_site_with_columns_in_another_order_is_aligned() -> None:
     sites = read_sites({"A": frame(), "B": frame()[["b", "a"]]})
     assert sites["B"].variables == ("a", "b")
     np.testing.assert_array_equal(values(sites["B"]), rows())
-
-
-def test_chosen_variables_leave_the_rest_out() -> None:
-    sites = read_sites({"A": frame().assign(c=1.0, note="x"), "B": frame()}, variables=["b", "a"])
-    assert sites["A"].variables == ("b", "a")
-    np.testing.assert_array_equal(values(sites["A"]), rows()[:, ::-1])
 
 
 def test_integers_booleans_and_nullable_numbers_become_floats() -> None:

@@ -41,12 +41,6 @@ def test_fractional_steps_are_steps(step: float) -> None:
     assert read_sites({"A": table(times)}, time="t")["A"].remarks == ()
 
 
-def test_a_step_can_be_given_as_a_fraction() -> None:
-    assert cut([0.0, 0.5, 1.0, 2.0], freq=0.5) == [3, 1]
-    assert cut([0.0, 1.01, 2.0, 3.5], freq=1) == [3, 1]
-    assert cut([0, 1, 2], freq=0.5) == [1, 1, 1]
-
-
 def test_whole_and_fractional_numbers_are_one_kind() -> None:
     sites = {"A": [table([0.0, 1.0, 2.0]), table([0.0, 0.5, 1.0, 1.5, 2.0])]}
     assert lengths(read_sites(sites, time="t")["A"]) == [1, 1, 1, 5]
@@ -188,11 +182,6 @@ def test_fit_and_check_take_the_same_arguments() -> None:
     assert preflight(shuffled, time="t").of("refused")
 
 
-def test_most_common_step_is_the_step_for_integers_too() -> None:
-    assert cut([0, 10, 20, 40, 50]) == [3, 2]
-    assert cut([0, 10, 20, 40, 50], freq=1) == [1, 1, 1, 1, 1]
-
-
 def test_datetime_gap_starts_a_segment() -> None:
     hours = pd.date_range("2024-01-01", periods=10, freq="h")
     assert cut(hours.delete([4, 5])) == [4, 4]
@@ -235,11 +224,6 @@ def test_dates_in_the_index_are_times_and_other_indices_are_not() -> None:
     assert lengths(read_sites({"A": table.set_axis([0, 1, 5, 6, 7])})["A"]) == [5]
     named = table.set_axis([0, 1, 5, 6, 7]).rename_axis("t")
     assert lengths(read_sites({"A": named}, time="t")["A"]) == [2, 3]
-
-
-def test_recordings_of_a_site_share_its_step() -> None:
-    table = pd.DataFrame({"r": list("uuuuvv"), "t": [0, 1, 2, 3, 0, 2], "a": np.arange(6.0)})
-    assert lengths(read_sites({"A": table}, series="r", time="t")["A"]) == [4, 1, 1]
 
 
 def test_sites_with_different_steps_are_refused_unless_freq_says_so() -> None:

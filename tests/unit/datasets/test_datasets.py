@@ -151,7 +151,9 @@ def test_a_server_without_the_file_gives_instructions(mirror):
 
 REAL = os.environ.get("FEDDBN_DATA")
 HAS_DATA = REAL is not None and (Path(REAL) / "it-monitoring").is_dir() and (Path(REAL) / "tep").is_dir()
-with_data = pytest.mark.skipif(not HAS_DATA, reason="FEDDBN_DATA names no directory with it-monitoring and tep")
+with_data = pytest.mark.skipif(
+    not HAS_DATA, reason="FEDDBN_DATA names no directory with it-monitoring and tep"
+)
 
 
 @pytest.fixture

@@ -145,13 +145,6 @@ def test_constraints_hold_in_every_segment():
         assert dbn.A[0][3, 2] != 0.0
 
 
-def test_few_rows_are_one_network_and_said():
-    rng = np.random.default_rng(0)
-    fit = ChangingDBN().fit({"a": rng.normal(size=(40, 4))})
-    assert len(fit.segments_) == 1
-    assert "few-rows-for-changes" in fit.findings_.codes
-
-
 def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
     assert fit.residuals_.violations == ()
     assert fit.residuals_.n_rows == fit.n_samples_

@@ -99,14 +99,3 @@ def test_defaults_leave_out_what_cannot_be_compared():
     assert "local" not in names
     assert "best-site" in {m.name for m in default_methods(truth, personal=False)}
     assert "local" in {m.name for m in default_methods(truth, personal=True)}
-
-
-def test_held_out_rows_are_judged_at_their_recording_level():
-    fed = simulate(d=4, n_sites=4, n_samples=1200, random_state=3)
-    rng = np.random.default_rng(0)
-    moved = {name: frames[0] + rng.normal(50, 20, 4) for name, frames in fed.sites.items()}
-    methods = [get_method("fdbnl")]
-    (plain,) = compare(read_sites(fed.sites), methods, {"prepare.center": "recording"}, held_out=0.3)
-    (own,) = compare(read_sites(moved), methods, {}, held_out=0.3)
-    assert own.estimator.center_ == "recording"
-    assert own.held_out == pytest.approx(plain.held_out, abs=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import FDBNL, PFDBNL, OneShotDBN, Prepare, simulate
+from feddbn import FDBNL, OneShotDBN, Prepare, simulate
 from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation
 from feddbn.errors import ResidualsWarning
@@ -103,11 +103,6 @@ def test_a_certain_link_has_presence_one_though_its_direction_is_open(model):
     assert row(table, "a", "c")["presence"] < 0.05
 
 
-def test_directions_of_a_chain_are_those_of_its_equivalent_orders(model):
-    # Networks a -> b -> c and a <- b <- c have one order each, a <- b -> c has two: P(b -> a) = 3/4.
-    assert row(model.edge_probabilities_, "b", "a")["direction"] == pytest.approx(0.75, abs=0.1)
-
-
 def test_probability_is_presence_times_direction(model):
     table = model.edge_probabilities_
     known = table[table["direction"].notna()]
@@ -183,13 +178,6 @@ def test_scaled_variables_leave_the_equivalence_class_open():
     # The forbidden reversal settles a -> b, and without a collider at b also b -> c.
     assert known.dbn_.open_edges == ()
     assert FDBNL(prepare=Prepare(scale="none")).fit(chain()).dbn_.open_edges == ()
-
-
-def test_personal_networks_know_it_too():
-    data = {f"s{k}": [chain(400, k) * [1.0, 30.0, 0.01]] for k in range(3)}
-    model = PFDBNL().fit(data)
-    assert model.scale_ == "federated"
-    assert all(len(dbn.open_edges) == 2 for dbn in [model.dbn_, *model.dbns_.values()])
 
 
 def test_results_standardise_by_the_rows_learned_from():

@@ -95,20 +95,3 @@ def test_under_noise_it_is_said_that_nobody_looked():
     model = feddbn.OneShotDBN(check_residuals=False, federation=federation, **QUICK).fit(None)
     assert seen(model) == {}
     assert "not-looked-at-under-noise" in model.findings_.codes
-
-
-def test_empty_cells_and_means_of_recordings_hide_nothing():
-    data = sites()
-    rng = np.random.default_rng(9)
-    for k, frame in enumerate(data.values()):
-        data[f"s{k}"] = frame.astype(float).mask(rng.random(frame.shape) < 0.1)
-        data[f"s{k}"]["a"] += 5 * k
-    model = feddbn.OneShotDBN(check_residuals=False, **QUICK).fit(data)
-    assert model.center_ == "recording"
-    assert seen(model) == SEEN
-
-
-def test_what_is_declared_is_not_said(monkeypatch):
-    model = feddbn.OneShotDBN(check_residuals=False, **QUICK)
-    monkeypatch.setattr(type(model), "kinds", {"visits": "count"}, raising=False)
-    assert seen(model.fit(sites())) == {"alarm": "binary"}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import OneShotDBN, Prepare
+from feddbn import OneShotDBN
 from feddbn.core.designs.features import FeatureMap, register_feature_map
 from feddbn.errors import ParameterError
 from support.saying import only
@@ -68,15 +68,6 @@ def test_straight_lines_stay_what_they_are_bit_for_bit():
     pd.testing.assert_frame_equal(auto.edge_probabilities_, linear.edge_probabilities_)
 
 
-def test_splines_by_name_on_straight_lines_find_the_same_edges_without_a_curve():
-    sites = feddbn.simulate(d=6, n_sites=4, n_samples=1200, random_state=5).sites
-    spline, linear = OneShotDBN(features="spline").fit(sites), OneShotDBN(features="linear").fit(sites)
-    assert not spline.dbn_.curves
-    np.testing.assert_array_equal(spline.W_ != 0, linear.W_ != 0)
-    # The prior of a weight draws it in by about one part in as many as there are rows.
-    np.testing.assert_allclose(spline.W_, linear.W_, atol=0.02)
-
-
 def test_other_units_give_the_same_network():
     sites = bent()
     factor = np.array([1e-3, 50.0, 7.0])
@@ -135,18 +126,6 @@ def test_two_variables_that_act_only_together_are_found_by_their_product():
     (product,) = together.dbn_.products
     assert (product.first, product.second, product.target, product.lag) == (0, 1, 2, 1)
     assert product.weight == pytest.approx(0.8 * x[:, 0].std() * x[:, 1].std(), rel=0.15)
-
-
-def test_residuals_of_curves_are_looked_at():
-    model = OneShotDBN(features="spline").fit(bent())
-    assert model.residuals_ is not None
-    assert "memory" not in model.residuals_.violations
-    rng = np.random.default_rng(0)
-    tails = {"s": rng.standard_t(2.2, size=(900, 3))}
-    assert (
-        "tails"
-        in OneShotDBN(features="spline", prepare=Prepare(spikes="keep")).fit(tails).residuals_.violations
-    )
 
 
 @pytest.mark.slow

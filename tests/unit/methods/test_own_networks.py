@@ -3,7 +3,7 @@
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Average, OneShotDBN, PersonalRounds, Prepare
+from feddbn import FDBNL, Average, OneShotDBN, Prepare
 from feddbn.errors import ResultWarning
 from feddbn.methods.result import Result
 from support.saying import only
@@ -56,18 +56,3 @@ def test_where_all_sites_fit_all_have_the_common_network():
     model = FDBNL(prepare=Prepare(on_disagreement="personal")).fit(made(None).sites)
     assert all(dbn is model.dbn_ for dbn in model.dbns_.values())
     assert not model.findings_
-
-
-def test_few_sites_are_not_compared_and_that_is_said():
-    model = FDBNL(prepare=Prepare(on_disagreement="personal")).fit(made(None, n_sites=3).sites)
-    assert only(model.findings_, "no-site-compared").values == {"fewest": 4}
-    assert not FDBNL().fit(made(None, n_sites=3).sites).findings_
-
-
-def test_methods_that_learn_a_network_for_each_site_do_it_anyway(mixed):
-    own, few = Prepare(on_disagreement="personal"), PersonalRounds(max_rounds=5)
-    personal = PFDBNL(prepare=own, rounds=few).fit(mixed.sites)
-    warned = PFDBNL(prepare=Prepare(on_disagreement="warn"), rounds=few).fit(mixed.sites)
-    assert personal.treatment_ == warned.treatment_
-    assert personal.treatment_["left_out"] == 0
-    assert all(personal.dbns_[name].equals(warned.dbns_[name]) for name in mixed.sites)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, OneShotDBN, Partial, Prepare, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, OneShotDBN, Prepare, simulate
 from feddbn.data import read_sites
-from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
+from feddbn.errors import ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.runtime.simulated.private import private_federation
-from support.saying import only, refused
+from support.saying import only
 
 
 def made(shocks, measured=0.0, n=300, n_sites=4, seed=1):
@@ -259,13 +258,6 @@ def test_the_papers_schedule_and_rows_as_they_are_look_only_if_told(method, give
     same_network(model, told)
 
 
-def test_own_means_of_short_recordings_are_no_memory():
-    sites = drawn(n_recordings=10, seed=31)
-    given = {"prepare": replace(AS_THEY_ARE, center="recording"), "check_residuals": True}
-    for method in (FDBNL, PFDBNL):
-        assert quiet(method(**given), sites)[0].residuals_.violations == ()
-
-
 def test_networks_without_lags_and_inputs_are_looked_at():
     sites = drawn(n_lags=0)
     for method in (FDBNL, PFDBNL, Dynotears):
@@ -300,16 +292,6 @@ def test_sites_with_few_rows_say_nothing_and_that_is_said():
     sites["long"] = drawn(n_samples=400, n_sites=1)["site-0"]
     model, _ = quiet(PFDBNL(), sites)
     assert model.residuals_.n_rows == 400
-
-
-def test_sites_with_other_variables_are_not_asked():
-    sites = {name: [frame.drop(columns=f"x{k}")] for k, (name, (frame,)) in enumerate(drawn().items())}
-    model, seen = quiet(PFDBNL(partial=Partial(different_variables=True)), sites)
-    assert model.residuals_ is None
-    assert "residual-checks" not in seen
-    for given in ({"different_variables": True}, {"site_lags": {"site-0": 0}}):
-        with refused(ParameterError, "check_residuals=True"):
-            PFDBNL(check_residuals=True, partial=Partial(**given)).fit(sites)
 
 
 def test_without_a_look_at_residuals_nobody_knows_of_hidden_causes():

@@ -9,7 +9,6 @@ from feddbn import FDBNL, Average, LocalOnly, Rounds, simulate
 from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result, write_json
-from feddbn.methods.truth import read_estimate
 from support.saying import refused
 
 
@@ -70,16 +69,6 @@ def test_a_result_says_what_was_done(fitted):
     assert stored["diagnostics"]["largest_raw_weight"] == max(
         np.abs(model.W_raw_).max(), np.abs(model.A_raw_).max()
     )
-
-
-def test_personal_networks_are_kept_and_are_what_is_scored(fitted, tmp_path):
-    model, federation = fitted
-    model = FDBNL(rounds=Rounds(tol=1e-4)).fit(federation.sites)
-    model.dbns_ = dict.fromkeys(federation.sites, federation.truth)
-    path = Result.from_estimator(model).save(tmp_path / "r.json")
-    found = read_estimate(path)
-    assert set(found) == set(federation.sites)
-    assert bits(found["site-1"]) == bits(federation.truth)
 
 
 def test_warnings_travel_with_the_result():

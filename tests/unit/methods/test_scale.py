@@ -45,19 +45,6 @@ def test_vital_signs_in_raw_units_are_as_good_as_scaled(method, clean, raw):
     np.testing.assert_array_equal(model.A_ != 0, clean.truth.A != 0)
 
 
-@pytest.mark.parametrize("center", ["federated", "recording"])
-def test_a_given_centre_decides_by_the_same_evidence(raw, center):
-    model = FDBNL(prepare=Prepare(center=center)).fit(raw)
-    assert model.scale_ == "federated"
-    assert model.dbn_.equals(
-        FDBNL(prepare=Prepare(center=center, scale="federated")).fit(raw).dbn_, atol=1e-6 * 100
-    )
-    assert (
-        FDBNL(prepare=Prepare(center=center)).fit({k: [x / UNITS for x in v] for k, v in raw.items()}).scale_
-        == "none"
-    )
-
-
 def test_different_networks_are_not_taken_for_different_units():
     fed = feddbn.simulate(
         d=6, n_sites=4, n_samples=800, heterogeneity="independent", w_range=(0.5, 2.0), random_state=1

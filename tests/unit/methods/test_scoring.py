@@ -44,19 +44,6 @@ def test_missing_lags_hold_no_edges():
     assert score(static, static)["A"]["shd"] == 0
 
 
-def test_scores_become_a_table_and_json():
-    scores = score(TRUTH, TRUTH)
-    frame = scores.to_frame()
-    assert list(frame.index) == ["W", "A"]
-    assert frame.loc["W", "shd"] == 0
-    assert frame.loc["A", "n_true"] == 2
-    assert frame["tpr"].dtype == float
-    assert json.loads(json.dumps(scores.to_dict()))["W"]["n_true"] == 2
-    assert set(scores) == {"W", "A"}
-    with pytest.raises(KeyError):
-        scores["B"]
-
-
 def test_site_scores_are_means_over_sites_against_their_own_truths():
     fed = simulate(d=6, n_sites=3, n_samples=30, heterogeneity="independent")
     empty = DBN(np.zeros((6, 6)), np.zeros((1, 6, 6)))

@@ -12,7 +12,7 @@ import feddbn
 from feddbn.errors import ParameterError
 from feddbn.methods.simulation import SYSTEMS, simulate
 from feddbn.methods.truth import read_truth, write_truth
-from feddbn.metrics import curve_error, edge_scores, kind_scores
+from feddbn.metrics import curve_error
 from feddbn.model.dbn import DBN
 from feddbn.sim import EFFECTS, lorenz96
 
@@ -57,15 +57,6 @@ def test_a_heterogeneous_federation_has_a_truth_per_site_and_none_for_all(argume
         "the sites of this federation follow different networks, so there is no single truth; "
         "use .truths, one network per site."
     )
-
-
-def test_a_seed_repeats_and_a_generator_moves_on():
-    first, second = simulate(random_state=3), simulate(random_state=3)
-    assert first.sites["site-0"][0].equals(second.sites["site-0"][0])
-    rng = np.random.default_rng(3)
-    from_rng, next_one = simulate(random_state=rng), simulate(random_state=rng)
-    assert from_rng.sites["site-0"][0].equals(first.sites["site-0"][0])
-    assert not next_one.sites["site-0"][0].equals(first.sites["site-0"][0])
 
 
 def test_sites_hold_independent_paths_and_share_one_truth():
@@ -176,20 +167,6 @@ def test_many_networks_stay_within_bounds():
         assert np.isfinite(rows).all().all()
         assert rows.to_numpy().max() < most
         assert 0 < fed.lag_damping["site-0"] <= 1
-
-
-def test_scores_by_kind_add_up():
-    rng = np.random.default_rng(0)
-    truth, found = (rng.random((2, 6, 6)) < 0.3 for _ in range(2))
-    kinds = ["count", "binary", "count", "continuous", "binary", "binary"]
-    whole, parts = edge_scores(truth, found), kind_scores(truth, found, kinds)
-    assert list(parts) == ["count", "binary", "continuous"]
-    for name in ("n_true", "n_true_positives", "n_false_positives", "n_false_negatives", "shd"):
-        assert sum(part[name] for part in parts.values()) == whole[name]
-    only = kind_scores(truth[:, :, [0, 2]][:, [0, 2]], found[:, :, [0, 2]][:, [0, 2]], ["count"] * 2)
-    assert list(only) == ["count"]
-    with pytest.raises(ParameterError, match="kinds"):
-        kind_scores(truth, found, kinds[:3])
 
 
 def test_score_by_kind_of_networks(fed):

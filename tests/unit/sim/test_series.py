@@ -58,16 +58,6 @@ def test_different_systems_advance_together_as_alone():
         np.testing.assert_allclose(rows, _by_hand(system, noise), atol=1e-10)
 
 
-def test_straight_shapes_advance_as_a_linear_system():
-    arrays = _simulate(d=6, n_lags=2, n_sites=1, n_samples=80)
-    system = arrays.systems["site-0"]
-    shocks = draw_shocks([70], [np.random.default_rng(1)], "gaussian", np.ones(6), 10)
-    straight = System(system.W, system.A, system.order, shapes=Shapes({}, (), np.zeros(6), np.ones(6)))
-    np.testing.assert_allclose(
-        advance([straight], shocks, 10)[0], advance([system], shocks, 10)[0], atol=1e-12
-    )
-
-
 def test_later_systems_take_over_in_the_middle():
     arrays = _simulate(d=3, n_sites=1, n_samples=60, effects="gp")
     first = arrays.systems["site-0"]
@@ -204,12 +194,3 @@ def test_the_number_of_products_is_as_asked_and_their_causes_are_edges_of_the_tr
         (a, lag_a), (b, lag_b) = p.causes
         assert a != b
         assert 1.5 ** (1 - max(lag_a, lag_b)) * 0.3 <= abs(p.weight) <= 1.5 ** (1 - max(lag_a, lag_b)) * 0.5
-
-
-def test_slow_levels_stay_straight_and_slow():
-    arrays = _simulate(d=5, n_sites=2, n_samples=60, effects="gp", mess={"slow-levels": 0.97})
-    system = arrays.systems["site-0"]
-    roots = np.flatnonzero(~system.W.any(axis=0))
-    assert all((1, int(r), int(r)) not in system.shapes.curves for r in roots)
-    assert len(system.shapes.curves) == len(system.edges) - len(roots)
-    assert 0.85 < system.spectral_radius <= 0.97 + 1e-9

@@ -109,31 +109,13 @@ def test_cures_are_written_as_their_reader_writes_them(finding, audience, advice
     assert card(finding, audience).advice == advice
 
 
+NUMBERS = (
+    "n_values n_starts n n_text n_numbers n_rows usable rows n_lags recordings sites columns fewest of factor"
+)
 ANY = {
-    "site": "a",
-    "n_values": 3,
-    "n_starts": 2,
-    "n": 2,
-    "n_text": 1,
-    "n_numbers": 0,
-    "value": -9.0,
-    "n_rows": 5,
-    "period": 24.0,
-    "factor": 3.0,
-    "same_recording": "r",
-    "same_site": "b",
-    "usable": 5,
-    "rows": 9,
-    "n_lags": 1,
-    "share": 0.01,
-    "most": 0.2,
-    "step": "1 unit",
-    "recordings": 2,
-    "sites": 3,
-    "columns": 4,
-    "fewest": 4.0,
-    "periods": [24.0],
-    "of": 5,
+    **dict.fromkeys(NUMBERS.split(), 3),
+    **{"site": "a", "same_recording": "r", "same_site": "b", "step": "1 unit", "value": -9.0},
+    **{"period": 24.0, "periods": [24.0], "share": 0.01, "most": 0.2},
 }
 
 

@@ -21,8 +21,6 @@ from feddbn.runtime.simulated import in_process
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("no_doubts")
-
 PAPER = {
     "schedule": "paper",
     "rounds.alpha": "shared",
