@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
-_DOUBTS_ASKED_FOR = [False]
+_DOUBTS = {"asked": False}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,7 +47,7 @@ def _no_doubts() -> Iterator[None]:
     from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges
 
     def doubtful(moments: Any, support: np.ndarray, *others: Any) -> HiddenDoubts:
-        if _DOUBTS_ASKED_FOR[0]:
+        if _DOUBTS["asked"]:
             return doubtful_edges(moments, support, *others)
         return HiddenDoubts(np.zeros_like(support))
 
@@ -60,7 +60,7 @@ def _no_doubts() -> Iterator[None]:
 @pytest.fixture
 def doubts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for hidden causes: for tests of what is said about them."""
-    monkeypatch.setitem(_DOUBTS_ASKED_FOR, 0, True)  # type: ignore[call-overload]
+    monkeypatch.setitem(_DOUBTS, "asked", True)
 
 
 @pytest.hookimpl(optionalhook=True)
