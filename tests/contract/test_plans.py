@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.federation.guards.study_plan import plan_of
+from feddbn.federation.programs.in_view import with_what_is_in_view
 from feddbn.federation.protocol.plan import most_numbers, of_task, usual_numbers
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import check_goal, study_method
@@ -61,7 +62,9 @@ def asked_by(study, mess, seed=0, n=240):
             lengths.setdefault(task.name, []).append(len(total.value))
             return total
 
-    study_method(study.method).run_study(study, Counted())
+    federation = with_what_is_in_view(Counted(), 0, 3)
+    assert federation.variables == study.variables
+    study_method(study.method).run_study(study, federation)
     return lengths
 
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import FeddbnError
-from feddbn.federation.guards.in_view import rare_rows
+from feddbn.federation.programs.in_view import rare_rows
 from feddbn.federation.programs.pfdbnl.questions import StepQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task, task_digest
@@ -188,3 +188,61 @@ def test_a_rare_level_is_not_told(tmp_path):
     kinds = ("continuous",) * 3 + ("categorical:0,1,2,3",)
     task = raw("mixed-moments", {"n_lags": 1, "variables": rig.variables, "kinds": kinds})
     goes_without(rig, server, task, "few-rows-in-view")
+
+
+def moments_of(task, value):
+    """Number of rows, totals and products of a sum of moments about zero."""
+    q, o = task.question.q, task.question.origin
+    o = np.zeros(q) if o is None else o
+    n, m, S = value[0], value[1 : 1 + q], np.zeros((q, q))
+    S[np.triu_indices(q)] = value[1 + q : 1 + q + q * (q + 1) // 2]
+    S = S + np.triu(S, 1).T
+    return n, m + n * o, S + np.outer(o, m) + np.outer(m, o) + n * np.outer(o, o)
+
+
+@pytest.mark.parametrize("method", ["oneshot", "summary"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_study_goes_on_without_a_variable_that_is_seldom_seen(tmp_path, method):
+    """F3, F3c: one row had the event; its other cells were in the sums (9.5e-13) and in the published result (1.4e-14)."""
+    rng = np.random.default_rng(0)
+    data = {f"s{i}": [np.c_[series(rng, 300, 3), np.zeros(300)]] for i in range(4)}
+    data["s2"][0][123, 3] = 1.0
+    rig = Rig(tmp_path, data)
+    result, told = honest(rig, rig.study(method))
+    assert not isinstance(result, Exception), result
+    assert not any(rig.refusals(name, "run") for name in rig.names)
+    assert result.summary["variables"] == ["x0", "x1", "x2"]
+    found = [one for one in result.summary["result"]["findings"] if one["code"] == "variable-left-out"]
+    assert [(one["about"], one["values"]["n_few"], one["level"]) for one in found] == [(["x3"], 1, "warning")]
+    asked = [task.question.variables for task, _ in told if task.name != "in-view"]
+    assert asked
+    assert {*asked} == {("x0", "x1", "x2")}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_column_that_is_another_constant_at_one_site_is_left_out(tmp_path):
+    """F3b: a column that is 1 at one site and 0 at the others gave that site's totals (3.4e-16)."""
+    rng = np.random.default_rng(3)
+    data = {
+        f"s{i}": [np.c_[rng.normal(size=(300, 3)) * (1 + i) + 10 * i, np.full(300, i == 3)]] for i in range(5)
+    }
+    rig = Rig(tmp_path, data)
+    result, told = honest(rig, rig.study("summary", {"prepare.center": "none"}))
+    assert result.summary["variables"] == ["x0", "x1", "x2"]
+    own = data["s3"][0][1:, :3].mean(axis=0)
+    for task, value in told:
+        if task.name == "moments":
+            n, m, S = moments_of(task, value)
+            # No row of products, nor the totals, has this site's means.
+            for row in (m / n, *(S / np.maximum(np.abs(np.diag(S))[:, None], 1e-9))):
+                assert np.abs(row[:3] - own).max() > 10 * own.std() / np.sqrt(300)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_has_one_choice_of_variables(tmp_path):
+    """Sums about two choices would differ by the rows that lack a cell."""
+    rng = np.random.default_rng(0)
+    rig = Rig(tmp_path, {f"s{i}": [series(rng, 200, 3)] for i in range(3)})
+    server = rigs.Server(rig, rig.study("oneshot"))
+    server.sum(raw("moments", {"n_lags": 1, "variables": rig.variables[:2]}))
+    server.refused(raw("moments", {"n_lags": 1, "variables": rig.variables}), "changed-in-run")

@@ -52,6 +52,7 @@ def register_for_studies(method: Method) -> None:
         return told(parameters, federation, estimator.set_params(federation=federation).update(None))
 
     def told(parameters: Mapping[str, Any], federation: Federation, fitted: Any) -> StudyResult:
+        fitted._tell(*getattr(federation, "findings", ()))
         if (
             method.has("on_disagreement")
             and not _is_said("prepare.on_disagreement", parameters)
@@ -116,6 +117,7 @@ def register_for_studies(method: Method) -> None:
             )
         edges = [plain(row) for row in table.to_dict("records")]
         told = {key: table.attrs[key] for key in ("residuals", "findings", "warnings")}
+        told["findings"] = [*_left_out(federation), *told["findings"]]
         about = {"method": method.name, "variables": list(federation.variables), "how": how.model_dump()}
         return StudyResult({}, {**about, "edges": edges, **told})
 
@@ -148,7 +150,7 @@ def register_for_studies(method: Method) -> None:
 
     def look(study: Study, federation: Federation) -> StudyResult:
         findings = [plain(found.to_dict()) for found in check_data(estimator_of(study), federation)]
-        names = list(federation.variables)
+        names, findings = list(federation.variables), [*_left_out(federation), *findings]
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 
     ways = {"compare": Way(compare, _check_compare)}
@@ -160,6 +162,11 @@ def register_for_studies(method: Method) -> None:
         ways["select"] = Way(choose, check_select)
     again = update if issubclass(method.load(), UpdatedEstimator) else None
     register_study_method(StudyMethod(method.name, run, check, method.takes_noise, ways, again))
+
+
+def _left_out(federation: Federation) -> list[Any]:
+    """Which variables had to be left out, and why."""
+    return [plain(one.to_dict()) for one in getattr(federation, "findings", ())]
 
 
 def _grid(study: Study, method: Method) -> Mapping[str, Any]:

@@ -30,6 +30,8 @@ are far out, bringing sites to one scale, filling in empty cells, and answering 
 """
 
 
+ALWAYS_ALLOWED = ("in-view",)
+"""Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
 SCHEDULES = ("gram", "rounds", "paper")
 """How FDBNL and PFDBNL go on: the server alone on summed second moments, or by rounds.
 
@@ -219,7 +221,8 @@ class SitePolicy(BaseModel):
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
         """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""
-        _allow(task, self.tasks, "task", "tasks")
+        if task not in ALWAYS_ALLOWED:
+            _allow(task, self.tasks, "task", "tasks")
         for feature in features:
             _allow(feature, self.features, "feature map", "features")
         if round_number > self.max_rounds:

@@ -205,3 +205,13 @@ def _rows_left_out(it: Said) -> str:
         f"{it['n']} rows are left out of sums with n_lags = {it['n_lags']}: without them, sums of this study and of earlier "
         "ones together show no few rows."
     )
+
+
+@says("variable-left-out")
+def _variable_left_out(it: Said) -> str:
+    why = (
+        f"it varies in too few rows of {it['n_few']} of the sites, which its sums would show"
+        if it["n_few"]
+        else f"it varies at {it['n_sites']} sites, and sums of fewer than {it['needed']} would show one"
+    )
+    return f"{it.names} was left out of the study: {why}."

@@ -17,7 +17,7 @@ data would tell something that no noise covers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
@@ -28,10 +28,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData, WithoutRows, stretches
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.in_view import parts_in_view, rare_rows, view_key
 from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.programs.bootstrap import BootstrapQuestion, unit_sizes
 from feddbn.federation.programs.curved import CurvedMomentsQuestion, local_curved_moments
+from feddbn.federation.programs.in_view import InViewQuestion, parts_in_view, rare_rows, view_key
 from feddbn.federation.programs.mixed import GlmStepQuestion, LevelCountsQuestion, model_terms
 from feddbn.federation.programs.oneshot import ResidualsQuestion
 from feddbn.federation.programs.statistics import local_moments
@@ -70,8 +70,11 @@ class ViewGuard(Guard):
         self._known: dict[tuple[object, ...], RowNumbers] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Leave rows out."""
-        views = [view for view in task.question.in_view(here.data, here.name) if view.are_pairs]
+        """Leave rows out; a variable varies in enough rows if these are as many as the owner asks for."""
+        question = task.question
+        if isinstance(question, InViewQuestion) and question.least < self._least:
+            task = replace(task, question=replace(question, least=self._least))
+        views = [view for view in question.in_view(here.data, here.name) if view.are_pairs]
         if not views:
             return here, task
         order = {recording.name: k for k, recording in enumerate(here.data.recordings())}
@@ -105,7 +108,7 @@ class DisclosureGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count what is in view."""
         question, policy = task.question, self._policy
-        self._check_held(here)
+        self._check_held(here, getattr(question, "variables", self._study.variables))
         views, n_rows = question.in_view(here.data, here.name), 0
         if isinstance(here.data, WithoutRows) and any(view.are_pairs for view in views):
             # Of rows that were left out nothing is seen as a lag either.
@@ -152,10 +155,11 @@ class DisclosureGuard(Guard):
                 coefficients, offset = question.residuals_of(s)
                 _check_sizes(question, moments, coefficients, moments.mean @ coefficients - offset)
 
-    def _check_held(self, here: Here) -> None:
+    def _check_held(self, here: Here, variables: Collection[str]) -> None:
         """Hold the study to what it says about who holds which variables: others rely on it."""
         study = self._study
-        if study.held_by and tuple(here.data.variables) != study.variables_of(here.name):
+        held = tuple(name for name in study.variables_of(here.name) if name in variables)
+        if study.held_by and tuple(here.data.variables) != held:
             raise SiteRefused(
                 f"held_by of the study says that {here.name!r} holds {', '.join(study.variables_of(here.name))}; it holds "
                 f"{', '.join(here.data.variables)}.",

@@ -7,7 +7,7 @@ read the same answer. A method that the method table does not have is bounded by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
@@ -17,12 +17,14 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES, N_BINS
+from feddbn.data.memory import AlignedSite
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.bootstrap import bootstrap_plan
 from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
+from feddbn.federation.programs.in_view import InViewQuestion, in_view_plan
 from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, mixed_plan
 from feddbn.federation.programs.oneshot import oneshot_plan
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
@@ -37,11 +39,11 @@ from feddbn.federation.protocol.plan import Plan, Planned, of_task, repeated, ta
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Compare, Study
-from feddbn.federation.protocol.task import Scope, Task, task_digest
+from feddbn.federation.protocol.task import Constant, Question, Scope, Task, task_digest
 from feddbn.method_table import find_method
 from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.noise_plan import norm_edges
-from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
+from feddbn.privacy.policy import ALWAYS_ALLOWED, TRANSFORMATIONS, SitePolicy
 from feddbn.settings import flat_names
 
 MOST_CLUSTERS = 4
@@ -71,10 +73,19 @@ def said_by(study: Study) -> dict[str, Any]:
 
 def plan_of(study: Study) -> Plan:
     """Which questions a study may ask, how often, and how many numbers they tell; nothing of an unknown method."""
+    if study.method not in _PLANNED:
+        return ()
+    has_count = study.privacy.epsilon is None and not study.update_of
+    return (*(in_view_plan(study.variables) if has_count else ()), *_plan_of_fit(study))
+
+
+def _plan_of_fit(study: Study) -> Plan:
     if study.goal == "compare":
         plain = study.model_copy(update={"goal": "network", "compare": Compare()})
         # Each method learns from earlier rows, the study's own then from all.
-        fits = [plan_of(plain.model_copy(update={"method": name})) for name in (study.method, *study.methods)]
+        fits = [
+            _plan_of_fit(plain.model_copy(update={"method": name})) for name in (study.method, *study.methods)
+        ]
         judged = len(study.methods)
         treated = repeated(_StudyPlan.of(plain).treatment, judged)
         losses = held_out_plan(len(study.variables), judged, 1, chooses=False)
@@ -292,7 +303,7 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
 
 def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
     """Tasks of the study that a policy does not list."""
-    return [task for task in tasks_of(study) if task not in policy.tasks]
+    return [task for task in tasks_of(study) if task not in (*policy.tasks, *ALWAYS_ALLOWED)]
 
 
 def scope_of(study: Study, max_lags: int) -> Scope:
@@ -437,7 +448,7 @@ class Asked:
 
     def check(self, task: Task) -> None:
         """Refuse a question that takes something else for granted than those before it."""
-        constants = [(one, one.digest) for one in task.question.constants]
+        constants = [(one, one.digest) for one in (*task.question.constants, *_chosen(task.question))]
         for one, digest in constants:
             known = self._sizes.get(one.what, {})
             if digest not in known and len(known) >= one.most:
@@ -454,6 +465,13 @@ class Asked:
         if digest not in known:
             self._write(what, digest, size)
             known[digest] = size
+
+
+def _chosen(question: Question) -> tuple[Constant, ...]:
+    """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen."""
+    names = getattr(question, "variables", None)
+    is_free = names is None or isinstance(question, InViewQuestion)
+    return () if is_free else (Constant("the variables of the run", tuple(names)),)
 
 
 class ScopeGuard(Guard):
@@ -489,6 +507,10 @@ class ScopeGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Everything about the question alone has been checked: a refusal from here on depends on data."""
         self._read_for = task
+        chosen = getattr(task.question, "variables", here.data.variables)
+        held = tuple(name for name in here.data.variables if name in chosen)
+        if held != tuple(here.data.variables):
+            here = replace(here, data=AlignedSite(held, here.data))
         return here, task
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:

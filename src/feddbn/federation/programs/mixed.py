@@ -94,7 +94,9 @@ class CodedQuestion(RowsQuestion):
         super().check_scope(scope)
         said = scope.parameters.get("kinds")
         declared = read_kinds(said if isinstance(said, dict) else None, scope.variables)
-        for variable, kind, text in zip(self.variables, declared, self.kinds, strict=True):
+        kinds = dict(zip(scope.variables, declared, strict=True))
+        for variable, text in zip(self.variables, self.kinds, strict=True):
+            kind = kinds[variable]
             coding = read_coding(text)
             same = coding.name == kind.name and len(coding.groups) == kind.n_levels
             scope.require(

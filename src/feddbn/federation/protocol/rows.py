@@ -211,14 +211,14 @@ class RowsQuestion(Question):
         def need(is_within: bool, sentence: str, code: str = "not-in-study") -> None:
             scope.require(is_within, self.name, sentence, code)
 
-        is_same = self.variables == scope.variables
+        # A study may go on without variables that are seldom seen; a run has one such choice.
+        is_same = self.variables == tuple(name for name in scope.variables if name in self.variables)
         need(is_same, "it is about other variables, or in another order", "other-variables")
         need(self.n_lags in scope.lags, f"n_lags is {self.n_lags}", "other-lags")
         is_known = not self.fold or self.fold in scope.folds
         need(is_known, f"it holds out other rows, fold is {self.fold}", "other-fold")
-        need(
-            self.inputs in ((), scope.inputs), "'inputs' are other variables than the study's exogenous ones"
-        )
+        inputs = tuple(scope.inputs_among(self.variables))
+        need(self.inputs in ((), inputs), "'inputs' are other variables than the study's exogenous ones")
         for what in self.transformations:
             need(what in scope.transformations, f"it asks for {what!r}")
         need(self.degree in scope.degrees, f"'degree' is {self.degree}")

@@ -88,6 +88,11 @@ class Scope:
                 code="task-not-in-study",
             )
 
+    def inputs_among(self, variables: Sequence[str]) -> list[int]:
+        """Positions among some of the variables of those that only act on others."""
+        names = [self.variables[place] for place in self.inputs]
+        return [k for k, name in enumerate(variables) if name in names]
+
     def check_participants(self, task: str, participants: Collection[str] | None) -> None:
         """Refuse a sum over some of the sites, unless the study has sites take part in turns."""
         if participants is None or set(participants) == set(self.sites):

@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FeddbnError, StateError, StillCollecting
+from feddbn.federation.programs.in_view import FewerVariables, with_what_is_in_view
 from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.method_table import find_method
+from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting, VisitBook
 from feddbn.runtime.deployed.coordinator import Coordinator
@@ -246,5 +249,33 @@ def run_study(
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
+    federation, study = _in_view(federation, study, kept)
     result = method.run_study(study, federation, kept)
     return result, coordinator.finish(result)
+
+
+def _in_view(
+    federation: Federation, study: Study, kept: Mapping[str, Any] | None
+) -> tuple[Federation, Study]:
+    """Leave out of a study what few sites, or few rows of a site, would be seen by; an update has the variables it had."""
+    if study.privacy.epsilon is not None or find_method(study.method) is None:
+        return federation, study
+    if kept is None:
+        n_lags = study.n_lags if study.n_lags is not None else 1
+        n_sites = min(max(study.privacy.min_sites, DEFAULT_MIN_SITES), len(study.sites))
+        federation = with_what_is_in_view(federation, n_lags, n_sites)
+    else:
+        names = tuple(kept["sums"]["variables"])
+        federation = FewerVariables(federation, names, ()) if names != study.variables else federation
+    names = federation.variables
+    if names == study.variables:
+        return federation, study
+    parameters = dict(study.parameters)
+    if isinstance(parameters.get("kinds"), Mapping):
+        parameters["kinds"] = {name: kind for name, kind in parameters["kinds"].items() if name in names}
+    prepare = parameters.get("prepare")
+    for given in (parameters, *([prepare] if isinstance(prepare, dict) else [])):
+        for key in ("exogenous", "prepare.exogenous"):
+            if isinstance(given.get(key), list):
+                given[key] = [name for name in given[key] if name in names]
+    return federation, study.model_copy(update={"variables": names, "parameters": parameters})

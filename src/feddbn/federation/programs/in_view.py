@@ -13,18 +13,23 @@ Rules of this file
 
 Rows with empty cells that are too few are left out before anything else (`rare_rows`); whatever else is too few is refused.
 
+*Sites.* What only one site has is that site's sum. So before a study of several institutions is learned, one masked sum of
+zeros and ones counts at how many sites each variable varies (task ``in-view``). One that varies at few sites, or in few rows
+of some site, is left out of the study.
+
 Known weakness: a column that varies a little everywhere and very much in one row passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.designs.design import design_rows
+from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.recordings import (
     ROWS_OF_A_RECORDING,
     CompleteRows,
@@ -33,8 +38,28 @@ from feddbn.core.designs.recordings import (
     SiteData,
     WithoutRows,
 )
+from feddbn.errors import DataError
 from feddbn.federation.programs.statistics import held_out_part, training_part
-from feddbn.federation.protocol.task import View
+from feddbn.federation.programs.survey import LookQuestion
+from feddbn.federation.protocol.plan import Plan, Planned
+from feddbn.federation.protocol.site import Here, SiteState, answers
+from feddbn.federation.protocol.task import (
+    Constant,
+    Federation,
+    Scope,
+    ServerProgram,
+    Sum,
+    Task,
+    View,
+    run_program,
+    whole,
+)
+from feddbn.findings import Finding
+
+LEAST = 10
+"""Rows in which a variable has to vary at a site, if its owner asks for no more."""
+_MARGIN = 1.5
+"""Other lags and held-out rows leave fewer rows: so many times as many have to be there before a study."""
 
 
 @dataclass
@@ -229,3 +254,114 @@ def rare_rows(view: View, data: SiteData, order: Mapping[str, int], least: int) 
                     place, lag = np.nonzero(lacks)
                     goes.append(first + rows.time + at[place] - lag)
         left_out = np.unique(np.concatenate(goes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InViewQuestion(LookQuestion):
+    """Which variables vary in enough rows of a site; `least` are enough, and a site whose owner asks for more takes those."""
+
+    name = "in-view"
+    purpose = "which variables vary in enough rows of this site, and which in a few: 0 or 1 each"
+
+    least: int = whole(1, 1_000_000)
+
+    def check_scope(self, scope: Scope) -> None:
+        """It is about all variables of the study."""
+        is_same = self.variables == scope.variables
+        scope.require(
+            is_same, self.name, "it is about other variables, or in another order", "other-variables"
+        )
+        scope.require(
+            self.n_lags <= max(scope.lags, default=0), self.name, f"n_lags is {self.n_lags}", "other-lags"
+        )
+        scope.require(not self.transformations, self.name, "it is about rows as they are", "not-plain")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """It is asked once: other numbers of lags, or of rows, would tell small counts."""
+        return (Constant("what is counted as varying", (self.n_lags, self.least)),)
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """All rows; few of them do not show."""
+        return (self.view(Design.linear(data.variables, 0), is_rounded=True, n_parameters=0),)
+
+
+def in_view_plan(variables: Collection[str]) -> Plan:
+    """One sum."""
+    return (Planned("in-view", 2 * len(variables)),)
+
+
+def in_view_program(
+    variables: tuple[str, ...], n_lags: int, n_sites: int
+) -> ServerProgram[dict[str, tuple[int, int]]]:
+    """Return the variables that have to be left out, and at how many sites each varies, and varies in few rows."""
+    answer = (yield Task(InViewQuestion(n_lags=n_lags, variables=variables, least=LEAST))).value
+    enough, few = np.round(answer).astype(int).reshape(2, len(variables)).tolist()
+    found = zip(variables, enough, few, strict=True)
+    return {name: (n, m) for name, n, m in found if n < n_sites or m}
+
+
+@answers(InViewQuestion, length=lambda question: 2 * question.d)
+def _answer(here: Here, question: InViewQuestion) -> tuple[SiteState, FloatArray]:
+    least, names = math.ceil(_MARGIN * question.least), here.data.variables
+    # Cells that are there, and rows that are complete, as some sums have it.
+    cells = question.view(Design.linear(names, 0), is_whole=True)
+    rows = question.view(Design.linear(names, question.n_lags), is_whole=False)
+    counts: list[list[int]] = [[] for _ in names]
+    for view in (cells, rows):
+        part = parts_in_view(view, here.data, least).get(0)
+        if part is not None and (view is cells or part.n >= least):
+            for k, column in enumerate(part.columns):
+                counts[k % len(names)] += column.varying
+    vector = np.zeros((2, question.d))
+    for name, found in zip(names, counts, strict=True):
+        is_few = any(0 < n < least for n in found)
+        vector[:, question.variables.index(name)] = not is_few and max(found, default=0) >= least, is_few
+    return here.state, vector.ravel()
+
+
+@dataclass(frozen=True)
+class FewerVariables:
+    """A federation that measures some of its variables; `findings` say why not all."""
+
+    federation: Federation
+    variables: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.federation.sites
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """Names of the tasks they answer."""
+        return self.federation.answered_tasks
+
+    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
+        """Return the state of a site of this process."""
+        return self.federation.state_of(site)
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum."""
+        return self.federation.sum(task)
+
+
+def with_what_is_in_view(federation: Federation, n_lags: int, n_sites: int) -> Federation:
+    """The federation without variables that vary at fewer than `n_sites` sites, or in few rows of some site."""
+    variables = federation.variables
+    lacking = run_program(in_view_program(variables, n_lags, n_sites), federation)
+    if not lacking:
+        return federation
+    kept = tuple(name for name in variables if name not in lacking)
+    if not kept:
+        raise DataError(
+            f"none of {', '.join(variables)} varies in enough rows of at least {n_sites} sites, so nothing can be learned "
+            "without showing a few rows, or one site.",
+            code="nothing-in-view",
+        )
+    findings = tuple(
+        Finding("variable-left-out", "warning", {"n_sites": n, "n_few": m, "needed": n_sites}, (name,))
+        for name, (n, m) in lacking.items()
+    )
+    return FewerVariables(federation, kept, findings)
