@@ -52,7 +52,7 @@ def asked_by(study, mess, seed=0, n=240):
 
     class Counted:
         sites, variables = inner.sites, inner.variables
-        answered_tasks = None
+        answered_tasks, fewest_sites = None, 3
 
         def state_of(self, site):
             return inner.state_of(site)
@@ -62,7 +62,7 @@ def asked_by(study, mess, seed=0, n=240):
             lengths.setdefault(task.name, []).append(len(total.value))
             return total
 
-    federation = with_what_is_in_view(Counted(), 0, 3)
+    federation = with_what_is_in_view(Counted(), 0)
     assert federation.variables == study.variables
     study_method(study.method).run_study(study, federation)
     return lengths

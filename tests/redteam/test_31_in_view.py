@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
+from feddbn import AS_THEY_ARE
 from feddbn.errors import FeddbnError
 from feddbn.federation.programs.in_view import rare_rows
 from feddbn.federation.programs.pfdbnl.questions import StepQuestion
@@ -246,3 +247,77 @@ def test_a_run_has_one_choice_of_variables(tmp_path):
     server = rigs.Server(rig, rig.study("oneshot"))
     server.sum(raw("moments", {"n_lags": 1, "variables": rig.variables[:2]}))
     server.refused(raw("moments", {"n_lags": 1, "variables": rig.variables}), "changed-in-run")
+
+
+@pytest.mark.parametrize(("gap", "slope"), [(5, 2.0), (20, 2.0), (40, 1.0)])
+def test_a_step_in_which_one_site_weighs_alone_is_refused(tmp_path, gap, slope):
+    """F17: coefficients that suit one site gave the others weights of 1e-20, and the sum was that site's (5.8e-16)."""
+    rng = np.random.default_rng(2)
+    data = {}
+    for i in range(4):
+        x = rng.normal(size=(300, 3))
+        x[:, 0] += gap * i
+        data[f"s{i}"] = [np.c_[x, rng.random(300) < 0.4].astype(float)]
+    rig = Rig(tmp_path, data, listing("level-counts", "mixed-moments", "glm-step"))
+    server = rigs.Server(rig, rig.study("mixed", {"n_lags": 0, "kinds": {"x3": "binary"}}))
+    params = {"n_lags": 0, "variables": rig.variables, "kinds": ("continuous",) * 3 + ("binary:0,1",)}
+    params |= {"models": ("3:logistic:0,1,2",), "asked": (0,)}
+    arrays = {"theta": np.array([-slope * gap, slope, 0.0, 0.0]), "origin": np.zeros(4), "scale": np.ones(4)}
+    server.refused(raw("glm-step", params, arrays), "few-rows-weigh", site="s3")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_block_of_time_has_rows_of_few_sites(tmp_path):
+    """F2: blocks after the end of all recordings but one were that site's moments (3.7e-16)."""
+    rng = np.random.default_rng(1)
+    lengths = [312, 318, 384, 1400]
+    data = {f"s{i}": [series(rng, n, 3) * (1 + i)] for i, n in enumerate(lengths)}
+    rig = Rig(tmp_path, data, listing("block-moments", "block-checks"))
+    result, told = honest(rig, rig.study("changing", {"prepare": dict(AS_THEY_ARE)}))
+    assert not isinstance(result, Exception), result
+    (question,) = [task.question for task, _ in told if task.name == "block-moments"]
+    blocks = [np.minimum(np.arange(1, n) // question.block_rows, question.n_blocks - 1) for n in lengths]
+    for k in range(question.n_blocks):
+        rows = [int((one == k).sum()) for one in blocks]
+        assert sum(n > 0 for n in rows) >= 3
+        assert min(n for n in rows if n) >= 10
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_cluster_has_few_sites(tmp_path):
+    """F8: one site was unlike the others, and its cluster's regressions were its own (6.7e-16)."""
+    rng = np.random.default_rng(0)
+    usual = np.array([[0.5, 0, 0], [0.4, 0.3, 0], [0, 0.4, 0.2]])
+    odd = np.array([[0.1, -0.6, 0], [0, 0.1, 0.7], [-0.6, 0, 0.1]])
+    data = {}
+    for i in range(6):
+        x = np.zeros((400, 3))
+        for t in range(1, 400):
+            x[t] = x[t - 1] @ (odd if i == 3 else usual) + rng.normal(size=3)
+        data[f"s{i}"] = [x]
+    rig = Rig(tmp_path, data, listing("cluster-step"))
+    parameters = {"n_clusters": 2, "prepare": dict(AS_THEY_ARE), "check_residuals": False}
+    result, told = honest(rig, rig.study("pfdbnl", {**parameters, "rounds.max_rounds": 3}))
+    assert not isinstance(result, Exception), result
+    seen = [(t.question, v) for t, v in told if t.name == "cluster-step" and t.question.mode != "power"]
+    counts = [np.round(v[-2 * q.n_slots : -q.n_slots]) for q, v in seen if not q.only_counts]
+    assert len(counts) < len(seen)
+    assert all(n == 0 or n >= 3 for one in counts for n in one)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_levels_that_one_site_has_in_few_rows_are_put_together(tmp_path):
+    """F13, from an honest server: the other sites have the level often, one has it in a single row."""
+    rng = np.random.default_rng(4)
+    data = {}
+    for i in range(4):
+        level = rng.integers(0, 4, 400) if i != 2 else rng.integers(0, 3, 400)
+        data[f"s{i}"] = [np.c_[series(rng, 400, 3), level]]
+    data["s2"][0][137, 3] = 3.0
+    rig = Rig(tmp_path, data, listing("level-counts", "mixed-moments", "glm-step"))
+    result, told = honest(rig, rig.study("mixed", {"kinds": {"x3": {"categorical": 4}}}))
+    assert not isinstance(result, Exception), result
+    assert not any(rig.refusals(name, "run") for name in rig.names)
+    kinds = {task.question.kinds[3] for task, _ in told if task.name == "mixed-moments"}
+    (groups,) = [text.partition(":")[2].split(",") for text in kinds]
+    assert groups.count(groups[3]) > 1

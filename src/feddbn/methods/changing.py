@@ -23,7 +23,7 @@ from feddbn.federation.programs.changing import ChangingOutcome, changing_progra
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome
 from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
-from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.edge_table import edge_table, open_edges, with_links
@@ -484,7 +484,15 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
             )
         else:
             program = changing_program(
-                self._variables, constraints, options, changes, wish, n_sites, rng, checks=checks
+                self._variables,
+                constraints,
+                options,
+                changes,
+                wish,
+                n_sites,
+                rng,
+                checks=checks,
+                fewest_sites=fewest_sites(federation),
             )
         outcome, _ = self._run(program, federation, observer)
         self._set_outcome(outcome, constraints, criterion)

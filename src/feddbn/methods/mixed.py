@@ -19,7 +19,7 @@ from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
-from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.edge_table import edge_table, open_edges, orientation_table, with_links
@@ -200,7 +200,8 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         kinds = read_kinds(settings.kinds, names)
         options = MixedOptions(settings.n_lags, settings.penalty, settings.level_rows, settings.review)
         rng = np.random.default_rng(settings.random_state)
-        program = mixed_program(names, kinds, self._constraints(), options, rng)
+        is_hidden = fewest_sites(federation) is not None
+        program = mixed_program(names, kinds, self._constraints(), options, rng, is_hidden=is_hidden)
         outcome, _ = self._run(program, federation, observer)
         self._set_outcome(outcome)
         self._tell(*_findings(outcome, names, kinds))

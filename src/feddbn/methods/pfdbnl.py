@@ -18,7 +18,7 @@ from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.residual_checks import ROWS_A_COLUMN, own_checks_program
 from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
-from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, fewest_sites
 from feddbn.findings import Finding
 from feddbn.methods.base import network
 from feddbn.methods.fdbnl import IterativeEstimator
@@ -122,6 +122,7 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
             tuple(federation.sites),
             run_number=run_number,
             is_proven=is_proven,
+            fewest_sites=fewest_sites(federation),
         )
 
     @property

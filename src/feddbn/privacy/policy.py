@@ -30,7 +30,7 @@ are far out, bringing sites to one scale, filling in empty cells, and answering 
 """
 
 
-ALWAYS_ALLOWED = ("in-view",)
+ALWAYS_ALLOWED = ("in-view", "block-counts")
 """Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
 SCHEDULES = ("gram", "rounds", "paper")
 """How FDBNL and PFDBNL go on: the server alone on summed second moments, or by rounds.

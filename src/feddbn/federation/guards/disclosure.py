@@ -17,6 +17,7 @@ data would tell something that no noise covers.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -35,7 +36,11 @@ from feddbn.federation.programs.in_view import InViewQuestion, parts_in_view, ra
 from feddbn.federation.programs.mixed import GlmStepQuestion, LevelCountsQuestion, model_terms
 from feddbn.federation.programs.oneshot import ResidualsQuestion
 from feddbn.federation.programs.statistics import local_moments
-from feddbn.federation.programs.time_blocks import BlockChecksQuestion, local_block_moments
+from feddbn.federation.programs.time_blocks import (
+    BlockChecksQuestion,
+    BlockCountsQuestion,
+    local_block_moments,
+)
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Study
@@ -66,14 +71,18 @@ class ViewGuard(Guard):
     """
 
     def __init__(self, policy: SitePolicy) -> None:
-        self._least = policy.min_rows
+        self._policy, self._least = policy, policy.min_rows
         self._known: dict[tuple[object, ...], RowNumbers] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Leave rows out; a variable varies in enough rows if these are as many as the owner asks for."""
         question = task.question
-        if isinstance(question, InViewQuestion) and question.least < self._least:
-            task = replace(task, question=replace(question, least=self._least))
+        if isinstance(question, InViewQuestion | BlockCountsQuestion):
+            least = self._least
+            if isinstance(question, BlockCountsQuestion):
+                # A block is told whole.
+                least = max(least, math.ceil(self._policy.min_rows_per_parameter * question.q))
+            task = replace(task, question=replace(question, least=max(question.least, least)))
         views = [view for view in question.in_view(here.data, here.name) if view.are_pairs]
         if not views:
             return here, task
@@ -333,6 +342,9 @@ def _kind(question: BootstrapQuestion) -> str:
 #   linear predictors of this site must not spread more than those of a model can, and the rows that weigh in an answer
 #   must be many: their effective number ``(sum w)^2 / sum w^2`` is at least `min_rows` for every model, and for each of
 #   its levels.
+# - Coefficients that suit one site may give the rows of all others no weight, so that the sum is that site's alone. So
+#   rows also weigh something: in units of the largest weight that a row can have (a quarter where levels are predicted, 1
+#   where counts are), the weights of a site add up to at least `min_rows`.
 # - For every coefficient of a model there are `min_rows_per_parameter` rows, as DataSHIELD asks of a regression.
 # - Whatever the coefficients are, an answer is so many equations about this site's rows. Over all runs the numbers that
 #   steps have told stay below half the number of its cells. Under masks an equation is about the cells of `min_sites`
@@ -346,6 +358,10 @@ MOST_SPREAD = 10.0
 """Largest standard deviation of a site's linear predictors: from one end of it to the other, odds change by a factor of
 20,000.
 """
+
+
+FULL_WEIGHT = {"logistic": 0.25, "multinomial": 0.25, "cumulative": 0.25}
+"""Largest weight of a row by family; of counts, a row with a mean of 1 or more weighs in full."""
 
 
 class MixedGuard(_CountingGuard):
@@ -377,13 +393,16 @@ class MixedGuard(_CountingGuard):
         for terms in model_terms(here.data, question):
             n_rows += len(terms[0].weight)
             parts = [
-                np.concatenate([x.sum(axis=0) for x in (w, w**2, e, e**2)]).reshape(4, -1)
-                for w, e in ((one.weight, one.predictor) for one in terms)
+                np.stack([x.sum(axis=0) for x in (w, w**2, np.minimum(w / full, 1.0), e, e**2)])
+                for w, e, full in (
+                    (one.weight, one.predictor, FULL_WEIGHT.get(model.family, 1.0))
+                    for one, model in zip(terms, question.node_models, strict=True)
+                )
             ]
             sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else parts
         if not n_rows:
             return 0
-        total, squares, mean, square = np.concatenate(sums, axis=1)
+        total, squares, full_rows, mean, square = np.concatenate(sums, axis=1)
         spread = np.sqrt(np.maximum(square / n_rows - (mean / n_rows) ** 2, 0.0))
         if np.any(spread > MOST_SPREAD):
             raise SiteRefused(
@@ -391,7 +410,7 @@ class MixedGuard(_CountingGuard):
                 f"this site answers up to {MOST_SPREAD:g}; steeper models tell which side of a plane rows are on.",
                 code="steep-model",
             )
-        effective = total**2 / np.maximum(squares, 1e-300)
+        effective = np.minimum(total**2 / np.maximum(squares, 1e-300), full_rows)
         least = self._policy.min_rows
         if np.any(effective < least):
             raise SiteRefused(

@@ -28,9 +28,11 @@ from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.survey import survey_plan, survey_program
 from feddbn.federation.programs.time_blocks import (
     BlockChecksQuestion,
+    BlockCountsQuestion,
     BlockMomentsQuestion,
     SegmentNetwork,
     block_checks_program,
+    block_counts_program,
     block_moments_program,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
@@ -138,14 +140,20 @@ def changing_program(
     rng: np.random.Generator,
     *,
     checks: bool = False,
+    fewest_sites: int | None = None,
 ) -> ServerProgram[ChangingOutcome]:
     """Ask, find the changes, and learn one network for all segments if there are none.
 
     Where the length of blocks is left to the data, they hold enough rows of an average of `n_sites` sites for them to be
-    told by a usual policy, or any number if it is None. With `checks` residuals are looked at.
+    told by a usual policy, or any number if it is None. With `checks` residuals are looked at. Blocks that fewer than
+    `fewest_sites` sites have rows in are put together with those before them.
     """
     d = len(variables)
     asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, n_sites)
+    if fewest_sites is not None:
+        n_blocks = yield from treated(block_counts_program(question, fewest_sites), asked.treatment)
+        question, blocks = replace(question, n_blocks=n_blocks), replace(blocks, n=n_blocks)
+        n_sums += 1
     by_block = yield from treated(block_moments_program(question), asked.treatment)
     if not blocks.rows:
         blocks, by_block = trimmed(blocks, by_block)
@@ -178,6 +186,7 @@ def changing_plan(
         # How many blocks there are follows from what the first look tells.
         plan += survey_plan(variables, n_lags, profiles="none")
     block = sums_length(q)
+    plan += (Planned(BlockCountsQuestion.name, 4 * MOST_TIME_BLOCKS, least=4 * USUAL_BLOCKS),)
     plan += (Planned(BlockMomentsQuestion.name, MOST_TIME_BLOCKS * block, least=USUAL_BLOCKS * block),)
     if checks:
         p = max(n_lags, 1)

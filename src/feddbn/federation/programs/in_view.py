@@ -51,6 +51,7 @@ from feddbn.federation.protocol.task import (
     Sum,
     Task,
     View,
+    fewest_sites,
     run_program,
     whole,
 )
@@ -338,6 +339,11 @@ class FewerVariables:
         """Names of the tasks they answer."""
         return self.federation.answered_tasks
 
+    @property
+    def fewest_sites(self) -> int | None:
+        """How many sites every number must rest on."""
+        return fewest_sites(self.federation)
+
     def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
         """Return the state of a site of this process."""
         return self.federation.state_of(site)
@@ -347,9 +353,11 @@ class FewerVariables:
         return self.federation.sum(task)
 
 
-def with_what_is_in_view(federation: Federation, n_lags: int, n_sites: int) -> Federation:
-    """The federation without variables that vary at fewer than `n_sites` sites, or in few rows of some site."""
-    variables = federation.variables
+def with_what_is_in_view(federation: Federation, n_lags: int) -> Federation:
+    """The federation without variables that vary at few sites, or in few rows of some site; as it is if nobody is hidden."""
+    variables, n_sites = federation.variables, fewest_sites(federation)
+    if n_sites is None:
+        return federation
     lacking = run_program(in_view_program(variables, n_lags, n_sites), federation)
     if not lacking:
         return federation

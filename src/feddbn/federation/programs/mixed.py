@@ -50,6 +50,8 @@ from feddbn.federation.protocol.task import (
     Task,
     View,
     array,
+    counted,
+    flag,
     texts,
     whole,
     wholes,
@@ -65,6 +67,8 @@ from feddbn.federation.protocol.task import (
 
 FEWEST_OF_A_LEVEL = 10
 """A site's count of a level is told in whole units of so many rows, and a level needs one such unit to stand alone."""
+MOST_LEVEL_COUNTS = 4
+"""How often levels are counted: again after some count as one."""
 _STILL = 1e-10
 """Share of a column's variance within recordings below which it is constant there."""
 
@@ -139,7 +143,10 @@ class CodedQuestion(RowsQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCountsQuestion(CodedQuestion):
-    """How many rows have each declared level, rounded down to whole units of `unit` rows at every site."""
+    """How many rows have each level, rounded down to whole units of `unit` rows at every site.
+
+    With `tells_few` also whether the site has the level, but in fewer rows than a unit: 0 or 1.
+    """
 
     name = "level-counts"
     purpose = (
@@ -147,6 +154,7 @@ class LevelCountsQuestion(CodedQuestion):
     )
 
     unit: int = whole(1, 1_000_000)
+    tells_few: bool = flag(default=False)
 
     def check_scope(self, scope: Scope) -> None:
         """The unit is the study's."""
@@ -155,13 +163,19 @@ class LevelCountsQuestion(CodedQuestion):
         scope.require(self.unit == asked, self.name, f"'unit' is {self.unit}")
 
     @property
-    def _what(self) -> str:
-        return "which levels are counted"
-
-    @property
     def constants(self) -> tuple[Constant, ...]:
         """Counts by other units would tell what rounding hides."""
-        return *super().constants, Constant("the unit of counts of levels" + self.place, (self.unit,))
+        how = (self.unit, self.tells_few)
+        return (
+            *super().constants[:-1],
+            Constant("the unit of counts of levels" + self.place, how),
+            self._levels,
+        )
+
+    @property
+    def _levels(self) -> Constant:
+        """Levels that some site has in few rows count as one with others, and are counted again."""
+        return Constant("which levels are counted" + self.place, self.kinds, MOST_LEVEL_COUNTS)
 
     @property
     def n_columns(self) -> int:
@@ -174,8 +188,8 @@ class LevelCountsQuestion(CodedQuestion):
 
     @property
     def n_counts(self) -> int:
-        """How many levels there are in all."""
-        return sum(len(coding.groups) for coding in self.coded.codings)
+        """How many numbers an answer has."""
+        return (1 + self.tells_few) * sum(len(coding.groups) for coding in self.coded.codings)
 
 
 @dataclass(frozen=True)
@@ -243,22 +257,63 @@ class MixedMoments:
 
 
 def level_counts_program(
-    variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = FEWEST_OF_A_LEVEL
+    variables: tuple[str, ...],
+    n_lags: int,
+    kinds: tuple[Kind, ...],
+    fewest: int = FEWEST_OF_A_LEVEL,
+    *,
+    is_hidden: bool = False,
 ) -> ServerProgram[LevelCounts]:
-    """Ask how frequent levels are, unless no variable has more than two, and put rare ones together."""
+    """Ask how frequent levels are, unless no variable has more than two, and put rare ones together.
+
+    Where sites have to be hidden (`is_hidden`), also those that some site has in few rows, until there are none.
+    """
     codings = tuple(map(coding_of, kinds))
     if all(kind.n_levels <= 2 for kind in kinds):
         return LevelCounts(((),) * len(kinds), codings)
-    texts_ = tuple(coding.text for coding in codings)
-    question = LevelCountsQuestion(n_lags=n_lags, variables=variables, kinds=texts_, unit=fewest)
-    total = (yield Task(question)).value
-    counts, merged, start = [], [], 0
-    for kind in kinds:
-        own = total[start : start + kind.n_levels]
-        start += kind.n_levels
-        counts.append(tuple(own.tolist()))
-        merged.append(merged_levels(kind, own.tolist(), fewest))
-    return LevelCounts(tuple(counts), tuple(merged))
+    counts: tuple[tuple[float, ...], ...] = ()
+    for _ in range(MOST_LEVEL_COUNTS):
+        texts_ = tuple(coding.text for coding in codings)
+        question = LevelCountsQuestion(
+            n_lags=n_lags, variables=variables, kinds=texts_, unit=fewest, tells_few=is_hidden
+        )
+        total = (yield Task(question)).value
+        sizes = [len(coding.groups) for coding in codings]
+        own = np.split(total[: sum(sizes)], np.cumsum(sizes)[:-1])
+        if not is_hidden:
+            merged = [merged_levels(kind, one.tolist(), fewest) for kind, one in zip(kinds, own, strict=True)]
+            return LevelCounts(tuple(tuple(one.tolist()) for one in own), tuple(merged))
+        few = np.split(total[sum(sizes) :], np.cumsum(sizes)[:-1])
+        # What a merged level has is told at its own place; the declared levels in it share it.
+        shared = [
+            np.where(f[list(c.groups)] > 0.5, 0.0, n[list(c.groups)]) if c.groups else n
+            for n, f, c in zip(own, few, codings, strict=True)
+        ]
+        counts = counts or tuple(tuple(one.tolist()) for one in own)
+        before, codings = (
+            codings,
+            tuple(
+                _coarser(kind, coding, one.tolist(), fewest)
+                for kind, coding, one in zip(kinds, codings, shared, strict=True)
+            ),
+        )
+        if codings == before:
+            return LevelCounts(counts, codings)
+    raise DataError(
+        "some site has rows of a level that are too few to be told, however levels are put together; declare fewer levels.",
+        code="rare-levels",
+    )
+
+
+def _coarser(kind: Kind, coding: Coding, counts: list[float], fewest: int) -> Coding:
+    """The coding with rare groups of levels put together with others; `counts` are of the groups of declared levels."""
+    groups = coding.groups
+    if not groups or all(n >= fewest for n in counts):
+        return coding
+    merged = Kind(kind.name, tuple(map(str, range(len(set(groups))))))
+    of_group = [counts[groups.index(k)] for k in range(len(set(groups)))]
+    found = merged_levels(merged, of_group, fewest)
+    return Coding(coding.name, tuple(found.groups[k] for k in groups))
 
 
 def mixed_moments_program(
@@ -285,7 +340,8 @@ def _counts(here: Here, question: LevelCountsQuestion) -> tuple[SiteState, Float
                     places = coding.values(block.values[:, j], question.variables[j]).astype(np.int64)
                     counts[j] += np.bincount(places, minlength=len(counts[j]))
     told = np.concatenate([np.zeros(0), *counts])
-    return here.state, np.floor(told / question.unit) * question.unit
+    few = [(told > 0) & (told < question.unit)] if question.tells_few else []
+    return here.state, np.concatenate([np.floor(told / question.unit) * question.unit, *few])
 
 
 @answers(MixedMomentsQuestion, length=lambda question: question.n_sums)
@@ -662,7 +718,7 @@ def mixed_plan(
     moments = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=texts_)
     plan: Plan = (Planned(MixedMomentsQuestion.name, moments.n_sums),)
     if any(kind.n_levels > 2 for kind in kinds):
-        plan = Planned(LevelCountsQuestion.name, counts.n_counts), *plan
+        plan = Planned(LevelCountsQuestion.name, 2 * counts.n_counts, MOST_LEVEL_COUNTS), *plan
     families = [(j, family_of(kind)) for j, kind in enumerate(kinds)]
     every = tuple(range(len(moments.coded.groups)))
     few, many = 0, 0
@@ -684,10 +740,13 @@ def mixed_program(
     constraints: EdgeConstraints,
     options: MixedOptions,
     rng: np.random.Generator,
+    *,
+    is_hidden: bool = False,
 ) -> ServerProgram[MixedOutcome]:
-    """Ask, find the structure, and fit it."""
+    """Ask, find the structure, and fit it; `is_hidden`: no level is told that a site has in few rows."""
     d, n_lags = len(variables), options.n_lags
-    levels = yield from level_counts_program(variables, n_lags, kinds, options.level_rows)
+    counting = level_counts_program(variables, n_lags, kinds, options.level_rows, is_hidden=is_hidden)
+    levels, n_counts = yield from counted(counting)
     told = yield from mixed_moments_program(variables, n_lags, levels.codings)
     moments, design = told.moments, told.design
     if moments.n < _FEWEST_ROWS:
@@ -718,7 +777,7 @@ def mixed_program(
     counts = _known_counts(levels)
     refit = yield from refit_program(moments, design, models, counts, constant, choose)
     merged = tuple(merged_kind(kind, coding) for kind, coding in zip(kinds, levels.codings, strict=True))
-    n_sums = 1 + refit.n_sums + any(levels.counts)
+    n_sums = 1 + refit.n_sums + n_counts
     return MixedOutcome(
         merged,
         levels,

@@ -9,7 +9,8 @@ with empty cells are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -177,6 +178,86 @@ def block_pieces(question: BlocksQuestion, recording: Recording) -> Iterator[Blo
     for time, values in pieces:
         times = time + np.arange(len(values))
         yield BlockPiece(time, values, question.block_of(times, None if labels is None else next(labels)))
+
+
+# Which blocks enough sites have rows in: a block that one site has alone is that site's sum.
+#
+# ``block-counts``   for each block whether the site has enough rows in it, or some but fewer, 0 or 1 each; and the same for
+#                    all rows from the block on, which are one block if the blocks end there
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockCountsQuestion(RowsQuestion):
+    """Whether a site has enough rows in each block; `least` are enough, or as many as its owner asks for."""
+
+    name = "block-counts"
+    purpose = "in which of a few blocks of rows this site has enough rows, and in which some but too few: 0 or 1 each"
+
+    block_rows: int = whole(0, 1_000_000_000)
+    n_blocks: int = whole(1, MOST_TIME_BLOCKS)
+    unit: str = choice("", *CALENDAR.values(), default="")
+    first: int = whole(-_FAR, _FAR, default=0)
+    least: int = whole(1, 1_000_000)
+
+    @cached_property
+    def blocks(self) -> BlocksQuestion:
+        """The blocks."""
+        names = [item.name for item in fields(BlocksQuestion)]
+        return BlockMomentsQuestion(**{name: getattr(self, name) for name in names})
+
+    def check(self) -> None:
+        """There are such blocks."""
+        super().check()
+        _ = self.blocks
+
+    def check_scope(self, scope: Scope) -> None:
+        """Blocks are the study's."""
+        super().check_scope(scope)
+        self.blocks.check_scope(scope)
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """They are counted once."""
+        how = (self.block_rows, self.n_blocks, self.unit, self.first, self.n_lags, self.least)
+        return *super().constants, Constant("blocks that are counted", how)
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """All rows; few of them do not show."""
+        return (self.view(self.design, is_rounded=True, n_parameters=0),)
+
+
+def block_counts_program(blocks: BlocksQuestion, n_sites: int) -> ServerProgram[int]:
+    """Return how many blocks there may be: each has rows of no site or of `n_sites`, and of none too few.
+
+    The last has all rows after it.
+    """
+    names = [item.name for item in fields(BlocksQuestion)]
+    question = BlockCountsQuestion(**{name: getattr(blocks, name) for name in names}, least=1)
+    found = np.round((yield Task(question)).value).astype(int).reshape(4, blocks.n_blocks)
+    enough, few, enough_after, few_after = found
+    is_fine = ((enough == 0) | (enough >= n_sites)) & (few == 0)
+    for n in range(blocks.n_blocks, 0, -1):
+        if is_fine[: n - 1].all() and enough_after[n - 1] >= n_sites and few_after[n - 1] == 0:
+            return n
+    raise DataError(
+        f"in no way do all blocks of time have enough rows of at least {n_sites} sites, or of none; use longer blocks.",
+        code="blocks-of-few-sites",
+    )
+
+
+@answers(BlockCountsQuestion, length=lambda question: 4 * question.n_blocks)
+def _counts_answer(here: Here, question: BlockCountsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    n = np.zeros(question.n_blocks)
+    if not question.abstains(here.state):
+        for recording in training_parts(here.data, question):
+            for piece in block_pieces(question.blocks, recording):
+                n += np.bincount(piece.blocks, minlength=question.n_blocks)
+    after = np.cumsum(n[::-1])[::-1]
+    told = [
+        part for one in (n, after) for part in (one >= question.least, (one > 0) & (one < question.least))
+    ]
+    return here.state, np.concatenate(told).astype(np.float64)
 
 
 # One sum for networks that change: the moments of consecutive blocks of rows, one after the other in one vector.

@@ -599,6 +599,12 @@ class Federation(Protocol):
         ...
 
 
+def fewest_sites(federation: Federation) -> int | None:
+    """How many sites every number of a sum must rest on; None where nobody has to be hidden, as in one process."""
+    found: int | None = getattr(federation, "fewest_sites", None)
+    return found
+
+
 ServerProgram = Generator[Task, Sum, T]
 Observer = Callable[[Task, Sum], None]
 

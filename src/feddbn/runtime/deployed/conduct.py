@@ -26,7 +26,6 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.method_table import find_method
-from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting, VisitBook
 from feddbn.runtime.deployed.coordinator import Coordinator
@@ -258,12 +257,10 @@ def _in_view(
     federation: Federation, study: Study, kept: Mapping[str, Any] | None
 ) -> tuple[Federation, Study]:
     """Leave out of a study what few sites, or few rows of a site, would be seen by; an update has the variables it had."""
-    if study.privacy.epsilon is not None or find_method(study.method) is None:
+    if find_method(study.method) is None:
         return federation, study
     if kept is None:
-        n_lags = study.n_lags if study.n_lags is not None else 1
-        n_sites = min(max(study.privacy.min_sites, DEFAULT_MIN_SITES), len(study.sites))
-        federation = with_what_is_in_view(federation, n_lags, n_sites)
+        federation = with_what_is_in_view(federation, study.n_lags if study.n_lags is not None else 1)
     else:
         names = tuple(kept["sums"]["variables"])
         federation = FewerVariables(federation, names, ()) if names != study.variables else federation

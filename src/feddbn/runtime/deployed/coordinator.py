@@ -43,6 +43,7 @@ from feddbn.federation.protocol.study import Attendance, Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.federation.protocol.task import Sum, Task
 from feddbn.privacy.audit import read_head, read_receipt
+from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell, Turn, too_few
 from feddbn.runtime.deployed.peer_heads import well_formed
@@ -289,6 +290,13 @@ class Coordinator:
     def variables(self) -> tuple[str, ...]:
         """Names of the study's variables."""
         return self._study.variables
+
+    @property
+    def fewest_sites(self) -> int | None:
+        """How many sites every number of a sum must rest on; None where noise hides them."""
+        if self._study.privacy.epsilon is not None:
+            return None
+        return min(max(self._study.privacy.min_sites, DEFAULT_MIN_SITES), len(self._study.sites))
 
     @property
     def n_recorded(self) -> int:

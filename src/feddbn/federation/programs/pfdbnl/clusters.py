@@ -5,7 +5,8 @@ repeated splits of the most spread-out cluster along its leading direction, foun
 in iterative federated clustering (Ghosh et al. 2022), every site picks the broadcast model with the lowest loss on its
 own data and adds its signature into that model's slot, zeros elsewhere.
 
-Known weakness: a cluster of one site shows that site's signature to the server; ask for fewer clusters than sites.
+A cluster of one site would show that site's signature. So where sites have to be hidden, it is counted first how many sites a
+cluster would have, and one with too few is not made: its sites choose among the others.
 """
 
 from __future__ import annotations
@@ -31,19 +32,29 @@ _LLOYD_STEPS = 8
 _RIDGE = 0.1
 
 
-def cluster_program(common: Mapping[str, Any], rng: np.random.Generator) -> ServerProgram[FloatArray]:
+def cluster_program(
+    common: Mapping[str, Any], rng: np.random.Generator, fewest_sites: int | None = None
+) -> ServerProgram[FloatArray]:
     """Put every site into one of ``n_slots`` clusters, in its own state; the result is the cluster sizes (M,).
 
-    `common` is what every question of the fit carries.
+    `common` is what every question of the fit carries. A cluster has at least `fewest_sites` sites, or none.
     """
     n_sites, m = int(common["n_sites"]), int(common["n_slots"])
     if m > n_sites:
         raise ParameterError(f"n_clusters={m} is more than the {n_sites} sites.")
     q, d = len(common["origin"]), len(common["variables"])
+    closed: tuple[int, ...] = ()
 
     def ask(mode: str, **more: Any) -> ServerProgram[FloatArray]:
-        answer = yield Task(ClusterQuestion(**common, mode=mode, **more))
+        answer = yield Task(ClusterQuestion(**common, mode=mode, closed=closed, **more))
         return answer.value
+
+    def too_few(mode: str, **more: Any) -> ServerProgram[list[int]]:
+        """Clusters that would have few sites, the smallest first."""
+        if fewest_sites is None:
+            return []
+        n = np.round((yield from ask(mode, only_counts=True, **more)))
+        return [int(k) for k in np.argsort(n, kind="stable") if 0 < n[k] < fewest_sites]
 
     def means(total: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         counts, squares = total[-2 * m : -m], total[-m:]
@@ -59,9 +70,15 @@ def cluster_program(common: Mapping[str, Any], rng: np.random.Generator) -> Serv
             total = yield from ask("power", v=v, middle=C[old], slot=old)
             v = total[: q * d].reshape(q, d)
             v = v / max(float(np.linalg.norm(v)), 1e-300)
-        C, counts, scatter = means((yield from ask("split", v=v, middle=C[old], slot=old, new=new)))
+        split: dict[str, Any] = {"v": v, "middle": C[old], "slot": old, "new": new}
+        if (yield from too_few("split", **split)):
+            closed = (*closed, *range(new, m))
+            break
+        C, counts, scatter = means((yield from ask("split", **split)))
     for _ in range(_LLOYD_STEPS):
         before = C
+        while few := (yield from too_few("assign", models=C)):
+            closed = (*closed, few[0])
         C, counts, scatter = means((yield from ask("assign", models=C)))
         # An empty cluster keeps its model, so that a site may still choose it.
         C = np.where(counts[:, None, None] > 0, C, before)
@@ -73,7 +90,8 @@ def cluster_program(common: Mapping[str, Any], rng: np.random.Generator) -> Serv
 def cluster_plan(q: int, d: int, n_clusters: int) -> Plan:
     """What `cluster_program` may ask; one cluster needs no sorting."""
     splits, m = n_clusters - 1, n_clusters
-    times = 1 + splits * (_POWER_STEPS + 1) + _LLOYD_STEPS
+    # Clusters are counted before they are made, and each may be closed once.
+    times = 1 + splits * (_POWER_STEPS + 2) + 2 * _LLOYD_STEPS + splits
     return (Planned(ClusterQuestion.name, m * (q * d + 2), times, times),) if splits else ()
 
 
@@ -108,7 +126,10 @@ def _answer(here: Here, question: ClusterQuestion) -> tuple[SiteState, FloatArra
         if is_meant and projection > 0:
             slot = question.new
     elif question.models is not None:
-        slot = int(np.argmin([loss_value(G, C) for C in question.models]))
+        losses = [loss_value(G, C) for C in question.models]
+        slot = int(np.argmin([np.inf if k in question.closed else loss for k, loss in enumerate(losses)]))
+    if question.only_counts:
+        return here.state, (np.arange(m) == slot).astype(np.float64)
     vector = np.zeros((m, *signature.shape))
     tallies = np.zeros((2, m))
     vector[slot] = signature

@@ -14,7 +14,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
-from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole
+from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole, wholes
 
 __all__ = ["AVERAGES", "MOST_PULLS", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
@@ -201,7 +201,11 @@ class FinishQuestion(SharedQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterQuestion(FitQuestion):
-    """One step of sorting sites into clusters; see `clusters`."""
+    """One step of sorting sites into clusters; see `clusters`.
+
+    Slots that are `closed` are chosen by nobody. With `only_counts` a site says which slot it would be in, and stays where it
+    is.
+    """
 
     name = "cluster-step"
     purpose = "the site's regressions, in the slot of its cluster"
@@ -212,10 +216,14 @@ class ClusterQuestion(FitQuestion):
     v: FloatArray | None = array("q", "d", default=None)
     middle: FloatArray | None = array("q", "d", default=None)
     models: FloatArray | None = array("m", "q", "d", default=None)
+    closed: tuple[int, ...] = wholes(0, 100_000, default=())
+    only_counts: bool = flag(default=False)
 
     def check(self) -> None:
         """Slots exist, and every mode has its arrays."""
         super().check()
+        if len({*self.closed}) >= self.n_slots:
+            raise self.wrong("'closed' must leave a slot")
         if max(self.slot, self.new) >= self.n_slots:
             raise self.wrong(f"'slot' and 'new' must be below n_slots={self.n_slots}")
         if self.mode in ("power", "split") and (self.v is None or self.middle is None):

@@ -300,10 +300,11 @@ def personal_program(
     *,
     run_number: int = 0,
     is_proven: bool = True,
+    fewest_sites: int | None = None,
 ) -> ServerProgram[PersonalFit]:
     """Yield the tasks of one PFDBNL run; the result is a `PersonalFit`.
 
-    Sites try to prove that there is no better order only if `is_proven`.
+    Sites try to prove that there is no better order only if `is_proven`. A cluster has `fewest_sites` sites or more, or none.
     """
     d, rounds, n_lags, n_clusters = len(variables), settings.rounds, settings.n_lags, settings.n_clusters
     assert isinstance(n_lags, int)
@@ -330,7 +331,12 @@ def personal_program(
     if not settings.partial.is_some:
         prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
         setup = _Setup(
-            settings, constraints, sites, prepared.preparation, {**common, "center": prepared.center}
+            settings,
+            constraints,
+            sites,
+            prepared.preparation,
+            {**common, "center": prepared.center},
+            fewest_sites,
         )
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
@@ -395,6 +401,7 @@ class _Setup:
     sites: tuple[str, ...]
     preparation: Preparation
     common: Mapping[str, Any]
+    fewest_sites: int | None = None
 
 
 def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> ServerProgram[PersonalFit]:
@@ -416,7 +423,7 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
     if not constraints.is_free:
         common |= {"allowed": constraints.allowed, "required": constraints.required}
     if run.n_slots > 1:
-        yield from cluster_program(common, rng)
+        yield from cluster_program(common, rng, setup.fewest_sites)
     while not run.is_done:
         # Sites that the runtime cannot reach are missing from the answer, and simply have not taken part.
         asked = sample_sites(sites, n, rng) if n < len(sites) else sites
