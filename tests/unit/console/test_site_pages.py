@@ -175,7 +175,7 @@ def test_what_left_the_data_check_and_the_results(kits, opened):
     kits.run(study, "run-1")
     client, keys = opened
     page = client.get("/log").text
-    for shown in ("1 answer", "120 bytes", "0 refusals", "15 numbers", "n_lags=1", "run-1"):
+    for shown in ("2 answers", "152 bytes", "0 refusals", "15 numbers", "n_lags=1", "run-1"):
         assert shown in page
     assert "approved" not in client.get("/log", params={"run": "run-1"}).text
     check = client.get("/data")
