@@ -256,6 +256,9 @@ class RowSetGuard(Guard):
         question = task.question
         if not isinstance(question, RowsQuestion | FeatureMomentsQuestion | FeatureScaleQuestion):
             return here, task
+        if all(view.is_rounded for view in question.in_view(here.data, here.name)):
+            # Rows do not show in such numbers, alone or in differences.
+            return here, task
         about = _About.of(question, here.data)
         if about.key not in self._settled:
             with self._book.hold():
