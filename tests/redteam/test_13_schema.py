@@ -77,7 +77,7 @@ def test_weights_of_sites_and_who_takes_part_are_the_studys(tmp_path):
 
 def test_profiles_of_three_sites_stay_at_home(tmp_path):
     rig = make_rig(tmp_path / "few")
-    survey = {"n_lags": 1, "variables": rig.variables, "profiles": True}
+    survey = {"n_lags": 1, "variables": rig.variables, "profiles": "scales"}
     Server(rig, rig.study("oneshot")).refused(raw("survey", survey), "few-sites", 3)
     rig = make_rig(tmp_path / "more", 4)
     assert Server(rig, rig.study("oneshot")).sum(raw("survey", survey)).contributors == rig.names

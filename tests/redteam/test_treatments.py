@@ -92,7 +92,7 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
         path.write_text(path.read_text().replace('"spikes", "pairs"', '"spikes", "pairs", "agreement"'))
         rig.restart(name)
     server = server_of(rig, **{"prepare.on_disagreement": "exclude"})
-    survey = {"n_lags": 0, "variables": rig.variables, "profiles": True}
+    survey = {"n_lags": 0, "variables": rig.variables, "profiles": "whole"}
     answer = server.sum(raw("survey", survey)).value
     length = 3
     asked = {"n_lags": 0, "variables": rig.variables, "n_sites": 5.0}

@@ -498,11 +498,11 @@ class ScopeGuard(Guard):
         self._read_for = None
         self._asked.check_refusals()
         self._scope.check_task(task.name)
-        self._asked.check_plan(task, self._scope.plan)
         self._scope.check_participants(task.name, task.participants)
         task.question.check_scope(self._scope)
         self._policy.check_transformations(task.question.transformations)
         self._asked.check(task)
+        self._asked.check_plan(task, self._scope.plan)
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Everything about the question alone has been checked: a refusal from here on depends on data."""
