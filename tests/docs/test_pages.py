@@ -164,7 +164,18 @@ def test_the_citation_has_the_paper_the_software_and_the_method_of_its_own(citat
     assert citation["version"] == oneshot["version"] == feddbn.__version__
 
 
-NAMED = re.findall(r"`(test_\w+)::(\w+)`", (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8"))
+PRIVACY, DETAILS = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("privacy.md", "privacy-details.md")
+)
+NAMED = re.findall(r"`(test_\w+)::(\w+)`", PRIVACY + DETAILS)
+
+
+def test_the_page_on_privacy_is_two_screens_and_every_promise_names_its_test():
+    assert len(PRIVACY.splitlines()) <= 120
+    promised = PRIVACY.split("## What nobody can")[1].split("\n## ")[0]
+    rows = [line for line in promised.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 12
+    assert [row for row in rows if not re.search(r"`test_\w+::\w+`", row)] == []
 
 
 def test_every_test_that_the_page_names_exists():

@@ -147,13 +147,15 @@ PAGES = {
         ),
     ),
     "audit": Page(
-        "privacy.md#5-audit-log", ("feddbn audit attack", "feddbn audit verify north/state/_audit")
+        "privacy-details.md#5-audit-log", ("feddbn audit attack", "feddbn audit verify north/state/_audit")
     ),
     "audit attack": Page(
-        "privacy.md",
+        "privacy-details.md#1-the-attack",
         ("feddbn audit attack                      # simulated sites", "feddbn audit attack data"),
     ),
-    "audit show": Page("privacy.md#5-audit-log", ("feddbn audit show north/state/_audit/first-run.jsonl",)),
+    "audit show": Page(
+        "privacy-details.md#5-audit-log", ("feddbn audit show north/state/_audit/first-run.jsonl",)
+    ),
     "audit verify": Page(
         "deployment.md#logs-that-convince-a-second-person",
         (
@@ -223,7 +225,7 @@ PAGES = {
         ("feddbn site log --kit north", "feddbn site log --kit north --run first-run --json"),
     ),
     "site adopt": Page(
-        "privacy.md#5-audit-log", ("feddbn site adopt --settings north/local/feddbn_site.toml",)
+        "privacy-details.md#5-audit-log", ("feddbn site adopt --settings north/local/feddbn_site.toml",)
     ),
     "site start": Page("deployment.md#4-start-each-site", ("feddbn site start --kit north",)),
     "server": Page("deployment.md#3-start-the-server", ("feddbn server start --kit server.example.org",)),

@@ -1,4 +1,4 @@
-"""What a server can work out from a survey: docs/privacy.md says so, and this shows it."""
+"""What a server can work out from a survey: docs/privacy-details.md says so, and this shows it."""
 
 import numpy as np
 
