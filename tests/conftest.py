@@ -39,11 +39,15 @@ _DOUBTS = {"asked": False}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_doubts() -> Iterator[None]:
+def _no_doubts(pytestconfig: pytest.Config) -> Iterator[None]:
     """Leave out which edges hidden causes could stand for: the server's last work, with no question to a site.
 
-    It takes half of the time of fits on few rows, so only tests with the fixture `doubts` do it.
+    It takes half of the time of fits on few rows, so in `make test` only tests with the fixture `doubts` do it; what
+    `make test-all` adds does it throughout, and so does whatever runs in a process of its own.
     """
+    if pytestconfig.getoption("hypothesis_profile", None) == "thorough":
+        yield
+        return
     from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges
 
     def doubtful(moments: Any, support: np.ndarray, *others: Any) -> HiddenDoubts:
