@@ -107,19 +107,6 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("site start --kit nowhere", "nowhere"),
-        ("resume run-1 --kit nowhere", "nowhere"),
-        ("submit nothing.toml --kit nowhere", "nothing.toml"),
-        ("federation init x --server s --site a --engine ray", "'ray'"),
-    ],
-)
-def test_bad_input_gives_one_sentence(refuses, line, name):
-    assert name in refuses(*line.split())
-
-
-@pytest.mark.parametrize(
     ("old", "new", "name"),
     [
         ("secure_aggregation = true", "secure_aggregation = true\nmin_sites = 4", "3"),

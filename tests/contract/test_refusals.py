@@ -23,6 +23,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.methods.edge_ranking import LaggedEdgeRanker
 from feddbn.methods.edge_table import pair_ranking
 from feddbn.methods.result import Result
+from feddbn.metrics import edge_scores, ranking_scores, skeleton_scores
 from feddbn.report import (
     plot_convergence,
     plot_process_graph,
@@ -32,6 +33,7 @@ from feddbn.report import (
     site_differences,
 )
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.report_results import curved_dbn
 
 
 @cache
@@ -156,6 +158,10 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.score_by_kind(None, made().truth), "truth"),
         (lambda: feddbn.score_sites(made().truth, made().truth), "feddbn.score"),
         (lambda: feddbn.score_sites(made().truths, {"y": made().truth}), "estimates"),
+        (lambda: edge_scores(np.zeros((3, 3)), np.zeros((4, 4))), "(4, 4)"),
+        (lambda: edge_scores(np.eye(3), np.eye(3) * np.nan), "NaN"),
+        (lambda: skeleton_scores(np.eye(3), np.eye(3), threshold=-1), "threshold"),
+        (lambda: ranking_scores(np.zeros((3, 3)), np.ones((3, 3))), "0"),
         (lambda: pair_ranking(model().edge_probabilities_, ("a", "b")), "'x0'"),
     ],
     "a network": [
@@ -169,6 +175,9 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: model().dbn_.frames.impulse_responses(3, "choleski"), "'choleski'"),
         (lambda: curved().forecast(np.zeros((2, 3)), 3), "effects"),
         (lambda: curved().total_effects(3), "effects"),
+        (lambda: curved_dbn().effects("a", "c", 3, ["b"]), "mediators"),
+        (lambda: curved_dbn().spectral_radius, "spectral"),
+        (lambda: curved_dbn().to_lingam(), "dbn.to_json"),
         (lambda: curved().effect("x9", "x0", 0), "x9"),
     ],
     "simulating": [
@@ -179,6 +188,17 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.simulate(effects="gp", mess="tanh"), "tanh"),
         (lambda: feddbn.simulate(kinds=["binary"], noise="laplace"), "noise='laplace'"),
         (lambda: feddbn.simulate(kinds={"y": "binary"}), "'y'"),
+        (lambda: feddbn.simulate(d=0), "d"),
+        (lambda: feddbn.simulate(n_samples=True), "n_samples"),
+        (lambda: feddbn.simulate(w_range=(0.5, 0.3)), "w_range"),
+        (lambda: feddbn.simulate(heterogeneity=1.5), "heterogeneity"),
+        (lambda: feddbn.simulate(n_clusters=11), "n_clusters"),
+        (lambda: feddbn.simulate(site_sizes=[5, 5]), "site_sizes"),
+        (lambda: feddbn.simulate(n_latent=1, mess="spikes"), "n_latent=1"),
+        (lambda: feddbn.simulate(mess="sunspots"), "'sunspots'"),
+        (lambda: feddbn.simulate(mess={"missing": 2}), "0.95"),
+        (lambda: feddbn.simulate(mess="slow-levels", n_lags=0), "n_lags=0"),
+        (lambda: feddbn.simulate(mess=["tanh", "squares"]), "'squares'"),
         (lambda: feddbn.simulate_system("lorentz"), "'lorentz'"),
         (lambda: feddbn.simulate_system("lorenz96", n_hunted=2), "n_hunted=2"),
     ],
@@ -215,11 +235,15 @@ def test_wrong_uses_get_one_sentence_that_names_what_is_wrong(door: str) -> None
 
 @pytest.mark.parametrize(
     "read",
-    [feddbn.DBN.from_json, feddbn.DBN.from_npz, feddbn.DBN.from_csv, Result.load, feddbn.Summary.load],
+    [
+        *(feddbn.DBN.from_json, feddbn.DBN.from_npz, feddbn.DBN.from_csv, feddbn.DBN.from_graphml),
+        *(Result.load, feddbn.Summary.load),
+    ],
 )
 def test_a_file_that_is_not_there_or_no_text_is_named(read: Any, tmp_path: Any) -> None:
     (tmp_path / "image.json").write_bytes(b"\xff\xd8\xff")
-    for name in ("none.json", "image.json"):
+    (tmp_path / "empty.json").write_bytes(b"")
+    for name in ("none.json", "image.json", "empty.json"):
         with pytest.raises(FileError, match=name):
             read(tmp_path / name)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from feddbn.errors import DataError, ParameterError
 from feddbn.metrics import (
     curve_error,
     edge_scores,
@@ -13,7 +12,6 @@ from feddbn.metrics import (
     skeleton_scores,
     weight_error,
 )
-from support.saying import refused
 
 # Truth: 0 -> 1, 0 -> 2, 1 -> 3. Estimate: 0 -> 1 (right), 2 -> 0 (reversed), 2 -> 3 (extra), 1 -> 3 missing.
 TRUTH = np.zeros((4, 4))
@@ -78,19 +76,6 @@ def test_means_over_sites_are_plain_means():
     )
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "names"),
-    [
-        (lambda: edge_scores(np.zeros((3, 3)), np.zeros((4, 4))), ParameterError, ("(3, 3)", "(4, 4)")),
-        (lambda: edge_scores(TRUTH, ESTIMATE * np.nan), DataError, ("estimate", "NaN")),
-        (lambda: skeleton_scores(TRUTH, ESTIMATE, threshold=-1), ParameterError, ("threshold", -1)),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, error, names):
-    with refused(error, *names):
-        call()
-
-
 RANKED = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]])
 
 
@@ -120,19 +105,6 @@ def test_a_diagonal_that_is_not_ranked_may_hold_anything():
     result = ranking_scores(RANKED, scores)
     assert result.auroc == 0.5
     assert result.average_precision == pytest.approx(2 / 6)
-
-
-@pytest.mark.parametrize(
-    ("truth", "scores", "error", "names"),
-    [
-        (np.zeros((3, 3)), np.ones((3, 3)), DataError, (0, 6)),
-        (RANKED, np.full((3, 3), np.nan), DataError, ("NaN",)),
-        (RANKED, np.ones((4, 4)), ParameterError, ("(3, 3)", "(4, 4)")),
-    ],
-)
-def test_a_ranking_that_cannot_be_scored_is_refused(truth, scores, error, names):
-    with refused(error, *names):
-        ranking_scores(truth, scores)
 
 
 def test_weight_errors_are_the_three_norms():

@@ -67,19 +67,6 @@ def test_what_users_say():
     assert found[4].levels == ("0", "1", "2", "3")
 
 
-@pytest.mark.parametrize(
-    ("said", "names"),
-    [
-        ({"y": "count"}, ("'y'", "x")),
-        ({"x": "real"}, ("kinds['x']", "'real'")),
-        ("count", ("kinds='count'",)),
-    ],
-)
-def test_what_is_refused(said, names):
-    with refused(ParameterError, *names):
-        read_kinds(said, ["x"])
-
-
 def test_levels_that_count_as_one():
     kind = Kind("categorical", ("b, d", "a", "c"), (("a", 1), ("b", 0), ("c", 2), ("d", 0)))
     assert kind.as_recorded == Kind("categorical", ("a", "b", "c", "d"))

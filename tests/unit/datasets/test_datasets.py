@@ -92,19 +92,6 @@ def test_a_named_directory_without_the_file_is_an_error_and_never_a_download(dir
         netsim(2)
 
 
-@pytest.mark.parametrize(
-    ("content", "names"),
-    [
-        ("a\tb\n1\t2\n", ("'Time'",)),
-        ("Time\tG1\n0\tx\n", ("line 2", 2)),
-    ],
-)
-def test_a_file_that_is_not_a_series_is_refused(directory, content, names):
-    (directory / "dream4" / "insilico_size100_2_timeseries.tsv").write_text(content)
-    with refused(FileError, *names):
-        dream4(2, directory)
-
-
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -249,17 +249,3 @@ def test_the_effect_at_a_value_is_that_of_brute_force_with_other_noise(curved_db
 def test_values_beyond_the_range_seen_are_warned_of() -> None:
     with pytest.warns(CurvesWarning, match="'a'.*1.*9.*-3.8.*5.8"):
         chain().effects("a", "b", 0, by=8.0, random_state=0)
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda m: m.effects("a", "c", 3, ["b"]), "mediators"),
-        (lambda m: m.total_effects(3), "total_effects"),
-        (lambda m: m.spectral_radius, "spectral"),
-        (lambda m: m.to_lingam(), r"dbn\.to_json"),
-    ],
-)
-def test_what_only_linear_networks_have_is_refused(call: Callable[[DBN], object], sentence: str) -> None:
-    with pytest.raises(ParameterError, match=sentence):
-        call(chain())

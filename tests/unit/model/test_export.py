@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import networkx as nx
@@ -116,18 +115,6 @@ def test_future_or_corrupt_json_is_refused_with_a_sentence(text: str, sentence: 
 
 def test_unknown_keys_of_the_same_version_are_ignored() -> None:
     assert DBN.from_json(broken(comment="hello")).d == 2
-
-
-@pytest.mark.parametrize("reader", [DBN.from_json, DBN.from_npz, DBN.from_graphml, DBN.from_csv])
-def test_unreadable_files_are_refused_with_a_sentence(reader: Callable[[Path], DBN], tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="read"):
-        reader(tmp_path / "missing")
-    (tmp_path / "noise").write_bytes(b"\x93NUMPY\xff\xfe garbage \x00\x80")
-    with pytest.raises(FileError, match="noise"):
-        reader(tmp_path / "noise")
-    (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(FileError, match="empty"):
-        reader(tmp_path / "empty")
 
 
 def test_npz_of_something_else_or_cut_off_is_refused(small: DBN, tmp_path: Path) -> None:

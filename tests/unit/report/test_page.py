@@ -143,14 +143,6 @@ def test_a_real_audit_log_is_summed_by_task():
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_privacy_of_a_study_is_told():
-    privacy = {"secure_aggregation": True, "min_sites": 3, "epsilon": 2.0, "delta": 1e-6, "unit": "row"}
-    page = render_report({**example_result(), "privacy": privacy})
-    (told,) = re.findall(r"<dt>Protection</dt><dd>(.*?)</dd>", page)
-    assert all(part in told for part in ("3 sites", "epsilon 2", "delta 1e-06", "row"))
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_findings_begin_like_sentences_unless_they_begin_with_a_name_and_errors_come_first():
     stored = example_result() | {"warnings": ["the fit stopped.", "x0 dropped 2 rows."]}
     assert re.search(
@@ -244,13 +236,6 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert data["networks"][0]["edges"] == [
         [0, 1, 0, 3.0, None, None, None, None, 0.5, 0, 1.0, 0.25, None, None]
     ]
-
-
-@pytest.mark.parametrize("given", [[1.0], "no", [0.0, 1.0]])
-def test_standard_deviations_that_cannot_be_are_not_used(given):
-    dbn = DBN(np.array([[0.0, 3.0], [0.0, 0.0]]), np.zeros((1, 2, 2)), noise_variances=np.array([4.0, 28.0]))
-    record = read_record({"dbn": dbn.to_dict(), "diagnostics": {"standard_deviations": given}})
-    assert list(record.edges["standardised"]) == [0.75]
 
 
 def test_a_network_with_curves_has_a_section_of_them(tmp_path):

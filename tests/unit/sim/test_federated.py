@@ -5,10 +5,8 @@ import pytest
 
 import feddbn
 import feddbn.metrics
-from feddbn.errors import ParameterError
 from feddbn.sim import SimulationSettings, federated, simulate_arrays
 from feddbn.sim.series import advance, draw_shocks
-from support.saying import refused
 
 
 def _simulate(seed=0, **arguments):
@@ -184,15 +182,3 @@ def test_a_hidden_cause_shows_in_the_truth_and_is_found():
     scores = feddbn.metrics.mark_scores(truth.marks, found.graph_)
     assert scores.adjacency_f1 > 0.8
     assert scores.orientation_precision > 0.7
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"n_latent": 1, "mess": "spikes"}, "n_latent=1"),
-        ({"n_latent": 1, "effects": "gp"}, "n_latent=1"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, name):
-    with refused(ParameterError, name):
-        feddbn.simulate(**{**SETTINGS, "n_samples": 60}, **options)

@@ -3,14 +3,12 @@ import pytest
 from scipy import stats
 
 import feddbn
-from feddbn.errors import ParameterError
 from feddbn.sim import MESSES
 from feddbn.sim.mess import resolve_mess
 from feddbn.sim.messy import NOISE_MESSES, ROW_MESSES, slow_levels, stop_edges
 from feddbn.sim.series import Effects, advance
 from feddbn.sim.systems import System
 from support.messy import residuals, values, with_mess
-from support.saying import refused
 
 
 @pytest.fixture(scope="module")
@@ -59,21 +57,6 @@ def test_everything_is_its_parts_and_a_part_that_is_named_has_its_own_strength()
     assert resolve_mess("everything", 3, 1) == {"trend": 3, "offsets": 3, "spikes": 0.005, "missing": 0.1}
     for asked in ({"everything": 2, "spikes": 0.5}, {"spikes": 0.5, "everything": 2}):
         assert resolve_mess(asked, 3, 1) == {"trend": 6, "offsets": 6, "spikes": 0.5, "missing": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("mess", "more", "names"),
-    [
-        ("sunspots", {}, ("'sunspots'", "slow-levels")),
-        ({"missing": 2}, {}, ("'missing'", 2, 0.95)),
-        ({"two-rates": 2.5}, {}, ("'two-rates'", 2.5)),
-        ("slow-levels", {"n_lags": 0}, ("'slow-levels'", "n_lags >= 1", "n_lags=0")),
-        (["tanh", "squares"], {}, ("'tanh'", "'squares'")),
-    ],
-)
-def test_an_impossible_mess_is_refused_by_name_and_strength(mess, more, names):
-    with refused(ParameterError, *names):
-        with_mess(mess, **more)
 
 
 TOTAL = -2.3079209737982325

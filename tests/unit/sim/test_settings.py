@@ -1,27 +1,9 @@
 import numpy as np
-import pytest
 
 from feddbn.errors import ParameterError
 from feddbn.sim import SimulationSettings, connectivity_degree
 from feddbn.sim.settings import split_evenly
 from support.saying import refused
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("d", 0),
-        ("n_samples", True),
-        ("lag_degree", float("nan")),
-        ("w_range", (0.5, 0.3)),
-        ("heterogeneity", 1.5),
-        ("n_clusters", 11),
-        ("site_sizes", [5, 5]),
-    ],
-)
-def test_an_impossible_argument_is_refused_by_name_and_value(name, value):
-    with refused(ParameterError, name, value):
-        SimulationSettings(**{name: value})
 
 
 def test_rows_are_split_evenly_unless_site_sizes_say_otherwise():

@@ -9,7 +9,6 @@ from scipy.stats import norm
 from feddbn.core.designs.features import (
     CURVE_KNOTS,
     N_CURVES,
-    FeatureMap,
     callable_map,
     curve_features,
     feature_map,
@@ -55,13 +54,6 @@ def test_a_users_function_becomes_a_map_of_its_own_width():
     assert feature_map(features.name).width(4) == 3
     found = features(np.ones((1, 2)), np.zeros(0))
     np.testing.assert_allclose(found[0], np.tile([np.sin(1), np.cos(1), 1.0], (2, 1)))
-
-
-def test_maps_and_functions_that_cannot_be_are_refused():
-    with refused(ParameterError, "'bad'"):
-        FeatureMap("bad", lambda v, k: v * np.nan, lambda k: 1)(np.ones((2, 2)), np.zeros(3))
-    with refused(ParameterError, "'wide'", "(2, 2, 1)", "(2, 2, 2)"):
-        FeatureMap("wide", lambda v, k: v, lambda k: 2)(np.ones((2, 2)), np.zeros(3))
 
 
 def test_under_a_standard_normal_they_are_orthonormal_and_have_no_line():

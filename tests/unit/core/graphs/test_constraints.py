@@ -52,20 +52,6 @@ def test_within_an_order_only_forward_edges_remain() -> None:
     assert ordered.allowed[3:].all()
 
 
-@pytest.mark.parametrize(
-    ("edge", "name"),
-    [
-        (("a", "b"), "('a', 'b')"),
-        (("a", "b", 3), "lag 3"),
-        (("a", "z", 1), "'z'"),
-    ],
-)
-@pytest.mark.parametrize("argument", ["forbidden", "required"])
-def test_impossible_edges_are_named(edge: object, name: str, argument: str) -> None:
-    with refused(ParameterError, f"{argument}_edges", name):
-        EdgeConstraints.from_edges(NAMES, 2, **{argument: [edge]})  # type: ignore[arg-type]
-
-
 def test_contradictions_are_refused() -> None:
     with refused(ParameterError, "required_edges", "('a', 'b', 1)"):
         EdgeConstraints.from_edges(NAMES, 1, forbidden=[("a", "b", 1)], required=[("a", "b", 1)])
