@@ -149,15 +149,7 @@ def test_the_package_refuses_what_it_would_misread(library, tmp_path, dbn):
     writeLines(said(effects(structure(list(is_straight = FALSE), class = "feddbn_network"))))
     """
     told = run_r(tmp_path, code, library).splitlines()
-    parts = (
-        "reads up to 4",
-        "neither a result",
-        "has curves",
-        "neither a result",
-        "is no file",
-        "north",
-        "depend",
-    )
+    parts = ("up to 4", "neither", "has curves", "neither", "is no file", "north", "depend")
     assert len(told) == len(parts)
     assert all(part in sentence for part, sentence in zip(parts, told, strict=True)), told
 

@@ -119,8 +119,11 @@ def test_any_way_to_cut_a_segment_gives_the_same_rows(seed, n, n_lags, smoothing
     edges = sorted({0, n, *(c for c in cuts if c < n)})
     pieces = [Block(x[a:b], starts_segment=a == 0) for a, b in pairwise(edges)]
     design = Design.features(("a", "b"), n_lags, Basis(name, smoothing=smoothing))
-    got = [chunk.values for chunk in design_rows(design, pieces, chunk_rows)]
+    chunks = list(design_rows(design, pieces, chunk_rows))
+    got = [chunk.values for chunk in chunks]
     expected = [chunk.values for chunk in design_rows(design, [Block(x)])]
     assert sum(map(len, got)) == max(n - n_lags, 0) == sum(map(len, expected))
+    times = [chunk.time + k for chunk in chunks for k in range(len(chunk.values))]
+    assert times == list(range(n_lags, n))
     if expected:
         np.testing.assert_allclose(np.concatenate(got), np.concatenate(expected), atol=1e-12)

@@ -85,12 +85,6 @@ def test_site_data_pass_through_and_are_aligned_by_name() -> None:
     assert summary(sites).loc["B", "dropped_rows"] == 5
 
 
-def test_a_site_with_columns_in_another_order_is_aligned() -> None:
-    sites = read_sites({"A": frame(), "B": frame()[["b", "a"]]})
-    assert sites["B"].variables == ("a", "b")
-    np.testing.assert_array_equal(values(sites["B"]), rows())
-
-
 def test_integers_booleans_and_nullable_numbers_become_floats() -> None:
     table = pd.DataFrame(
         {"i": [1, 2, 3], "b": [True, False, True], "n": pd.array([1, None, 3], dtype="Int64")}

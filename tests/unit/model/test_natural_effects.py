@@ -11,7 +11,7 @@ from feddbn.errors import FileError
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
 from feddbn.model.natural_effects import natural_effect
-from support.mixed_networks import VARIABLES, effect, mixed_network
+from support.mixed_networks import effect, mixed_network
 
 Z = 1.959963984540054
 
@@ -152,9 +152,3 @@ def test_damaged_files_are_named(dbn):
             DBN.from_dict(damaged(change))
     with pytest.raises(FileError, match="'conditionals'"):
         DBN.from_dict({**good, "conditionals": "x"})
-    plain = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_dict()
-    assert plain["version"] == 1
-    assert "conditionals" not in plain
-    edges = DBN.from_csv(dbn.to_csv(), VARIABLES)
-    assert np.array_equal(edges.W, dbn.W)
-    assert np.array_equal(edges.A, dbn.A)

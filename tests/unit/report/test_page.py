@@ -289,25 +289,12 @@ CHOSEN = {
     "share": 0.3,
     "rule": "one-standard-error",
 }
+COLUMNS = ("label", "held_out_log_likelihood", "edges_w", "edges_a", "rounds", "converged")
 COMPARED = {
     "held_out_share": 0.2,
     "methods": [
-        {
-            "label": "<b>",
-            "held_out_log_likelihood": -3.5,
-            "edges_w": 2,
-            "edges_a": 1.5,
-            "rounds": 4,
-            "converged": False,
-        },
-        {
-            "label": "Vote",
-            "held_out_log_likelihood": None,
-            "edges_w": 2,
-            "edges_a": 1,
-            "rounds": 1,
-            "converged": True,
-        },
+        dict(zip(COLUMNS, row, strict=True))
+        for row in (("<b>", -3.5, 2, 1.5, 4, False), ("Vote", None, 2, 1, 1, True))
     ],
 }
 

@@ -17,15 +17,6 @@ def _systems(arrays):
     return list(arrays.systems.values())
 
 
-def test_rows_of_all_sites_add_up_to_the_usable_rows_asked_for():
-    arrays = _simulate(d=3, n_lags=2, n_sites=4, n_samples=103, n_recordings=3)
-    usable = {site: [len(rows) - 2 for rows in recordings] for site, recordings in arrays.recordings.items()}
-    assert list(usable) == ["site-0", "site-1", "site-2", "site-3"]
-    assert [sum(sizes) for sizes in usable.values()] == [26, 26, 26, 25]
-    assert usable["site-0"] == [9, 9, 8]
-    assert all(rows.shape[1] == 3 for recordings in arrays.recordings.values() for rows in recordings)
-
-
 @pytest.mark.parametrize(
     "arguments", [{}, {"heterogeneity": 0.3, "n_recordings": 2}, {"n_clusters": 3, "graph": "scale-free"}]
 )
@@ -98,21 +89,6 @@ def test_structural_residuals_are_the_noise_that_was_drawn():
     residuals = rows[2:] - rows[2:] @ system.W - rows[1:-1] @ system.A[0] - rows[:-2] @ system.A[1]
     drawn = np.random.default_rng(9).uniform(-np.sqrt(3), np.sqrt(3), size=(312, 6))
     np.testing.assert_allclose(residuals, drawn[12:], atol=1e-12)
-
-
-def test_recordings_that_advance_together_equal_recordings_alone():
-    arrays = _simulate(d=5, n_lags=2, n_sites=4, n_samples=80, heterogeneity="independent")
-    systems = _systems(arrays)
-    sizes = [10, 25, 10, 25]
-
-    shocks = draw_shocks(
-        sizes, [np.random.default_rng(seed) for seed in range(4)], "gaussian", np.ones(5), 20
-    )
-
-    together = advance(systems, shocks, n_burned=20)
-    for r in range(4):
-        (alone,) = advance([systems[r]], [shocks[r]], n_burned=20)
-        np.testing.assert_allclose(together[r], alone, atol=1e-12)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n_recordings": 2, "heterogeneity": 0.3}, {"n_lags": 2}])

@@ -6,7 +6,6 @@ import feddbn
 from feddbn.sim import MESSES
 from feddbn.sim.mess import resolve_mess
 from feddbn.sim.messy import NOISE_MESSES, ROW_MESSES, slow_levels, stop_edges
-from feddbn.sim.series import Effects, advance
 from feddbn.sim.systems import System
 from support.messy import residuals, values, with_mess
 
@@ -146,16 +145,6 @@ def test_levels_that_are_too_slow_already_are_damped_first():
     W = np.zeros((2, 2))
     system = System(W, np.array([[[-0.5, 1.2], [1.2, -0.5]]]), np.arange(2))
     assert slow_levels(system, 0.97).spectral_radius == pytest.approx(0.97)
-
-
-def test_a_network_that_goes_on_unchanged_advances_step_by_step_as_by_its_reduced_form():
-    fed = with_mess(n_lags=2)
-    system = System(fed.truth.W, fed.truth.A, np.arange(5))
-    noise = [np.random.default_rng(k).standard_normal((60 + k // 2, 5)) for k in range(4)]
-    expected = advance([system] * 4, noise, n_burned=10)
-    found = advance([system] * 4, noise, 10, Effects(later=[system] * 4))
-    for one, two in zip(expected, found, strict=True):
-        np.testing.assert_allclose(one, two, atol=1e-12)
 
 
 def test_edges_stop_in_the_middle_and_not_before(clean, rows):

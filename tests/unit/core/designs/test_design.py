@@ -3,9 +3,6 @@
 Rows of a design: where columns are, and that no cut of the stream changes them.
 """
 
-import json
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -43,17 +40,6 @@ def test_columns_of_one_variable_at_one_lag_are_one_edge_in_whatever_terms_they_
     assert edges[1, 1] == (3, 8, 9)
     assert edges[1, 2] == (5, 13, 14, 15)
     assert sorted(c for columns in edges.values() for c in columns) == list(range(design.q))
-
-
-def test_a_design_survives_json_and_keeps_its_digest() -> None:
-    nuisance = Nuisance("recording", degree=2, periods=(24.0, 12.0))
-    design = Design.features(NAMES, 1, Basis("spline"), nuisance, np.arange(3.0), [1, 2, 0.1])
-    back = Design.from_dict(json.loads(json.dumps(design.to_dict())))
-    assert back == design
-    assert hash(back) == hash(design)
-    assert back.digest == design.digest
-    assert back.scale == (1.0, 2.0, 0.1)
-    assert Design.linear(NAMES, 1).digest != Design.linear(NAMES, 2).digest
 
 
 def test_the_digest_of_a_design_does_not_change_between_releases() -> None:
@@ -99,24 +85,6 @@ def _any_design(d: int, n_lags: int, name: str, smoothing: float = 1.0, **public
 
 def _all(stream):
     return np.concatenate([chunk.values for chunk in stream])
-
-
-@pytest.mark.parametrize("name", ["linear", "quadratic", "spline"])
-@pytest.mark.parametrize("n_lags", [1, 3])
-def test_blocks_that_continue_a_segment_give_the_rows_of_the_whole(name, n_lags):
-    x = np.random.default_rng(1).standard_normal((41, 2))
-    labels = np.arange(41)
-    whole = [Block(x, labels=labels)]
-    cuts = [0, 1, 2, 9, 9, 30, 41]
-    pieces = [Block(x[a:b], starts_segment=a == 0 and b == 1, labels=labels[a:b]) for a, b in pairwise(cuts)]
-    design = _any_design(2, n_lags, name, 0.5)
-    one = list(design_rows(design, whole))
-    many = list(design_rows(design, pieces, chunk_rows=4))
-    np.testing.assert_allclose(_all(one), _all(many), atol=1e-13)
-    for chunks in (one, many):
-        np.testing.assert_array_equal(np.concatenate([c.labels for c in chunks]), labels[n_lags:])
-        times = np.concatenate([c.time + np.arange(len(c.values)) for c in chunks])
-        np.testing.assert_array_equal(times, labels[n_lags:])
 
 
 def test_neither_lags_nor_smoothing_cross_into_a_new_segment():

@@ -6,7 +6,6 @@ Means, trends and cycles: what is taken off equals what least squares would have
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ import statsmodels.api as sm
 from feddbn.core.designs.design import Basis, Design, Term, design_rows
 from feddbn.core.designs.gram import (
     Gram,
-    gram_sums_length,
     joint_moments,
     recording_gram,
     tried_grams,
@@ -50,15 +48,6 @@ def _recordings(lengths=(40, 3, 120, 55), seed=0) -> list[ArrayRecording]:
             )
         )
     return found
-
-
-def _designs(nuisance: Nuisance) -> list[Design]:
-    origin, scale = (1.0, 2.0, 3.0), (1.0, 0.5, 2.0)
-    return [
-        Design.linear(NAMES, 2, nuisance),
-        Design.features(NAMES, 2, Basis("spline", smoothing=0.7), nuisance, origin, scale),
-        Design(NAMES, (Term(Basis(), (0, 1)), Term(Basis("quadratic"), (0, 3))), nuisance, (), scale),
-    ]
 
 
 @pytest.mark.parametrize("n_lags", [0, 1, 3])
@@ -96,37 +85,6 @@ def test_feature_sums_are_rows_written_down_by_hand_to_the_last_bit(name, scope)
             else np.concatenate([[0.0, 0.0], total.to_sums()])
         )
         np.testing.assert_array_equal(recording_gram(design, recording).to_sums(), expected)
-
-
-@pytest.mark.parametrize("nuisance", NUISANCES)
-def test_recordings_dealt_to_sites_add_up_to_all_of_them(nuisance) -> None:
-    recordings = _recordings((30, 41, 52, 17, 3, 90))
-    for design in _designs(NUISANCES[nuisance]):
-        whole = gram_of(design, recordings)
-        parts = [gram_of(design, recordings[k::3]) for k in range(3)]
-        vector = np.sum([part.to_sums() for part in parts], axis=0)
-        assert len(vector) == gram_sums_length(design.q)
-        for found in (parts[0].merge(parts[1]).merge(parts[2]), Gram.from_sums(vector, design.q)):
-            assert (found.n, found.n_removed, found.n_nuisance) == (
-                whole.n,
-                whole.n_removed,
-                whole.n_nuisance,
-            )
-            np.testing.assert_allclose(found.scatter, whole.scatter, atol=1e-10 * np.abs(whole.scatter).max())
-            np.testing.assert_allclose(found.moments.mean, whole.moments.mean, atol=1e-10)
-
-
-@pytest.mark.parametrize("nuisance", NUISANCES)
-def test_blocks_that_continue_a_segment_change_nothing(nuisance) -> None:
-    rng = np.random.default_rng(5)
-    x, labels = rng.normal(size=(90, 3)).cumsum(axis=0), rng.integers(0, 2, size=90)
-    cuts = [0, 1, 3, 30, 31, 70, 90]
-    pieces = tuple(Block(x[a:b], a == 0, labels[a:b]) for a, b in pairwise(cuts))
-    for design in _designs(NUISANCES[nuisance]):
-        whole = recording_gram(design, ArrayRecording("r", (Block(x, True, labels),)))
-        cut = recording_gram(design, ArrayRecording("r", pieces))
-        assert (cut.n, cut.n_removed) == (whole.n, whole.n_removed)
-        np.testing.assert_allclose(cut.scatter, whole.scatter, atol=1e-10 * np.abs(whole.scatter).max())
 
 
 @pytest.mark.parametrize("nuisance", NUISANCES)
@@ -291,30 +249,6 @@ def test_residual_products_equal_those_of_pooled_least_squares_on_nuisance_dummi
     assert gram.n_nuisance == gram.n_removed == rank
     np.testing.assert_allclose(gram.scatter, Z.T @ Z, rtol=1e-9, atol=1e-9 * np.abs(Z.T @ Z).max())
     np.testing.assert_array_equal(gram.scatter, gram.scatter.T)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_effects_after_projection_are_those_of_the_regression_with_everything_in_it(kind) -> None:
-    design = Design.linear(PAIR, 1, KINDS[kind])
-    recordings = _timed_recordings(seed=1)
-    gram = gram_of(design, recordings)
-    parents = [1, 2, 3, 4, 5]
-    found = np.linalg.solve(gram.scatter[np.ix_(parents, parents)], gram.scatter[parents, 0])
-    rows, blocks = [], []
-    for recording in recordings:
-        z = np.concatenate([chunk.values for chunk in design_rows(design, recording.blocks())])
-        rows.append(z)
-        blocks.append(_columns(KINDS[kind], 1.0 + np.arange(len(z))))
-    Z = np.concatenate(rows)
-    dummies = np.zeros((len(Z), sum(B.shape[1] for B in blocks)))
-    row = column = 0
-    for B in blocks:
-        dummies[row : row + len(B), column : column + B.shape[1]] = B
-        row, column = row + len(B), column + B.shape[1]
-    full = sm.OLS(Z[:, 0], np.column_stack([Z[:, parents], dummies])).fit()
-    np.testing.assert_allclose(found, full.params[: len(parents)], rtol=1e-8, atol=1e-10)
-    rss = gram.scatter[0, 0] - gram.scatter[parents, 0] @ found
-    np.testing.assert_allclose(rss / (gram.n - gram.n_nuisance - len(parents)), full.mse_resid, rtol=1e-8)
 
 
 def test_a_trend_a_thousand_times_the_noise_leaves_the_noise() -> None:
