@@ -11,6 +11,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.policy import SitePolicy
+from support.questions import give_values, make_question
 from support.saying import refused
 from support.sites import memory_site
 
@@ -18,7 +19,8 @@ NAMES = ("a", "b")
 
 
 def site_of(values, policy=None, **study):
-    data, policy = memory_site(values, names=NAMES), policy or SitePolicy()
+    recordings = values if isinstance(values, list) else [values]
+    data, policy = memory_site(*recordings, names=NAMES), policy or SitePolicy()
     plan = Study(name="s", method="oneshot", variables=NAMES, sites=("one", "two", "three"), **study)
     return Site("one", data, (ViewGuard(policy), DisclosureGuard(plan, policy)))
 
@@ -111,3 +113,30 @@ def test_what_was_asked_is_written_down_before_it_is_answered():
     again.check(moments())
     with refused(SiteRefused, code="changed-in-run"):
         again.check(moments(limits=np.ones(2)))
+
+
+def test_a_question_that_does_not_say_which_rows_it_rests_on_is_refused():
+    kind = make_question("reads-and-does-not-say", give_values)
+    with refused(SiteRefused, code="view-not-said"):
+        site_of(np.ones((50, 2))).answer(Task(kind()))
+
+
+@pytest.mark.parametrize(("n_different", "is_told"), [(0, True), (1, False), (9, False), (10, True)])
+def test_a_column_differs_in_no_row_or_in_enough(n_different, is_told):
+    rows = np.random.default_rng(0).normal(size=(100, 2))
+    rows[:, 1] = 5.0
+    rows[20 : 20 + n_different, 1] = 6.0
+    if is_told:
+        assert site_of(rows).answer(moments())[0] == 100
+        return
+    with refused(SiteRefused, n_different, code="few-rows-in-view"):
+        site_of(rows).answer(moments())
+
+
+def test_a_column_that_recordings_have_constant_differs_within_none_of_them():
+    """About the means of recordings only the one row is left."""
+    rows = [np.c_[np.random.default_rng(k).normal(size=50), np.full(50, float(k))] for k in range(3)]
+    assert site_of(rows).answer(moments())[0] == 150
+    rows[1][7, 1] += 1.0
+    with refused(SiteRefused, 1, code="few-rows-in-view"):
+        site_of(rows).answer(moments())
