@@ -470,8 +470,9 @@ class Asked:
 def _chosen(question: Question) -> tuple[Constant, ...]:
     """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen."""
     names = getattr(question, "variables", None)
-    is_free = names is None or isinstance(question, InViewQuestion)
-    return () if is_free else (Constant("the variables of the run", tuple(names)),)
+    if names is None or isinstance(question, InViewQuestion):
+        return ()
+    return (Constant("the variables of the run", tuple(names)),)
 
 
 class ScopeGuard(Guard):

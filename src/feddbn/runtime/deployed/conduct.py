@@ -268,11 +268,15 @@ def _in_view(
     if names == study.variables:
         return federation, study
     parameters = dict(study.parameters)
-    if isinstance(parameters.get("kinds"), Mapping):
-        parameters["kinds"] = {name: kind for name, kind in parameters["kinds"].items() if name in names}
+    kinds = parameters.get("kinds")
+    if isinstance(kinds, dict):
+        parameters["kinds"] = {name: kind for name, kind in kinds.items() if name in names}
     prepare = parameters.get("prepare")
-    for given in (parameters, *([prepare] if isinstance(prepare, dict) else [])):
+    if isinstance(prepare, dict):
+        parameters["prepare"] = prepare = dict(prepare)
+    for given in (parameters, prepare if isinstance(prepare, dict) else {}):
         for key in ("exogenous", "prepare.exogenous"):
-            if isinstance(given.get(key), list):
-                given[key] = [name for name in given[key] if name in names]
+            inputs = given.get(key)
+            if isinstance(inputs, list):
+                given[key] = [name for name in inputs if name in names]
     return federation, study.model_copy(update={"variables": names, "parameters": parameters})
