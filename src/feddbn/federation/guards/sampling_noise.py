@@ -14,9 +14,10 @@ of 37 +- .5 have errors a hundred times those of its variance, and where columns
 of one number's error is more than what is to be learned. Noise made of answers keeps counts, totals and products
 consistent: it is what a few rows more or fewer would do, so every program works under it.
 
-*Which noise.* Which rows are left out together and the g_k follow from the site's secret key, the question and the rows:
-the same question about the same rows has the same noise, and nothing can be averaged out by asking again. A question that
-leaves other rows in has other noise, so that the difference of two sums is the rows between them plus noise of both.
+*Which noise.* Which rows are left out together and the g_k follow from the site's secret key, the question, the rows, and
+who is added up with which version of data. The same question about the same rows has the same noise, and nothing can be
+averaged out by asking again. A question that leaves other rows in, or one row more at any site, has other noise at every
+site, so that the difference of two sums is the rows between them plus noise of both.
 
 *What the noise tells.* Its size follows from the data, and no number of it is told: of a sum only one draw is ever seen.
 It is added with ten binary digits, so that whole numbers do not shine through.
@@ -100,14 +101,15 @@ class SamplingNoise(Guard):
         if self._rows is None or self._rows[0] is not here.data:
             self._rows = (here.data, _Rows(here.data))
         rows = self._rows[1]
-        rng = self._generator(task, rows.digest)
+        varying = replace(task, question=task.question.varying)
+        rng = self._generator(varying, rows.digest + channel.among.encode())
         staying = rows.parts(rng, task.question.reach)
         weights = np.clip(rng.standard_normal(len(staying)), -_FARTHEST, _FARTHEST)
         parts = [
             replace(here, data=_Left(here.data, stays), state=_state_of(here.state, k))
             for k, stays in enumerate(staying)
         ]
-        found = self._answers(program, parts, task, len(vector))
+        found = self._answers(program, parts, varying)
         if len(found) < 2:
             raise SiteRefused(
                 f"task {task.name!r}: this site has too few rows to tell how large the noise in its answer must be; ask the "
@@ -123,7 +125,7 @@ class SamplingNoise(Guard):
         self._last = nominal_multiplier(
             max(self._total or 0, sum(rows.lengths)), len(vector), task.question.reach
         )
-        return state, vector + self._share * noise
+        return state, vector + self._share * np.tile(noise, len(vector) // len(noise))
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Book what leaves."""
@@ -140,7 +142,7 @@ class SamplingNoise(Guard):
         return gaussian_epsilon(self.delta, self._precision**-0.5) if 0 < self._precision < math.inf else None
 
     def _answers(
-        self, program: SiteTask, parts: Sequence[Here], task: Task, length: int
+        self, program: SiteTask, parts: Sequence[Here], task: Task
     ) -> dict[int, tuple[SiteState, FloatArray]]:
         """What the parts answer, by number; where one cannot, the others tell the spread."""
         found = {}
@@ -150,7 +152,7 @@ class SamplingNoise(Guard):
                 state, vector = answer_of_one(program, part, task.question, memo)
             except FeddbnError:
                 continue
-            if len(vector) == length and np.isfinite(vector).all():
+            if np.isfinite(vector).all():
                 found[k] = (state, vector)
         return found
 

@@ -223,6 +223,7 @@ class BootstrapQuestion(RowsQuestion):
     """
 
     name = "bootstrap-moments"
+    draws_once = True
     purpose = "count, totals and cross-products of resampled lagged rows"
 
     first: int = whole(-1, MOST_REPLICATES)
@@ -253,6 +254,11 @@ class BootstrapQuestion(RowsQuestion):
         return CurvedMomentsQuestion(
             **given, basis=self.basis, origin=self.level, scale=self.scale, products=self.products
         )
+
+    @property
+    def varying(self) -> BootstrapQuestion:
+        """The data themselves: resamples lie around these, noise and all."""
+        return replace(self, first=-1, stop=0)
 
     @property
     def function_units(self) -> tuple[FloatArray, FloatArray] | None:

@@ -87,7 +87,8 @@ class SecureSite:
         """Return this site's vector for a task, unmasked: for the protocol only."""
         task = self.task(meta, arrays)
         n_guaranteed = self.secagg.guaranteed_contributors
-        return self.site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
+        channel = Channel(masked=True, n_guaranteed=n_guaranteed, among=self.secagg.among)
+        return self.site.answer(task, channel)
 
     def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:
         """Return the task of a request to mask, which its digest must fit."""

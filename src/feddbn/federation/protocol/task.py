@@ -432,6 +432,11 @@ class Question:
         return tuple(getattr(self, "features", ()))
 
     @property
+    def varying(self) -> Question:
+        """The question whose sampling error the answer has, or each of its equally long parts: itself, but for resamples."""
+        return self
+
+    @property
     def reach(self) -> int:
         """How many earlier rows the answer for one row depends on; noise for single rows pays for them."""
         return int(getattr(self, "n_lags", 0))
