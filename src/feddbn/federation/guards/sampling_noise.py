@@ -94,8 +94,12 @@ class SamplingNoise(Guard):
 
     def make(
         self, program: SiteTask, here: Here, task: Task, channel: Channel
-    ) -> tuple[SiteState, FloatArray]:
-        """Return the answer with noise, and the state with those of the parts."""
+    ) -> tuple[SiteState, FloatArray] | None:
+        """Return the answer with noise, and the state with those of the parts; None where few rows do not show anyway."""
+        views = task.question.in_view(here.data, here.name)
+        if views and all(view.is_rounded for view in views):
+            self._last = None
+            return None
         own = {name: value for name, value in here.state.items() if not name.startswith(_OURS)}
         state, vector = answer_of_one(program, replace(here, state=own), task.question, self._memos[0])
         if self._rows is None or self._rows[0] is not here.data:

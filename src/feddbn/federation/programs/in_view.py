@@ -59,8 +59,6 @@ from feddbn.findings import Finding
 
 LEAST = 10
 """Rows in which a variable has to vary at a site, if its owner asks for no more."""
-SOME = 0.25
-"""Where sums carry noise, at least a quarter of a site counts as one that has too few."""
 _MARGIN = 1.5
 """Other lags and held-out rows leave fewer rows: so many times as many have to be there before a study."""
 
@@ -299,16 +297,9 @@ def in_view_program(
 ) -> ServerProgram[dict[str, tuple[int, int]]]:
     """Return the variables that have to be left out, and at how many sites each varies, and varies in few rows."""
     answer = (yield Task(InViewQuestion(n_lags=n_lags, variables=variables, least=LEAST))).value
-    enough, few = sites_of(answer.reshape(2, len(variables)))
-    found = zip(variables, enough.tolist(), few.tolist(), strict=True)
+    enough, few = np.round(answer).astype(int).reshape(2, len(variables)).tolist()
+    found = zip(variables, enough, few, strict=True)
     return {name: (n, m) for name, n, m in found if n < n_sites or m}
-
-
-def sites_of(answer: FloatArray) -> IntArray:
-    """Numbers of sites from sums of zeros and ones: odd rows, sites that have few, are rounded up under noise."""
-    found = np.round(answer).astype(np.int64)
-    found[1::2] = np.maximum(found[1::2], answer[1::2] > SOME)
-    return found
 
 
 @answers(InViewQuestion, length=lambda question: 2 * question.d)

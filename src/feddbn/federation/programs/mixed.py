@@ -39,7 +39,6 @@ from feddbn.core.orders.groups import MOST_OPEN_OF_A_NODE, GroupLearned, Review,
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.in_view import SOME
 from feddbn.federation.programs.statistics import training_site
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -287,7 +286,7 @@ def level_counts_program(
         few = np.split(total[sum(sizes) :], np.cumsum(sizes)[:-1])
         # What a merged level has is told at its own place; the declared levels in it share it.
         shared = [
-            np.where(f[list(c.groups)] > SOME, 0.0, n[list(c.groups)]) if c.groups else n
+            np.where(f[list(c.groups)] > 0.5, 0.0, n[list(c.groups)]) if c.groups else n
             for n, f, c in zip(own, few, codings, strict=True)
         ]
         counts = counts or tuple(tuple(one.tolist()) for one in own)

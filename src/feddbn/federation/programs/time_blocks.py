@@ -31,7 +31,6 @@ from feddbn.core.statistics.residual_checks import (
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import DataError
-from feddbn.federation.programs.in_view import sites_of
 from feddbn.federation.programs.residual_checks import (
     ResidualReport,
     curvature_of,
@@ -234,8 +233,8 @@ def block_counts_program(blocks: BlocksQuestion, n_sites: int) -> ServerProgram[
     """
     names = [item.name for item in fields(BlocksQuestion)]
     question = BlockCountsQuestion(**{name: getattr(blocks, name) for name in names}, least=1)
-    answer = (yield Task(question)).value.reshape(4, blocks.n_blocks)
-    enough, few, enough_after, few_after = sites_of(answer)
+    found = np.round((yield Task(question)).value).astype(int).reshape(4, blocks.n_blocks)
+    enough, few, enough_after, few_after = found
     is_fine = ((enough == 0) | (enough >= n_sites)) & (few == 0)
     for n in range(blocks.n_blocks, 0, -1):
         if is_fine[: n - 1].all() and enough_after[n - 1] >= n_sites and few_after[n - 1] == 0:

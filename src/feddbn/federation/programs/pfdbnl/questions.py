@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.recordings import SiteData
 from feddbn.core.fdbnl.path import Stage, make_schedule
 from feddbn.core.fdbnl.server import OPTIMA, penalty_matrix
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
@@ -14,7 +15,17 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
-from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole, wholes
+from feddbn.federation.protocol.task import (
+    Constant,
+    Scope,
+    View,
+    array,
+    choice,
+    flag,
+    number,
+    whole,
+    wholes,
+)
 
 __all__ = ["AVERAGES", "MOST_PULLS", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
@@ -218,6 +229,10 @@ class ClusterQuestion(FitQuestion):
     models: FloatArray | None = array("m", "q", "d", default=None)
     closed: tuple[int, ...] = wholes(0, 100_000, default=())
     only_counts: bool = flag(default=False)
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Which cluster a site would be in tells none of its rows."""
+        return tuple(replace(view, is_rounded=self.only_counts) for view in super().in_view(data, site))
 
     def check(self) -> None:
         """Slots exist, and every mode has its arrays."""
