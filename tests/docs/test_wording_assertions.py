@@ -79,19 +79,21 @@ def wording_assertions(path: Path) -> list[int]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     told = sentences(tree.body)
     lines = {node.lineno for node in compared(tree) if is_prose(node) or names(node) & told}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef):
-            continue
+    nodes = [*ast.walk(tree)]
+    calls: dict[str, list[ast.Call]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            calls.setdefault(called(node), []).append(node)
+    for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
         told = sentences(function.body)
-        lines |= {node.lineno for node in compared(function) if names(node) & told}
+        held = [(names(node), node.lineno) for node in compared(function)]
+        lines |= {line for used, line in held if used & told}
         order = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
         handed = [pair for decorator in function.decorator_list for pair in cases(decorator)]
-        for call in calls:
-            if called(call) == function.name:
-                handed += [*zip(order, call.args, strict=False), *((w.arg, w.value) for w in call.keywords)]
-        held = {name for node in compared(function) for name in names(node)} & set(order)
-        lines |= {value.lineno for name, value in handed if name in held and is_prose(value)}
+        for call in calls.get(function.name, []):
+            handed += [*zip(order, call.args, strict=False), *((w.arg, w.value) for w in call.keywords)]
+        used = {name for some, _ in held for name in some} & set(order)
+        lines |= {value.lineno for name, value in handed if name in used and is_prose(value)}
     return sorted(lines)
 
 

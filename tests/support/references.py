@@ -15,6 +15,8 @@ _OWN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 _FILE = re.compile(r"(?<![\w/.{}<~-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?!\.)")
 _PATH = re.compile(r"`((?:src|tests|docs|tools|examples|benchmarks|deploy)/[\w./-]*)(?:::\w+)?`")
 _BLOCK = re.compile(r"```(?:python|\{code-cell\}[^\n]*)\n(.*?)```", re.S)
+# Where it begins a line it is a docstring.
+_TRIPLE = re.compile(r'(^ *r?)?""".*?"""', re.S | re.M)
 _COMMENT = re.compile(r"(?m)(?:^|\s)# .*$")
 _TEST = re.compile(r"\btest_\w+")
 
@@ -25,8 +27,7 @@ def prose(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.S)
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    said = [found[0] for found in _TRIPLE.finditer(text) if found[1] is not None]
     return "\n".join([*said, *_COMMENT.findall(text)])
 
 
@@ -72,22 +73,13 @@ def own_names_in(text: str) -> set[str]:
 
 @cache
 def words_of_the_code() -> frozenset[str]:
-    """Every name, argument, attribute, module and word of a string constant in the package."""
+    """Every word of the package outside of docstrings and comments, which must not vouch for themselves."""
     words: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
         words.update(path.with_suffix("").parts)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-        said = {id(node.body[0]) for node in ast.walk(tree) if isinstance(node, documented) and node.body}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and id(node) in said and isinstance(node.value, ast.Constant):
-                # A docstring must not vouch for itself.
-                node.value.value = None
-        for node in ast.walk(tree):
-            for field in ("id", "attr", "arg", "name", "value"):
-                value = getattr(node, field, None)
-                if isinstance(value, str):
-                    words.update(re.findall(r"\w+", value))
+        text = path.read_text(encoding="utf-8")
+        text = _TRIPLE.sub(lambda found: "" if found[1] is not None else found[0], text)
+        words.update(re.findall(r"\w+", _COMMENT.sub("", text)))
     return frozenset(words)
 
 

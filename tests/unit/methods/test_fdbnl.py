@@ -60,14 +60,6 @@ def test_one_site_equals_dynotears(federation):
     np.testing.assert_allclose(a.A_raw_, b.A_raw_, atol=1e-5)
 
 
-def test_identical_sites_give_the_one_site_answer(federation):
-    recordings = federation.sites["site-0"]
-    one = FDBNL().fit({"a": recordings})
-    # Rows that count three times make chance look like memory.
-    three = FDBNL(check_residuals=False).fit({"a": recordings, "b": recordings, "c": recordings})
-    np.testing.assert_allclose(three.W_raw_, one.W_raw_, atol=1e-5)
-
-
 def test_static_networks_are_the_case_without_lags():
     # The penalised optimum is proven; for seed 1 it is another network than the true one, which costs 0.04 % more.
     for seed in (2, 3):
