@@ -59,6 +59,10 @@ change within 2.4 units of their origin: by these bounds that is where a large p
 """
 
 
+MARGIN = 2
+"""Of a pattern of empty cells so many times `min_rows` rows have to be there: the registers may leave some of them out."""
+
+
 class ViewGuard(Guard):
     """Leaves out rows whose pattern of empty cells too few rows share; `in_view` has the rule.
 
@@ -90,7 +94,7 @@ class ViewGuard(Guard):
         for view in views:
             key = view_key(view)
             if key not in self._known:
-                self._known[key] = rare_rows(view, here.data, order, self._least)
+                self._known[key] = rare_rows(view, here.data, order, MARGIN * self._least)
         left_out = np.unique(np.concatenate([self._known[view_key(view)] for view in views]))
         if not len(left_out):
             return here, task

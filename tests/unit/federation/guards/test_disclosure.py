@@ -76,7 +76,7 @@ def test_a_block_that_is_held_out_has_enough_rows_too():
 def test_few_incomplete_rows_are_left_out_and_many_are_used():
     rng = np.random.default_rng(1)
     model = np.vstack([np.zeros(2), np.eye(2)])
-    for n_empty, counted in ((9, 91), (10, 100)):
+    for n_empty, counted in ((9, 91), (19, 81), (20, 100)):
         rows = rng.normal(size=(100, 2))
         rows[10 : 10 + n_empty, 0] = np.nan
         answer = site_of(rows).answer(moments(row_model=model))
