@@ -35,7 +35,13 @@ GUARDED = (
     "runtime/deployed/registers.py",
     "runtime/deployed/open_site.py",
 )
-TESTS = ("tests/redteam", "tests/unit/federation/guards", "tests/unit/privacy", "tests/unit/runtime/deployed")
+TESTS = (
+    "tests/redteam",
+    "tests/unit/federation/guards",
+    "tests/unit/federation/protocol",
+    "tests/unit/privacy",
+    "tests/unit/runtime/deployed",
+)
 REFUSALS = ("SiteRefused", "AggregationError", "BudgetExceeded", "PrivacyError", "StateError", "FileError")
 HOOKS = ("before", "reads", "make", "after")
 

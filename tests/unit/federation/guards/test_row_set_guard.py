@@ -243,3 +243,11 @@ def test_many_different_sets_are_refused(site, monkeypatch):
     asked(book, site, ("x",))
     with refused(SiteRefused, 2, code="too-many-row-sets"):
         asked(book, site, ("x", "w"))
+
+
+def test_cells_that_went_are_refused_where_no_whole_row_can_go_with_them():
+    ids, rows = np.arange(4), np.arange(4)
+    before = np.array([[True, True], [True, False], [True, False], [True, False]])
+    after = np.array([[True, False], [True, False], [True, False], [True, False]])
+    with refused(SiteRefused, code="cells-show-rows"):
+        row_set_guard._few_pairs(rows, (ids, after), (ids, before), 2, 3)

@@ -1,14 +1,24 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from feddbn import AS_THEY_ARE
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.study_plan import MOST_CLUSTERS, Asked, check_tasks, plan_of, scope_of, tasks_of
+from feddbn.federation.guards.study_plan import (
+    MOST_CLUSTERS,
+    Asked,
+    ScopeGuard,
+    check_tasks,
+    plan_of,
+    scope_of,
+    tasks_of,
+)
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.plan import of_task
+from feddbn.federation.protocol.site import PLAIN as IN_THE_CLEAR
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.methods.selection import AUTO_GRIDS
@@ -186,3 +196,15 @@ def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():
         asked.check_plan(Task(replace(survey, counts=True)), planned)
     with refused(SiteRefused, code="beyond-plan"):
         asked.check_plan(Task(replace(survey, n_lags=2)), planned)
+
+
+def test_an_answer_has_no_more_numbers_than_the_plan_says():
+    one = study()
+    guard, task = (
+        ScopeGuard(scope_of(one, 3), SitePolicy()),
+        Task(SurveyQuestion(n_lags=1, variables=("a", "b"))),
+    )
+    (most,) = {of_task(plan_of(one), "survey")[1]}
+    guard.after(task, np.zeros(most), IN_THE_CLEAR)
+    with refused(SiteRefused, most + 1, code="beyond-plan"):
+        guard.after(task, np.zeros(most + 1), IN_THE_CLEAR)
