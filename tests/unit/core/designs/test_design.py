@@ -57,6 +57,30 @@ def test_ways_to_write_the_same_design_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: Design.linear(("a", "a"), 1), ("variables=",)),
+        (lambda: Design.linear(NAMES, -1), ("n_lags=-1",)),
+        (lambda: Design.features(NAMES, 0, Basis("linear")), ("n_lags=0",)),
+        (lambda: Design(NAMES, (Term(Basis(smoothing=0.5), (0,)),)), ("first term",)),
+        (lambda: Term(Basis(), (1, 0)), ("lags=(1, 0)",)),
+        (lambda: Term(Basis(), (0,), "yes"), ("is_edge='yes'",)),
+        (lambda: Basis("cubic"), ("'cubic'", "spline")),
+        (lambda: Basis(3), ("name=3",)),
+        (lambda: Basis("spline", (0, 1)), ("knots", "(0.0, 1.0)")),
+        (lambda: Basis(smoothing=float("nan")), ("smoothing=", "nan")),
+        (lambda: Design.features(NAMES, 1, Basis(), scale=(1, 0, 1)), ("scale=",)),
+        (lambda: Design.features(NAMES, 1, Basis(), origin=(1,)), ("origin", 3)),
+        (lambda: Design.coded(("a", "b"), 1, ["count"]), ("kinds", 1, 2)),
+    ],
+)
+def test_an_impossible_design_is_refused_by_name(make, names) -> None:
+    """A site reads designs that a server sent."""
+    with refused(ParameterError, *names):
+        make()
+
+
+@pytest.mark.parametrize(
     ("change", "names"),
     [
         ({"version": 2}, ("version 2", "version 1")),

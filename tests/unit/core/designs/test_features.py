@@ -9,6 +9,7 @@ from scipy.stats import norm
 from feddbn.core.designs.features import (
     CURVE_KNOTS,
     N_CURVES,
+    FeatureMap,
     callable_map,
     curve_features,
     feature_map,
@@ -86,3 +87,10 @@ def test_squares_have_mean_0_and_variance_1_and_an_end():
     assert f.mean() == pytest.approx(0, abs=0.02)
     assert f.std() == pytest.approx(1, abs=0.05)
     np.testing.assert_array_equal(square_features(np.array([3.0, -7.0])), 8 / np.sqrt(2))
+
+
+def test_maps_and_functions_that_cannot_be_are_refused():
+    with refused(ParameterError, "'bad'"):
+        FeatureMap("bad", lambda v, k: v * np.nan, lambda k: 1)(np.ones((2, 2)), np.zeros(3))
+    with refused(ParameterError, "'wide'", "(2, 2, 1)", "(2, 2, 2)"):
+        FeatureMap("wide", lambda v, k: v, lambda k: 2)(np.ones((2, 2)), np.zeros(3))
