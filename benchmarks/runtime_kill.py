@@ -46,7 +46,7 @@ from support.trials import (  # noqa: E402
 )
 
 ROWS = HERE / "results" / "runtime_kill.jsonl"
-MASKED = {"secure_aggregation": True, "min_sites": 3}
+MASKED = {"secure_aggregation": True, "protection": "exact", "min_sites": 3}
 TURNS = (("fdbnl", {}), ("pfdbnl", {}), ("fdbnl", {"privacy": MASKED}))
 TIMEOUT_S = 5.0
 

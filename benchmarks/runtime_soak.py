@@ -51,7 +51,7 @@ def study_number(n, rounds):
     if kind == 0:
         return make_study(f"soak-{n}", rounds=rounds, pause_s=0.0, timeout_s=60.0)
     if kind == 1:
-        privacy = {"secure_aggregation": True, "min_sites": 3}
+        privacy = {"secure_aggregation": True, "protection": "exact", "min_sites": 3}
         return method_study("fdbnl", SITES, VARIABLES, privacy=privacy)
     return method_study("oneshot", SITES, VARIABLES)
 

@@ -29,7 +29,11 @@ def federation(federation):
 
 
 def collected(federation, study):
-    return study.model_copy(update={"privacy": study.privacy.model_copy(update={"secure_aggregation": True})})
+    return study.model_copy(
+        update={
+            "privacy": study.privacy.model_copy(update={"secure_aggregation": True, "protection": "exact"})
+        }
+    )
 
 
 def masked_in_process(federation, study):

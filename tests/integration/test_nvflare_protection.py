@@ -54,7 +54,7 @@ STUDIES = {
     "slow": slow_study("slow"),
     "slow-masked": slow_study(
         "slow-masked",
-        privacy={"secure_aggregation": True, "min_sites": 3},
+        privacy={"secure_aggregation": True, "protection": "exact", "min_sites": 3},
     ),
     "too-much": noisy_study("too-much", 2 * BUDGET),
     "within": noisy_study("within", 0.8 * BUDGET),

@@ -70,6 +70,7 @@ CALLS = {
     "mixed": lambda m: m.table(m.LEARNERS, 150, m.MIXED, range(2), 3),
     "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
     "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
+    "noise": lambda m: m.main(2, settings=(("FDBNL", 3, 300, 3),)),
     "paper_setting": lambda m: m.main(2, settings=((3, 60),)),
     "personal_accuracy": lambda m: m.main(range(1), [0.1], d=3, n_samples=90),
     "personal_participation": lambda m: (m.table(range(1), d=3), m.curve(None, d=3)),
