@@ -32,7 +32,7 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.programs.bootstrap import BootstrapQuestion, unit_sizes
 from feddbn.federation.programs.curved import CurvedMomentsQuestion, local_curved_moments
-from feddbn.federation.programs.in_view import InViewQuestion, parts_in_view, rare_rows, view_key
+from feddbn.federation.programs.in_view import InViewQuestion, parts_in_view, rows_to_leave_out, view_key
 from feddbn.federation.programs.mixed import GlmStepQuestion, LevelCountsQuestion, model_terms
 from feddbn.federation.programs.oneshot import ResidualsQuestion
 from feddbn.federation.programs.statistics import local_moments
@@ -94,7 +94,7 @@ class ViewGuard(Guard):
         for view in views:
             key = view_key(view)
             if key not in self._known:
-                self._known[key] = rare_rows(view, here.data, order, MARGIN * self._least)
+                self._known[key] = rows_to_leave_out(view, here.data, order, self._least, MARGIN)
         left_out = np.unique(np.concatenate([self._known[view_key(view)] for view in views]))
         if not len(left_out):
             return here, task

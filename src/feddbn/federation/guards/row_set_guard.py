@@ -191,7 +191,8 @@ class UsedRows:
         """The complete rows, and where others count those that have any cell, like all before them."""
         if self.cells is None:
             return (self.rows,)
-        there = self.lagged_cells(self.n_lags, self.variables).reshape(len(self.rows), self.n_lags + 1, -1)
+        cells = self.lagged_cells(self.n_lags, self.variables)
+        there = cells.reshape(len(self.rows), self.n_lags + 1, len(self.variables))
         return self.rows[there.all(axis=(1, 2))], self.rows[there.any(axis=2).all(axis=1)]
 
     def lagged_cells(self, n_lags: int, variables: Sequence[str]) -> BoolArray:
