@@ -18,7 +18,7 @@ from feddbn.core.orders.parents import ParentRegressions, ParentSelection
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.residual_checks import CurvatureSums
 from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length
-from feddbn.core.statistics.survey import N_BINS, N_FREQUENCIES, profile_length
+from feddbn.core.statistics.survey import N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning
 from feddbn.methods.fdbnl import FDBNL
 
@@ -103,7 +103,8 @@ def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
 def test_looking_around_costs_two_sums_and_the_products_of_every_nuisance_tried(monkeypatch):
     _, meter, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == 3
-    survey = 5 + 10 + 10 * N_BINS + N_FREQUENCIES + 2 * 10 + 2 * profile_length(10, 1)
+    # Five numbers a variable: counts of deviations are asked for only where something looks odd.
+    survey = 5 + 5 * 10 + N_FREQUENCIES + 2 * profile_length(10, 1)
     # A mean, a line and a cubic: the number of parameters and products of each, and one sum of log gains.
     moments = sums_length(20) + 3 * (1 + 20 * 21 // 2) + 1
     assert meter.n_sent == 8 * (survey + 1 + moments)
