@@ -191,9 +191,10 @@ class UsedRows:
         """The complete rows, and where others count those that have any cell, like all before them."""
         if self.cells is None:
             return (self.rows,)
-        cells = self.lagged_cells(self.n_lags, self.variables)
-        there = cells.reshape(len(self.rows), self.n_lags + 1, len(self.variables))
-        return self.rows[there.all(axis=(1, 2))], self.rows[there.any(axis=2).all(axis=1)]
+        shape = (len(self.rows), self.n_lags + 1, len(self.variables))
+        there = self.lagged_cells(self.n_lags, self.variables).reshape(shape)
+        have_any = np.all(np.any(there, axis=2), axis=1)
+        return self.rows[np.all(there, axis=(1, 2))], self.rows[have_any]
 
     def lagged_cells(self, n_lags: int, variables: Sequence[str]) -> BoolArray:
         """Which cells of its rows and those before them are in the sum."""
