@@ -15,7 +15,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, MixedDBN, OneShotDBN, Partial, PersonalRounds
+from feddbn import FDBNL, PFDBNL, Dynotears, MixedDBN, OneShotDBN, Partial, PersonalRounds, metrics
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
@@ -23,7 +23,6 @@ from feddbn.federation.protocol.site import Site
 from feddbn.methods.edge_ranking import LaggedEdgeRanker
 from feddbn.methods.edge_table import pair_ranking
 from feddbn.methods.result import Result
-from feddbn.metrics import edge_scores, ranking_scores, skeleton_scores
 from feddbn.report import (
     plot_convergence,
     plot_process_graph,
@@ -49,6 +48,12 @@ def model() -> OneShotDBN:
 @cache
 def curved() -> Any:
     return feddbn.simulate(d=3, n_sites=1, n_samples=20, random_state=1, effects="gp").truth
+
+
+def marks(d: int, first: str = "") -> np.ndarray:
+    found = np.full((d, d, 1), "", dtype=object)
+    found[0, 1, 0] = first
+    return found
 
 
 def rows() -> pd.DataFrame:
@@ -158,14 +163,28 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.score_by_kind(None, made().truth), "truth"),
         (lambda: feddbn.score_sites(made().truth, made().truth), "feddbn.score"),
         (lambda: feddbn.score_sites(made().truths, {"y": made().truth}), "estimates"),
-        (lambda: edge_scores(np.zeros((3, 3)), np.zeros((4, 4))), "(4, 4)"),
-        (lambda: edge_scores(np.eye(3), np.eye(3) * np.nan), "NaN"),
-        (lambda: skeleton_scores(np.eye(3), np.eye(3), threshold=-1), "threshold"),
-        (lambda: ranking_scores(np.zeros((3, 3)), np.ones((3, 3))), "0"),
+        (lambda: metrics.edge_scores(np.zeros((3, 3)), np.zeros((4, 4))), "(4, 4)"),
+        (lambda: metrics.edge_scores(np.eye(3), np.eye(3) * np.nan), "NaN"),
+        (lambda: metrics.skeleton_scores(np.eye(3), np.eye(3), threshold=-1), "threshold"),
+        (lambda: metrics.ranking_scores(np.zeros((3, 3)), np.ones((3, 3))), "0"),
+        (lambda: metrics.edge_scores(np.zeros((2, 3)), np.zeros((2, 3))), "(2, 3)"),
+        (lambda: metrics.skeleton_scores(np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), "(1, 3, 3)"),
+        (lambda: metrics.mean_scores([]), "none"),
+        (lambda: metrics.weight_error(np.eye(2), np.eye(3)), "(3, 3)"),
+        (lambda: metrics.curve_error(np.sin, np.cos, [np.nan]), "finite"),
+        (lambda: metrics.curve_error(np.sin, np.atleast_2d, [1.0, 2.0, 3.0]), "shape"),
+        (lambda: metrics.ranking_scores(np.eye(3), np.ones((4, 4))), "(4, 4)"),
+        (lambda: metrics.ranking_scores(np.eye(3), np.full((3, 3), np.nan)), "NaN"),
+        (lambda: metrics.mark_scores(marks(3), marks(2)), "(3, 3, 1)"),
+        (lambda: metrics.mark_scores(np.eye(3), marks(3)), "float64"),
+        (lambda: metrics.mark_scores(marks(3), marks(3, "=>")), "'=>'"),
         (lambda: pair_ranking(model().edge_probabilities_, ("a", "b")), "'x0'"),
     ],
     "a network": [
         (lambda: feddbn.DBN("a", "b"), "W"),
+        (lambda: made().truth.to_json("no/such/folder/n.json"), "no/such/folder"),
+        (lambda: made().truth.to_json("/"), "folder"),
+        (lambda: feddbn.DBN.from_dict({"W": []}), "format"),
         (lambda: feddbn.DBN.from_edges(pd.DataFrame({"a": [1]})), "source"),
         (lambda: model().dbn_.forecast(rows(), 0), "steps"),
         (lambda: model().dbn_.forecast(rows()[["x0"]], 3), "x1"),
