@@ -97,9 +97,9 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
 def test_under_masks_the_log_says_so(tmp_path):
     place = make_sites(tmp_path, STRICT.replace('"fdbnl-step"', '"fdbnl-step", "residual-features"'))
     run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
-    entries = parse_entries(audit(place))
     # Zeros and ones that show no row have no noise.
-    assert {entry.protection for entry in entries if entry.task != "in-view"} == {"masked and sampling noise"}
+    entries = [entry for entry in parse_entries(audit(place)) if entry.task != "in-view"]
+    assert {entry.protection for entry in entries} == {"masked and sampling noise"}
     # What it compares to is booked, and for a budget it is as if there was none.
     spent = [entry.epsilon for entry in entries]
     assert all(a < b for a, b in itertools.pairwise(spent))
