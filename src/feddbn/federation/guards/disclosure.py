@@ -66,7 +66,7 @@ MARGIN = 2
 class ViewGuard(Guard):
     """Leaves out rows whose pattern of empty cells too few rows share; `in_view` has the rule.
 
-    It comes before the registers of rows, so that these know which rows were used.
+    Where a ledger of rows is kept its guard does this, so that it knows which rows were used.
 
     Parameters
     ----------

@@ -36,11 +36,12 @@ from feddbn.core.designs.recordings import (
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.held_out import HeldOutQuestion
+from feddbn.federation.programs.in_view import rare_rows
 from feddbn.federation.programs.statistics import SitePart, held_out_part, training_part
 from feddbn.federation.programs.time_blocks import BlocksQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, View
 from feddbn.findings import Finding
 
 # Which rows of a site may be in a sum, given those that were in earlier ones.
@@ -69,7 +70,7 @@ def too_few(new: Ids, known: Sequence[Ids], least: int, nearest: RowNumbers | No
     may split other classes: ask again.
     """
     every, place = np.unique(np.concatenate([new, *known]), return_inverse=True)
-    codes = np.zeros(len(every), dtype=np.uint64)
+    codes: Ids = np.zeros(len(every), dtype=np.uint64)
     start = len(new)
     for k, one in enumerate(known):
         # A number for each pattern of memberships: different patterns have different sums, almost surely.
@@ -187,14 +188,13 @@ class UsedRows:
         return self.key.partition(" ")[0]
 
     @cached_property
-    def sets(self) -> tuple[RowNumbers, ...]:
-        """The complete rows, and where others count those that have any cell, like all before them."""
-        if self.cells is None:
-            return (self.rows,)
-        shape = (len(self.rows), self.n_lags + 1, len(self.variables))
-        there = self.lagged_cells(self.n_lags, self.variables).reshape(shape)
-        have_any = np.all(np.any(there, axis=2), axis=1)
-        return self.rows[np.all(there, axis=(1, 2))], self.rows[have_any]
+    def present(self) -> RowNumbers:
+        """Its rows; where rows with empty cells count, those that have any, like all before them."""
+        if self.cells is None or not len(self.rows):
+            return self.rows
+        there = self.lagged_cells(self.n_lags, self.variables).reshape(len(self.rows), self.n_lags + 1, -1)
+        has_any: BoolArray = np.any(there, axis=2)
+        return self.rows[np.all(has_any, axis=1)]
 
     def lagged_cells(self, n_lags: int, variables: Sequence[str]) -> BoolArray:
         """Which cells of its rows and those before them are in the sum."""
@@ -243,12 +243,20 @@ class RowSetGuard(Guard):
         Fewest rows that a combination of sums may be about.
     tell
         Called with what the site's owner should know.
+    reach
+        Rows have as many predecessors, whatever the number of lags of a question: for studies that choose it on rows that
+        are held out, whose parts would else differ by a few rows each.
     """
 
     def __init__(
-        self, book: RowBook, least: int, tell: Callable[[Finding], None] = lambda finding: None
+        self,
+        book: RowBook,
+        least: int,
+        tell: Callable[[Finding], None] = lambda finding: None,
+        reach: int = 0,
     ) -> None:
         self._book = book
+        self._reach = reach
         self._least = least
         self._tell = tell
         self._settled: dict[str, RowNumbers] = {}
@@ -258,10 +266,11 @@ class RowSetGuard(Guard):
         question = task.question
         if not isinstance(question, RowsQuestion | FeatureMomentsQuestion | FeatureScaleQuestion):
             return here, task
-        if all(view.is_rounded for view in question.in_view(here.data, here.name)):
+        views = question.in_view(here.data, here.name)
+        if all(view.is_rounded for view in views):
             # Rows do not show in such numbers, alone or in differences.
             return here, task
-        about = _About.of(question, here.data)
+        about = _About.of(question, here.data, views)
         if about.key not in self._settled:
             with self._book.hold():
                 places = self._left_out(here.data, about)
@@ -288,8 +297,14 @@ class RowSetGuard(Guard):
                 "that were asked about before, or use a study with noise.",
                 code="too-many-row-sets",
             )
-        same = [one for one in now if one.key.startswith(f"{about.cells} ")]
+        lags = f"{about.cells} {about.n_lags} " if self._reach else f"{about.cells} "
+        same = [one for one in now if one.key.startswith(lags)]
         left_out = same[-1].left_out if same else np.zeros(0, dtype=np.int64)
+        if self._reach > about.n_lags and about.group != "look":
+            first = about.first_rows(
+                WithoutRows(data, table.numbers[:0], book.order()), book.order(), self._reach
+            )
+            left_out = np.union1d(left_out, np.searchsorted(table.numbers, first))
         is_cut_before = any(about.cut and f" {about.cut} " in one.key for one in now)
         while True:
             seen = WithoutRows(data, table.numbers[left_out], book.order())
@@ -304,6 +319,11 @@ class RowSetGuard(Guard):
                     code="few-rows",
                 )
             goes = self._goes([whole, *(parts if is_cut_before else ())], used)
+            if not len(goes):
+                # Of what is left few rows may have a pattern of empty cells in common.
+                rare = [rare_rows(view, seen, book.order(), self._least) for view in about.pairs]
+                rare_ones = np.searchsorted(table.numbers, np.concatenate([table.numbers[:0], *rare]))
+                goes = np.setdiff1d(rare_ones, left_out)
             if not len(goes):
                 break
             left_out = np.union1d(left_out, goes)
@@ -327,17 +347,14 @@ class RowSetGuard(Guard):
 
     def _few_in_classes(self, new: UsedRows, used: Sequence[UsedRows]) -> Iterator[RowNumbers]:
         for n_lags, digests, others in self._compared(new, used):
-            sets = [(one, rows) for one in others for rows in one.sets]
             known = [
-                one.ids(rows, n_lags, digests if one.table.data == digests.data else one.table)
-                for one, rows in sets
+                one.ids(one.present, n_lags, digests if one.table.data == digests.data else one.table)
+                for one in others
             ]
-            for k, rows in enumerate(new.sets):
-                # A first look does not fill in what is missing, so that it tells complete rows and others together.
-                inner = [new.ids(one, n_lags, digests) for one in new.sets[:k] if new.group != "look"]
-                nearest = _nearest(rows, len(digests.numbers))
-                goes = too_few(new.ids(rows, n_lags, digests), [*known, *inner], self._least, nearest)
-                yield _without_neighbours(rows[goes], new.n_lags)
+            rows = new.present
+            nearest = _nearest(rows, len(digests.numbers))
+            goes = too_few(new.ids(rows, n_lags, digests), known, self._least, nearest)
+            yield _without_neighbours(rows[goes], new.n_lags)
 
     def _compared(
         self, new: UsedRows, used: Sequence[UsedRows]
@@ -459,15 +476,18 @@ class _About:
         Whether it is a first look, and a digest of what decides which cells are empty.
     cut
         A digest of what decides which rows are in which block; empty without blocks.
+    pairs
+        Designs of rows with empty cells.
     """
 
     question: RowsQuestion | None
     cells: str
     n_lags: int
     cut: str = ""
+    pairs: tuple[View, ...] = ()
 
     @classmethod
-    def of(cls, question: object, data: SiteData) -> _About:
+    def of(cls, question: object, data: SiteData, views: Sequence[View]) -> _About:
         cells = _seen_cells(question, data)
         if not isinstance(question, RowsQuestion):
             return cls(None, f"rows {cells}", int(getattr(question, "reach", 0)))
@@ -478,7 +498,8 @@ class _About:
         if question.is_look:
             # About all rows, whatever their lags.
             return cls(question, f"look {cells}", 0)
-        return cls(question, f"rows {cells}", question.n_lags, cut)
+        pairs = tuple(view for view in views if view.are_pairs)
+        return cls(question, f"rows {cells}", question.n_lags, cut, pairs)
 
     @property
     def group(self) -> str:
@@ -490,37 +511,53 @@ class _About:
         fold = self.question.fold if self.question is not None else ()
         part = "held-out" if isinstance(self.question, HeldOutQuestion) else "training"
         where = f"{part}{'-'.join(map(str, fold))}" if fold else "all"
+        where += "".join(f":{view.design.digest[:16]}" for view in self.pairs)
         return f"{self.cells} {self.n_lags} {where} {self.cut or '-'}"
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether rows with empty cells count."""
+        return self.question is not None and (self.question.reads_incomplete_rows or self.question.is_look)
+
+    def first_rows(self, data: WithoutRows, order: Mapping[str, int], reach: int) -> RowNumbers:
+        """Numbers of the rows without which all others have `reach` predecessors."""
+        rows = site_rows(self._seen(data, in_parts=False), order)
+        base = rows.every if self.is_filled else rows.complete
+        return np.setdiff1d(base, rows.lagged(base, reach - self.n_lags))
+
+    def _seen(self, data: WithoutRows, in_parts: bool = True) -> SiteData:
+        """The site as this question sees it."""
+        question, n_lags = self.question, self.n_lags
+        if question is None:
+            return data
+        if self.is_filled:
+            # Of rows that are left out nothing is seen as a lag either.
+            data = data.ending_segments()
+        seen, fold = replace(question, log_scales=None).treated(data), question.fold if in_parts else ()
+        if question.limits is not None:
+            _check_limits(data, seen)
+        if fold and isinstance(question, HeldOutQuestion):
+            return SitePart(seen, lambda one: held_out_part(one, fold, n_lags))
+        return SitePart(seen, lambda one: training_part(one, fold)) if fold else seen
 
     def found(
         self, data: WithoutRows, order: Mapping[str, int], table: RowTable, left_out: RowNumbers
     ) -> Iterator[UsedRows]:
         """Yield the rows of a site as this question sees them, then the blocks of them."""
-        question, fold = self.question, () if self.question is None else self.question.fold
-        is_filled = question is not None and (question.reads_incomplete_rows or question.is_look)
-        if is_filled:
-            # Of rows that are left out nothing is seen as a lag either.
-            data = data.ending_segments()
-        seen = data if question is None else replace(question, log_scales=None).treated(data)
-        if question is not None and question.limits is not None:
-            _check_limits(data, seen)
-        if fold and isinstance(question, HeldOutQuestion):
-            seen = SitePart(seen, lambda one: held_out_part(one, fold, self.n_lags))
-        elif fold:
-            seen = SitePart(seen, lambda one: training_part(one, fold))
+        seen = self._seen(data)
         rows = site_rows(seen, order)
-        targets = rows.lagged(rows.every if is_filled else rows.complete, self.n_lags)
+        targets = rows.lagged(rows.every if self.is_filled else rows.complete, self.n_lags)
         places = np.searchsorted(table.numbers, targets)
         used = UsedRows(f"{self.key} all", self.n_lags, table, places, left_out)
-        if is_filled:
+        if self.is_filled:
             cells = np.zeros((len(table.numbers), len(data.variables)), dtype=bool)
             for recording in seen.recordings():
                 for numbers, block in numbered(recording, order):
                     cells[np.searchsorted(table.numbers, numbers)] = ~np.isnan(block.values)
             used = replace(used, variables=tuple(data.variables), cells=cells)
         yield used
-        if isinstance(question, BlocksQuestion):
-            label = _labels(CompleteSite(seen), question, order, table)[places]
+        if isinstance(self.question, BlocksQuestion):
+            label = _labels(CompleteSite(seen), self.question, order, table)[places]
             for b in np.unique(label).tolist():
                 yield replace(used, key=f"{self.key} {b}", rows=places[label == b])
 

@@ -93,15 +93,13 @@ class Protection:
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
-        view = ViewGuard(self._policy)
         if self._data is None:
-            return [view, disclosure]
+            return [ViewGuard(self._policy), disclosure]
         about = (self._state / REGISTER, self._data, run_id, study.digest)
         RecordingBook(self._state / REGISTER, self._data).begin(run_id, study)
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
         return [
-            view,
-            RowSetGuard(rows, least, self._tell),
+            RowSetGuard(rows, least, self._tell, _reach(study)),
             ResampleGuard(self._policy, resamples),
             disclosure,
             MixedGuard(self._policy, FileStepBook(*about)),
@@ -169,3 +167,9 @@ class Protection:
         # Held as long as this site lives.
         weakref.finalize(self, os.close, file)
         self._is_locked = True
+
+
+def _reach(study: Study) -> int:
+    """The most lags among which a study chooses on rows that are held out."""
+    tried = study.select.grid.get("n_lags", ()) if study.goal == "select" else ()
+    return max(map(int, tried)) * study.lag_reach if len(tried) > 1 else 0
