@@ -496,8 +496,8 @@ class _About:
             by_place = (question.block_rows, question.n_blocks) if question.block_rows else ()
             cut = hashlib.sha256(repr((by_place, question.unit, cells)).encode()).hexdigest()
         if question.is_look:
-            # About all rows, whatever their lags.
-            return cls(question, f"look {cells}", 0)
+            # About all rows, whatever their lags, and before any are held out.
+            return cls(replace(question, fold=()), f"look {cells}", 0)
         pairs = tuple(view for view in views if view.are_pairs)
         return cls(question, f"rows {cells}", question.n_lags, cut, pairs)
 
