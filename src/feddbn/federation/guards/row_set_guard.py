@@ -86,8 +86,8 @@ def too_few(new: Ids, known: Sequence[Ids], least: int, nearest: RowNumbers | No
     of_new = classes[place[: len(new)]]
     goes = ~whole[of_new] & (n_in - lacking < least)[of_new]
     order = np.arange(len(new)) if nearest is None else nearest
-    for one in np.flatnonzero((lacking > 0) & (n_in - lacking >= least)).tolist():
-        goes[order[of_new[order] == one][: lacking[one]]] = True
+    for number in np.flatnonzero((lacking > 0) & (n_in - lacking >= least)).tolist():
+        goes[order[of_new[order] == number][: lacking[number]]] = True
     return np.asarray(goes)
 
 
