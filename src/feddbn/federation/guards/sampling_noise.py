@@ -162,6 +162,9 @@ class SamplingNoise(Guard):
 
     def _generator(self, task: Task, rows: bytes) -> np.random.Generator:
         question = task.question
+        if isinstance(question, RowsQuestion) and question.is_look:
+            # A look is at all rows, whichever are held out: the same answer has the same noise.
+            task = replace(task, question=replace(question, fold=()))
         chosen = tuple(getattr(question, name, None) for name in _ROWS_OF)
         about = Constant("", (question.name, *chosen)).digest if question.draws_once else digest_of(task)
         seed = hashlib.sha256(b"feddbn noise " + self._key + about.encode() + rows).digest()

@@ -8,6 +8,7 @@ from feddbn.data import read_sites
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.sampling_noise import SamplingNoise, about_noise, few_rows
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
@@ -69,6 +70,14 @@ def test_the_same_question_about_the_same_rows_has_the_same_noise():
         site_of(rows(300, level=1e-9)).answer(asked()) - exact,
     ]
     assert all(np.abs(one[1:4] - (first - exact)[1:4]).max() > 0.1 for one in (others[0], others[2]))
+
+
+def test_a_look_has_one_noise_whichever_rows_are_held_out():
+    first, again = (
+        site_of(rows(300)).answer(Task(SurveyQuestion(n_lags=1, variables=NAMES, fold=fold)))
+        for fold in ((), (0, 1, 250))
+    )
+    np.testing.assert_array_equal(first, again)
 
 
 def test_too_few_rows_to_tell_the_error_are_refused():

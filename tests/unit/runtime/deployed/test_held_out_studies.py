@@ -86,7 +86,8 @@ class Sites:
     def study(self, text):
         listed = [", ".join(f'"{name}"' for name in names) for names in (self.variables, self.names)]
         head = f'name = "s"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n'
-        masks = f"\n[privacy]\nsecure_aggregation = {str(self.masked).lower()}\n"
+        # What is compared with one process is compared without noise.
+        masks = f'\n[privacy]\nsecure_aggregation = {str(self.masked).lower()}\nprotection = "exact"\n'
         return parse_study(head + text + masks)
 
     def coordinator(self, study):
