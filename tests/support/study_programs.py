@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
@@ -18,7 +19,7 @@ from feddbn.federation.protocol.study_methods import (
     register_personal_result,
     register_study_method,
 )
-from feddbn.federation.protocol.task import Question, Task, array, number, run_program, text
+from feddbn.federation.protocol.task import Question, Task, View, array, number, run_program, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,10 @@ class WalkQuestion(Question):
     slow_site: str = text(default="")
     slow_s: float = number(0.0, default=0.0)
     centre: np.ndarray = array("d")
+
+    def in_view(self, data, site):
+        """All rows."""
+        return (View(Design.linear(data.variables, 0), lambda rows: rows),)
 
 
 def _walk(here, question):
