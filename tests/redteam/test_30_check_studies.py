@@ -97,12 +97,12 @@ def test_a_check_does_nothing_to_rows(sites):
 
 def test_what_a_check_may_ask_follows_from_what_it_says(sites):
     plain = sites.study("oneshot").model_copy(update={"goal": "check"})
-    assert tasks_of(plain) == ("survey",)
+    assert tasks_of(plain) == ("in-view", "survey")
     assert scope_of(plain, 5).transformations == ("scales",)
     compares = plain.model_copy(
         update={"parameters": {"prepare.on_disagreement": "warn", "prepare.gains": "none"}}
     )
-    assert tasks_of(compares) == ("survey", "agreement")
+    assert tasks_of(compares) == ("in-view", "survey", "agreement")
     assert scope_of(compares, 5).transformations == ()
 
 
