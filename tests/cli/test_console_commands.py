@@ -2,8 +2,11 @@
 
 import builtins
 import json
+from importlib import import_module
 
 import pytest
+
+import feddbn
 
 pytest.importorskip("cryptography")
 from support.owned_sites import OwnedSites, as_kits, make_study
@@ -33,6 +36,8 @@ def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, 
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
         return found(name, *more, **named)
 
+    # A package that is imported meanwhile takes the place of the one before, and gives it back.
+    monkeypatch.setattr(feddbn, "console", import_module("feddbn.console"), raising=False)
     for name in [
         one for one in sys.modules if one.split(".")[0] == package or one.startswith("feddbn.console")
     ]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ class Opened:
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     """Pages look for news more often than people need."""
-    monkeypatch.setattr("feddbn.console.web.EVERY_MS", 300)
+    monkeypatch.setattr(import_module("feddbn.console.web"), "EVERY_MS", 300)
 
 
 @pytest.fixture
