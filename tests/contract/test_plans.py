@@ -163,6 +163,14 @@ def test_of_clean_data_a_study_asks_what_is_usual_and_no_more(method, parameters
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_cycles_that_spectra_show_are_in_the_plan_of_a_given_trend():
+    study = study_of("oneshot", {"prepare.detrend": 1, "check_residuals": False})
+    lengths = asked_by(study, ("cycles",), n=480)
+    within(study, lengths)
+    assert max(lengths["moments"]) == of_task(plan_of(study), "moments")[1]
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_the_most_that_a_plan_has_is_reached():
     study = study_of("oneshot", {"n_lags": 1})
     plan, reached = plan_of(study), Counter()

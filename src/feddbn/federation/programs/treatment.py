@@ -300,10 +300,11 @@ def asked_moments_plan(
     triangle, plain = q * (q + 1) // 2, sums_length(q)
     pairs, _ = prepare.tried(None)
     fewest = most = len(pairs)
-    if prepare.period == "auto" and pairs:
-        most = len(pairs) * (MOST_CYCLES + 1)
     if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):
         fewest = most = 0
+    if prepare.period == "auto" and pairs:
+        # As many cycles as spectra may show, each with what is tried without any.
+        most = len(pairs) * (MOST_CYCLES + 1)
     asks: list[Planned] = []
     if prepare.noisy:
         scales = (Planned(DeviationSharesQuestion.name, d * N_BINS),) if prepare.spikes == "remove" else ()
