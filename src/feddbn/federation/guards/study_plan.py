@@ -36,7 +36,6 @@ from feddbn.federation.programs.residual_checks import checks_plan
 from feddbn.federation.programs.survey import survey_plan
 from feddbn.federation.programs.treatment import asked_moments_plan
 from feddbn.federation.protocol.plan import Plan, Planned, of_task, repeated, tasks_in
-from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Compare, Study
 from feddbn.federation.protocol.task import Constant, Question, Scope, Task, task_digest
@@ -46,7 +45,7 @@ from feddbn.privacy.noise_plan import norm_edges
 from feddbn.privacy.policy import ALWAYS_ALLOWED, TRANSFORMATIONS, SitePolicy
 from feddbn.settings import flat_names
 
-MOST_CLUSTERS = 4
+MOST_CLUSTERS = max(AUTO_GRIDS["n_clusters"])
 """As many clusters are tried where their number is left to the data."""
 # Parameters of PFDBNL's rounds, and what they are in a study that does not name them; some are chosen on held-out rows.
 _ROUNDS = {"mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05, "w_threshold": 0.2, "a_threshold": 0.2}
@@ -58,8 +57,6 @@ _AUTO: Mapping[str, Mapping[str, Any]] = {
     "pfdbnl": {"gains": "none"},
 }
 _PLANNED = ("oneshot", "changing", "mixed", "fdbnl", "pfdbnl", "latent", "summary")
-AUTO_BLOCKS = 2
-"""Blocks of held-out rows, where a setting is left to the data."""
 
 
 def said_by(study: Study) -> dict[str, Any]:
@@ -131,7 +128,7 @@ class _StudyPlan:
         known = [one.name for one in fields(Prepare) if one.name in given and study.method in _PLANNED]
         said = {name: given[name] for name in known}
         usual = {"on_disagreement": "ignore", **_AUTO.get(study.method, {})}
-        prepare = Prepare(**{**said, **({} if said.get("scale") else {"scale": "auto"})}).resolved(**usual)
+        prepare = Prepare(**said).resolved(**usual)
         return cls(study, given, prepare.among(len(study.sites)), _most_lags(study))
 
     @property
@@ -222,8 +219,7 @@ class _StudyPlan:
             curves = CurveOptions(features, bool(given.get("interactions", False)))
             return curved_plan(names, n_lags, prepare, curves, checks=checks, **options)
         if study.method == "changing":
-            wish = BlockWish.of(given.get("blocks", "auto"))
-            return changing_plan(names, n_lags, prepare, wish, checks=checks)
+            return changing_plan(names, n_lags, prepare, checks=checks)
         if study.method == "mixed":
             kinds = tuple(study.kinds.get(name, Kind()) for name in names)
             return mixed_plan(names, n_lags, kinds, int(given.get("level_rows", FEWEST_OF_A_LEVEL)))
@@ -246,7 +242,7 @@ class _StudyPlan:
     def selection(self) -> Plan:
         """What choosing settings on held-out rows asks: all candidates are fitted for every block."""
         study, plan = self.study, Plan()
-        n_blocks = (study.held_out or (AUTO_BLOCKS, 0))[0]
+        n_blocks, _ = study.held_out or (0, 0)
         for n_candidates in self._candidates:
             fits = repeated(self.fit(checks=False), n_candidates * n_blocks)
             losses = held_out_plan(len(study.variables), n_candidates, n_blocks)
@@ -311,11 +307,12 @@ def scope_of(study: Study, max_lags: int) -> Scope:
     planned = _StudyPlan.of(study)
     rows, periods = planned.prepare, planned.prepare.periods
     n_blocks, thousandths = study.held_out or (0, 0)
+    plan = plan_of(study)
     return Scope(
-        plan=plan_of(study) if study.method in _PLANNED else None,
+        plan=plan if study.method in _PLANNED else None,
         variables=study.variables,
         sites=tuple(sorted(study.sites)),
-        lags=_lags(study, max_lags),
+        lags=_lags(study, max_lags, tasks_in(plan)),
         folds=tuple((block, n_blocks, thousandths) for block in range(n_blocks)),
         transformations=planned.transformations,
         degrees=AUTO_DEGREES if isinstance(rows.detrend, str) else (0, rows.detrend),
@@ -335,12 +332,11 @@ def _values(study: Study, name: str, usual: Any) -> list[Any]:
     return list(tried) or [study.parameters.get(name, usual)]
 
 
-def _lags(study: Study, max_lags: int) -> range:
+def _lags(study: Study, max_lags: int, tasks: tuple[str, ...]) -> range:
     """Numbers of lags that questions may have; where residuals are checked, one more than the study has."""
     given = _values(study, "n_lags", None)
     is_fixed = all(isinstance(n, int) and not isinstance(n, bool) for n in given)
     first, last = (min(given), max(given) * study.lag_reach) if is_fixed else (0, max_lags)
-    tasks = tasks_of(study)
     # Networks without lags are looked at with one, others also with one lag more.
     looks_further = "residual-checks" in tasks or (last == 0 and "block-checks" in tasks)
     return range(first, last + 1 + looks_further)

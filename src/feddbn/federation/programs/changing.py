@@ -176,9 +176,7 @@ def changing_program(
     return outcome
 
 
-def changing_plan(
-    variables: tuple[str, ...], n_lags: int, prepare: Prepare, wish: BlockWish, *, checks: bool = True
-) -> Plan:
+def changing_plan(variables: tuple[str, ...], n_lags: int, prepare: Prepare, *, checks: bool = True) -> Plan:
     """What `changing_program` may ask."""
     d, q = len(variables), (n_lags + 1) * len(variables)
     plan = asked_moments_plan(variables, n_lags, prepare)

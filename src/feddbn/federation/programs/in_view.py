@@ -47,9 +47,9 @@ from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
     Federation,
+    FederationView,
     Scope,
     ServerProgram,
-    Sum,
     Task,
     View,
     fewest_sites,
@@ -285,6 +285,8 @@ class InViewQuestion(LookQuestion):
             self.n_lags <= max(scope.lags, default=0), self.name, f"n_lags is {self.n_lags}", "other-lags"
         )
         scope.require(not self.transformations, self.name, "it is about rows as they are", "not-plain")
+        # With numbers of its own choice a server would tell small counts apart, one study after the other.
+        scope.require(self.least == LEAST, self.name, f"'least' is {self.least}")
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -331,35 +333,16 @@ def _answer(here: Here, question: InViewQuestion) -> tuple[SiteState, FloatArray
 
 
 @dataclass(frozen=True)
-class FewerVariables:
+class FewerVariables(FederationView):
     """A federation that measures some of its variables; `findings` say why not all."""
 
-    federation: Federation
-    variables: tuple[str, ...]
+    kept: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites."""
-        return self.federation.sites
-
-    @property
-    def answered_tasks(self) -> frozenset[str] | None:
-        """Names of the tasks they answer."""
-        return self.federation.answered_tasks
-
-    @property
-    def fewest_sites(self) -> int | None:
-        """How many sites every number must rest on."""
-        return fewest_sites(self.federation)
-
-    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
-        """Return the state of a site of this process."""
-        return self.federation.state_of(site)
-
-    def sum(self, task: Task) -> Sum:
-        """Return the sum."""
-        return self.federation.sum(task)
+    def variables(self) -> tuple[str, ...]:
+        """Those that are kept."""
+        return self.kept
 
 
 def with_what_is_in_view(federation: Federation, n_lags: int) -> Federation:

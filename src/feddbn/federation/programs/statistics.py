@@ -13,7 +13,7 @@ A site reads its rows once per design; the moments stay in its state.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -48,7 +48,7 @@ from feddbn.federation.protocol.rows import MOST_BLOCKS, UNTREATED, Fold, RowsQu
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
-    Federation,
+    FederationView,
     Question,
     Scope,
     ServerProgram,
@@ -105,33 +105,13 @@ def _folded(question: Question, fold: Fold) -> Question:
 
 
 @dataclass(frozen=True)
-class EarlierRows:
+class EarlierRows(FederationView):
     """A federation whose sites answer from the training rows of a fold: what is fitted on it does not learn from the others.
 
     What is looked for first (cycles, outliers, scales of sites) is looked for in all rows, alike for all that is fitted.
     """
 
-    federation: Federation
     fold: Fold
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites."""
-        return self.federation.sites
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of what they measure."""
-        return self.federation.variables
-
-    @property
-    def answered_tasks(self) -> frozenset[str] | None:
-        """Names of the tasks they answer."""
-        return self.federation.answered_tasks
-
-    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
-        """Return the state of a site of this process."""
-        return self.federation.state_of(site)
 
     def sum(self, task: Task) -> Sum:
         """Return the sum over the training rows."""

@@ -610,6 +610,41 @@ def fewest_sites(federation: Federation) -> int | None:
     return found
 
 
+@dataclass(frozen=True)
+class FederationView:
+    """A federation seen through something: a subclass says what is different, all else is the federation's."""
+
+    federation: Federation
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.federation.sites
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what they measure."""
+        return self.federation.variables
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """Names of the tasks they answer."""
+        return self.federation.answered_tasks
+
+    @property
+    def fewest_sites(self) -> int | None:
+        """How many sites every number must rest on."""
+        return fewest_sites(self.federation)
+
+    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
+        """Return the state of a site of this process."""
+        return self.federation.state_of(site)
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum."""
+        return self.federation.sum(task)
+
+
 ServerProgram = Generator[Task, Sum, T]
 Observer = Callable[[Task, Sum], None]
 

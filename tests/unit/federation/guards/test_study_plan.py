@@ -16,6 +16,7 @@ from feddbn.federation.guards.study_plan import (
     tasks_of,
 )
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
+from feddbn.federation.programs.in_view import LEAST, InViewQuestion
 from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.plan import of_task
 from feddbn.federation.protocol.site import PLAIN as IN_THE_CLEAR
@@ -208,3 +209,10 @@ def test_an_answer_has_no_more_numbers_than_the_plan_says():
     guard.after(task, np.zeros(most), IN_THE_CLEAR)
     with refused(SiteRefused, most + 1, code="beyond-plan"):
         guard.after(task, np.zeros(most + 1), IN_THE_CLEAR)
+
+
+def test_what_counts_as_varying_is_no_choice_of_the_server():
+    scope = scope_of(study(parameters={"n_lags": 1}), 4)
+    InViewQuestion(n_lags=1, variables=("a", "b"), least=LEAST).check_scope(scope)
+    with refused(SiteRefused, "'least' is 1", code="not-in-study"):
+        InViewQuestion(n_lags=1, variables=("a", "b"), least=1).check_scope(scope)
