@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from feddbn.cli.data import FileFormat, write_sites
 from feddbn.cli.main import app
-from feddbn.cli.simulate import FileFormat, write_sites
 from feddbn.methods.simulation import simulate
 from feddbn.methods.truth import write_truth
 

@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from feddbn.cli.audit import audit
+from feddbn.cli.main import app
 from feddbn.privacy.audit import AuditChain
 
 runner = CliRunner()
@@ -35,7 +35,7 @@ def log(tmp_path):
 
 
 def test_attack_shows_the_break_and_the_repair():
-    result = runner.invoke(audit, ["attack", "--variables", "4", "--sites", "3", "--rows", "40", "--json"])
+    result = runner.invoke(app, ["attack", "--variables", "4", "--sites", "3", "--rows", "40", "--json"])
     assert result.exit_code == 0
     report = json.loads(result.output)
     assert report["rounds"][1]["plain_worst"] < 1e-8
@@ -44,7 +44,7 @@ def test_attack_shows_the_break_and_the_repair():
 
 def test_attack_on_personal_messages():
     arguments = ["attack", "--method", "pfdbnl", "--variables", "4", "--sites", "3", "--rows", "60", "--json"]
-    report = json.loads(runner.invoke(audit, arguments).output)
+    report = json.loads(runner.invoke(app, arguments).output)
     # Sites solve their step to 1e-5; the messages cannot be inverted more exactly than that.
     assert report["rounds"][-1]["plain_worst"] < 1e-2
     assert report["rounds"][-1]["plain_median"] < 1e-3
@@ -52,36 +52,36 @@ def test_attack_on_personal_messages():
 
 
 def test_show_is_readable(log):
-    result = runner.invoke(audit, ["show", str(log)], terminal_width=160, env={"COLUMNS": "160"})
+    result = runner.invoke(app, ["site", "log", str(log)], terminal_width=160, env={"COLUMNS": "160"})
     assert result.exit_code == 0
     assert "masked and noise" in result.output
     assert "1.5 per recording" in result.output
-    assert "line 2, refused" in result.output
+    assert "refused  " in result.output
     assert all(part in result.output for part in ("2 answers", "3696 bytes", "1 refused"))
-    assert "line 1" not in result.output
+    assert "Do not trust" not in result.output
 
 
 def test_show_warns_of_an_edited_log_and_counts_a_single_answer(log):
     first = log.read_text().splitlines()[0]
     log.write_text(first.replace("231", "23") + "\n")
-    result = runner.invoke(audit, ["show", str(log)])
+    result = runner.invoke(app, ["site", "log", str(log)])
     assert result.exit_code == 0
     assert "1 answer " in result.output
     assert "line 1" in result.output
 
 
 def test_verify_says_intact_and_prints_the_last_hash(log):
-    result = runner.invoke(audit, ["verify", str(log)])
+    result = runner.invoke(app, ["site", "verify", str(log)])
     assert result.exit_code == 0
     assert "Intact: 3 entries; unkeyed" in result.output
     last = result.output.strip().split()[-1].rstrip(".")
-    assert runner.invoke(audit, ["verify", str(log), "--last", last]).exit_code == 0
-    assert runner.invoke(audit, ["verify", str(log), "--last", "0" * 64]).exit_code == 1
+    assert runner.invoke(app, ["site", "verify", str(log), "--last", last]).exit_code == 0
+    assert runner.invoke(app, ["site", "verify", str(log), "--last", "0" * 64]).exit_code == 1
 
 
 def test_verify_detects_an_edit(log):
     log.write_text(log.read_text().replace("231", "230", 1))
-    result = runner.invoke(audit, ["verify", str(log)])
+    result = runner.invoke(app, ["site", "verify", str(log)])
     assert result.exit_code == 1
     assert "NOT intact: line 1" in result.output
-    assert json.loads(runner.invoke(audit, ["verify", str(log), "--json"]).output)["is_intact"] is False
+    assert json.loads(runner.invoke(app, ["site", "verify", str(log), "--json"]).output)["is_intact"] is False

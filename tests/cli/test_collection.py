@@ -1,4 +1,4 @@
-"""How `feddbn submit` and `resume` wait for sites that come later, against a session that plays an engine."""
+"""How `feddbn study submit` and `resume` wait for sites that come later, against a session that plays an engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from feddbn.cli import submit
+from feddbn.cli import study as study_commands
 from feddbn.cli.main import app
-from feddbn.cli.submit import MOST_CUT_OFF, Awaited, EarlySession, wait_for_one
+from feddbn.cli.study import MOST_CUT_OFF, Awaited, EarlySession, wait_for_one
 from feddbn.errors import FederationError, StateError
 
 STUDY = """
@@ -76,18 +76,20 @@ class Engine:
 def sent(monkeypatch, tmp_path):
     """Send a study through an engine; return what was printed and the exit code."""
     waited = []
-    monkeypatch.setattr(submit.time, "sleep", waited.append)
+    monkeypatch.setattr(study_commands.time, "sleep", waited.append)
 
     def quick(session, awaited, run_id):
         wait_for_one(session, awaited, run_id, wait=waited.append)
 
-    monkeypatch.setattr(submit, "wait_for_one", quick)
+    monkeypatch.setattr(study_commands, "wait_for_one", quick)
     (tmp_path / "study.toml").write_text(STUDY)
 
     def send(engine):
-        monkeypatch.setattr(submit, "_session", lambda kit: engine)
+        monkeypatch.setattr(study_commands, "_session", lambda kit: engine)
         options = ["--kit", tmp_path, "--run", "r", "--wait", "--out", tmp_path / "out"]
-        return CliRunner().invoke(app, ["submit", *map(str, [tmp_path / "study.toml", *options])]), waited
+        return CliRunner().invoke(
+            app, ["study", "submit", *map(str, [tmp_path / "study.toml", *options])]
+        ), waited
 
     return send
 
@@ -107,7 +109,7 @@ def test_a_window_that_closed_ends_the_wait_with_the_server_s_sentence(sent):
     done, _ = sent(Engine([AWAITS, {"state": "stopped", "sentence": "closed without west."}]))
     assert done.exit_code != 0
     assert "closed without west." in done.output
-    assert "feddbn resume r" in done.output
+    assert "feddbn study resume r" in done.output
 
 
 def test_a_run_that_a_person_has_stopped_is_not_sent_again(sent):
@@ -126,7 +128,7 @@ def test_jobs_that_are_cut_off_again_and_again_are_left_alone(sent):
 
 def test_a_collection_whose_time_has_passed_says_so_where_nobody_is_there():
     awaited = Awaited(frozenset({"west"}), 10.0, "collecting keys.")
-    with pytest.raises(FederationError, match="feddbn resume r"):
+    with pytest.raises(FederationError, match="feddbn study resume r"):
         wait_for_one(Engine([], [()]), awaited, "r", clock=lambda: 11.0, wait=lambda seconds: None)
     # Somebody is: the server is asked, and says who is missing.
     wait_for_one(Engine([], [("north",)]), awaited, "r", clock=lambda: 11.0, wait=lambda seconds: None)
@@ -136,10 +138,12 @@ def test_results_of_an_open_collection_say_who_is_awaited(monkeypatch, tmp_path)
     engine = Engine([AWAITS])
     engine.sent = 1
     engine.job_of = lambda run_id: SimpleNamespace(has_ended=True, job="job-1")
-    monkeypatch.setattr(submit, "_session", lambda kit: engine)
-    done = CliRunner().invoke(app, ["results", "r", "--kit", str(tmp_path), "--out", str(tmp_path / "out")])
+    monkeypatch.setattr(study_commands, "_session", lambda kit: engine)
+    done = CliRunner().invoke(
+        app, ["study", "results", "r", "--kit", str(tmp_path), "--out", str(tmp_path / "out")]
+    )
     assert done.exit_code != 0
-    assert all(part in done.output for part in (AWAITS["sentence"], "feddbn resume r"))
+    assert all(part in done.output for part in (AWAITS["sentence"], "feddbn study resume r"))
 
 
 class Session:
@@ -183,7 +187,7 @@ def test_what_goes_wrong_is_told_when_it_is_entered():
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_one_that_is_not_wanted_any_more_is_closed_even_if_it_opens_late(monkeypatch, is_slow):
-    monkeypatch.setattr(submit, "_LINGER_S", 0.01 if is_slow else 10)
+    monkeypatch.setattr(study_commands, "_LINGER_S", 0.01 if is_slow else 10)
     session = Session()
     early = EarlySession(session)
     if is_slow:

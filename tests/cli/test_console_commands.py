@@ -22,7 +22,7 @@ def sites(tmp_path):
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.7", "hospital.example.org"])
 def test_another_host_than_loopback_is_refused(refuses, sites, host):
     pytest.importorskip("starlette")
-    assert f"--host {host}" in refuses("site", "console", "--kit", sites.place / "north", "--host", host)
+    assert f"--host {host}" in refuses("console", "--kit", sites.place / "north", "--host", host)
 
 
 @pytest.mark.parametrize("package", ["starlette"])
@@ -43,21 +43,21 @@ def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, 
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    sentence = refuses("site", "console", "--kit", sites.place / "north", "--port", "0")
+    sentence = refuses("console", "--kit", sites.place / "north", "--port", "0")
     assert all(part in sentence for part in (repr(package), "pip install 'feddbn[console]'"))
 
 
 def test_studies_that_wait_are_listed_and_refused(run, refuses, sites):
     kit = sites.place / "north"
-    assert json.loads(run("site", "waiting", "--kit", kit, "--json").stdout) == []
+    assert json.loads(run("site", "studies", "--only", "waiting", "--kit", kit, "--json").stdout) == []
     sites.owner().offered.keep(make_study(name="sepsis", lead="lead\u200b@example.org"))
-    listed = run("site", "waiting", "--kit", kit)
+    listed = run("site", "studies", "--only", "waiting", "--kit", kit)
     assert "sepsis" in listed.stdout
     assert "\u200b" not in listed.stdout
-    assert make_study().name in run("site", "waiting", "--kit", kit, "--json").stdout
+    assert make_study().name in run("site", "studies", "--only", "waiting", "--kit", kit, "--json").stdout
     done = run("site", "refuse", "sepsis", "--kit", kit)
     assert done.exit_code == 0, done.output
-    assert json.loads(run("site", "waiting", "--kit", kit, "--json").stdout) == []
+    assert json.loads(run("site", "studies", "--only", "waiting", "--kit", kit, "--json").stdout) == []
     assert "other" in refuses("site", "refuse", "other", "--kit", kit)
     log = run("site", "log", "--kit", kit)
     assert "declined" in log.stdout

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from feddbn.cli import federation_try
+from feddbn.cli import federation
 
 
 def test_a_directory_with_files_is_not_written_into(refuses, tmp_path):
@@ -18,14 +18,14 @@ def test_a_directory_with_files_is_not_written_into(refuses, tmp_path):
 
 
 def test_a_console_that_is_not_there_is_said_before_anything_starts(refuses, monkeypatch):
-    monkeypatch.setattr(federation_try, "find_spec", lambda name: None)
+    monkeypatch.setattr(federation, "find_spec", lambda name: None)
     assert "--console" in refuses("federation", "try", "--console")
 
 
 def test_a_page_that_will_be_deleted_is_not_opened_where_nobody_waits(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("webbrowser.open", lambda address: pytest.fail("opened"))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
-    federation_try._show(tmp_path / "report.html", is_kept=False)
+    federation._show(tmp_path / "report.html", is_kept=False)
     assert "--keep" in capsys.readouterr().err
 
 
@@ -36,14 +36,14 @@ def test_requests_to_end_are_like_ctrl_c_and_a_second_one_disturbs_nothing(endin
 
     def work_and_clean_up():
         try:
-            with federation_try._then_undisturbed():
+            with federation._then_undisturbed():
                 signal.raise_signal(ending)
                 time.sleep(10)
         finally:
             signal.raise_signal(ending)
             cleaned.append(True)
 
-    with pytest.raises(KeyboardInterrupt), federation_try._ends_in_order():
+    with pytest.raises(KeyboardInterrupt), federation._ends_in_order():
         work_and_clean_up()
     assert cleaned
     assert signal.getsignal(ending) is before
@@ -51,11 +51,11 @@ def test_requests_to_end_are_like_ctrl_c_and_a_second_one_disturbs_nothing(endin
 
 
 def test_the_study_is_one_that_sites_accept_by_their_default_policy(tmp_path):
-    from feddbn.cli.submit import read_study
+    from feddbn.cli.study import read_study
     from feddbn.federation.guards.study_plan import tasks_of
     from feddbn.privacy.policy import ALWAYS_ALLOWED, SitePolicy
 
-    study = read_study(federation_try._write_study(tmp_path / "study.toml", "lead@example.org", ("a", "b")))
+    study = read_study(federation._write_study(tmp_path / "study.toml", "lead@example.org", ("a", "b")))
     assert study.privacy.secure_aggregation
     assert study.privacy.min_sites == len(study.sites) == 3
     assert set(tasks_of(study)) <= {*SitePolicy().tasks, *ALWAYS_ALLOWED}

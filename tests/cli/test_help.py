@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from feddbn.cli.main import COMMANDS
+from feddbn.cli.main import COMMANDS, OLD_NAMES, renamed
 from feddbn.cli.manual import EXIT_CODES, PAGES, commands_below
 
 ROOT = Path(__file__).parents[2]
@@ -91,3 +91,19 @@ def test_the_first_page_has_exit_codes_and_what_to_begin_with(run):
     text = " ".join(run("--help").output.split())
     assert "Start with: feddbn demo" in text
     assert "130: interrupted" in text
+
+
+def test_old_names_still_work_and_say_the_new_one(run):
+    known = {tuple(path.split()) for path in ALL}
+    for old, new in OLD_NAMES.items():
+        assert old not in known
+        words = tuple(word for word in new if not word.startswith("--"))
+        assert any(
+            words[: len(path)] == path for path in known if not hasattr(ALL[" ".join(path)], "commands")
+        )
+        done = run(*old, "--help")
+        assert done.exit_code == 0
+        assert f"`feddbn {' '.join(new)}`" in done.stderr
+    # Old options are read, too.
+    assert renamed(["site", "adopt", "--settings", "north/local/feddbn_site.toml"])[-2:] == ["--kit", "north"]
+    assert renamed(["audit", "heads", "--compare", "a.json"]) == ["site", "verify", "--heads", "a.json"]

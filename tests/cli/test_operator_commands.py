@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from feddbn.cli.main import app
-from feddbn.cli.submit import read_study
+from feddbn.cli.study import read_study
 from feddbn.errors import ParameterError
 from support.saying import refused
 
@@ -118,12 +118,12 @@ def test_a_study_that_cannot_be_run_is_refused_before_it_is_sent(tmp_path, old, 
 
 def test_a_run_keeps_its_study(kits, tmp_path):
     kit = kits / "lead@example.org"
-    assert "'run-7'" in run("resume", "run-7", "--kit", kit).output
+    assert "'run-7'" in run("study", "resume", "run-7", "--kit", kit).output
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
     (kit / "runs").mkdir()
     (kit / "runs" / "run-1.json").write_text("{}")
-    done = run("submit", path, "--kit", kit, "--run", "run-1")
+    done = run("study", "submit", path, "--kit", kit, "--run", "run-1")
     assert done.exit_code == 2
     assert "'run-1'" in done.output
 
@@ -169,7 +169,7 @@ def test_a_study_whose_sites_are_not_connected_is_not_sent(kits, tmp_path, monke
     shutil.copytree(kits / "lead@example.org", tmp_path / "mine")
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
-    done = run("submit", path, "--kit", tmp_path / "mine", "--run", "run-2")
+    done = run("study", "submit", path, "--kit", tmp_path / "mine", "--run", "run-2")
     assert done.exit_code == 2
     assert all(part in done.output for part in ("3 of its 3 sites", "west", "north, south"))
     assert not (tmp_path / "mine" / "runs" / "run-2.json").exists()
@@ -182,7 +182,7 @@ def test_the_session_of_a_study_that_is_refused_is_closed(kits, tmp_path, monkey
     monkeypatch.setattr(Session, "close", lambda session: closed.append(session))
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace("n_lags = 1", "n_lags = -1"))
-    done = run("submit", path, "--kit", kits / "lead@example.org", "--run", "run-3")
+    done = run("study", "submit", path, "--kit", kits / "lead@example.org", "--run", "run-3")
     assert done.exit_code == 2
     assert "n_lags=-1" in done.output
     assert len(closed) == 1
@@ -237,15 +237,15 @@ def test_status_says_since_when_a_site_is_silent(kits, tmp_path, monkeypatch):
     monkeypatch.setattr(Session, "heard", {"north": time.time(), "south": OLD})
     monkeypatch.setattr(Session, "answers", ("north",))
     shutil.copytree(kits / "lead@example.org", tmp_path / "mine")
-    said = run("status", "--kit", tmp_path / "mine").output
+    said = run("study", "status", "--kit", tmp_path / "mine").output
     assert "2001-09-09 01:46:40 UTC" in said
-    found = json.loads(run("status", "--kit", tmp_path / "mine", "--json").output)
+    found = json.loads(run("study", "status", "--kit", tmp_path / "mine", "--json").output)
     assert found["sites"] == ["north"]
     assert found["silent"] == {"south": "2001-09-09 01:46:40 UTC"}
 
 
 def test_a_server_that_is_not_there_is_named(lonely):
-    done = run("status", "--kit", lonely)
+    done = run("study", "status", "--kit", lonely)
     assert done.exit_code == 2
     assert "localhost:2" in done.output
 
@@ -254,7 +254,7 @@ def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace('method = "fdbnl"', 'method = "pfdbnl"') + 'mu = "auto"\n')
     assert read_study(path).parameters["mu"] == "auto"
-    done = run("submit", path, "--kit", lonely)
+    done = run("study", "submit", path, "--kit", lonely)
     assert "held-out-loss, held-out-sums" in done.stderr
 
 
@@ -278,12 +278,12 @@ def test_a_study_that_cannot_be_is_refused_whether_or_not_the_server_is_there(
 ):
     path = tmp_path / "study.toml"
     path.write_text(f"{STUDY}{parameters}\n")
-    assert name in refuses("submit", path, "--kit", lonely)
+    assert name in refuses("study", "submit", path, "--kit", lonely)
 
 
 def test_a_study_of_functions_that_only_others_have_is_not_tried_out(lonely, tmp_path):
     """Server and sites register them; the lead's machine need not."""
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace("fdbnl", "oneshot") + 'features = "theirs"\n')
-    done = run("submit", path, "--kit", lonely)
+    done = run("study", "submit", path, "--kit", lonely)
     assert all(part in done.output for part in ("features = 'theirs'", "localhost:2"))

@@ -54,7 +54,7 @@ def test_a_study_is_shown_in_plain_words_and_approved(sites, study):
         "moments",
         "3: north, south, west",
         "3 sites",
-        "`feddbn site revoke s`",
+        "`feddbn site refuse s`",
     ):
         assert said in text, said
     assert sites.run(make_study())[1] == NAMES
@@ -65,9 +65,9 @@ def test_the_owner_is_asked_first(sites, study):
     done = run("site", "approve", study, "--kit", kit, input="n\n")
     assert done.exit_code != 0
     assert "1 run within 30 days?" in done.output
-    assert json.loads(run("site", "approvals", "--kit", kit, "--json").stdout) == []
+    assert json.loads(run("site", "studies", "--only", "approved", "--kit", kit, "--json").stdout) == []
     assert run("site", "approve", study, "--kit", kit, input="y\n").exit_code == 0
-    assert "valid" in run("site", "approvals", "--kit", kit).output
+    assert "valid" in run("site", "studies", "--kit", kit).output
 
 
 def test_what_the_site_would_refuse_anyway_is_said(sites, tmp_path):
@@ -110,17 +110,17 @@ def test_approvals_are_listed_and_revoked(sites, study):
     kit = sites.place / "north"
     approve(sites, study)
     sites.run(make_study(), "run-1")
-    (listed,) = json.loads(run("site", "approvals", "--kit", kit, "--json").stdout)
+    (listed,) = json.loads(run("site", "studies", "--only", "approved", "--kit", kit, "--json").stdout)
     assert (listed["state"], listed["used"], listed["study"]) == ("used up", ["run-1"], "s")
-    assert "1 of 1" in run("site", "approvals", "--kit", kit).output
-    done = run("site", "revoke", "s", "--kit", kit)
+    assert "1 of 1" in run("site", "studies", "--kit", kit).output
+    done = run("site", "refuse", "s", "--kit", kit)
     assert done.exit_code == 0
-    assert run("site", "revoke", "s", "--kit", kit).exit_code == 2
+    assert run("site", "refuse", "s", "--kit", kit).exit_code == 2
     (path,) = (kit / "state" / "_approvals").glob("*.json")
     path.write_text(path.read_text().replace("lead@", "feed@"))
-    done = run("site", "approvals", "--kit", kit)
+    done = run("site", "studies", "--kit", kit)
     assert str(path) in done.output.replace("\n", "")
-    assert json.loads(run("site", "approvals", "--kit", kit, "--json").stdout) == []
+    assert json.loads(run("site", "studies", "--only", "approved", "--kit", kit, "--json").stdout) == []
 
 
 def test_the_log_says_who_asked_what_and_what_left(sites, study):
@@ -131,7 +131,7 @@ def test_the_log_says_who_asked_what_and_what_left(sites, study):
     sites.run(make_study(), "run-1")
     done = run("site", "log", "--kit", kit)
     assert done.exit_code == 0
-    assert max(len(line) for line in done.output.splitlines() if "feddbn audit verify" not in line) <= 80
+    assert max(len(line) for line in done.output.splitlines() if "feddbn site verify" not in line) <= 80
     text = words(done)
     assert all(
         part in text for part in ("run-0", "study s (", "lead@example.org", "masked moments", "n_lags=1")
@@ -169,15 +169,14 @@ def test_two_owners_compare_their_logs(sites, study, tmp_path):
     approve(sites, study)
     sites.run(make_study())
     north, south, handed = sites.place / "north", sites.place / "south", tmp_path / "south.json"
-    shown = words(run("audit", "heads", "--kit", north))
+    shown = words(run("site", "verify", "--kit", north))
     assert "south 3 entries" in shown
-    assert json.loads(run("audit", "heads", "--kit", north, "--json").stdout)["own"]["n_entries"] == 3
-    assert run("audit", "heads", "--kit", south, "--out", handed).exit_code == 0
-    compared = run("audit", "heads", "--kit", north, "--compare", handed)
+    assert run("site", "verify", "--kit", south, "--out", handed).exit_code == 0
+    compared = run("site", "verify", "--kit", north, "--heads", handed)
     assert compared.exit_code == 0
     assert "Consistent" in compared.output
     logs, peers = sites.audit("north"), north / "peers.toml"
-    verify = ("audit", "verify", logs, "--peers", peers)
+    verify = ("site", "verify", logs, "--peers", peers)
     done = run(*verify, "--heads", handed)
     assert done.exit_code == 0, done.output
     assert "_site.jsonl: Intact: 3 entries; signed by north" in words(done)
@@ -192,9 +191,9 @@ def test_two_owners_compare_their_logs(sites, study, tmp_path):
     assert done.exit_code == 1
     assert "_site.jsonl: NOT intact" in words(done)
     assert json.loads(run(*verify, "--heads", handed, "--json").stdout)[0]["is_intact"] is False
-    done = run("audit", "verify", own, "--peers", peers, "--heads", handed)
+    done = run("site", "verify", own, "--peers", peers, "--heads", handed)
     assert done.exit_code == 1
-    compared = run("audit", "heads", "--kit", north, "--compare", handed)
+    compared = run("site", "verify", "--kit", north, "--heads", handed)
     assert compared.exit_code == 1
     assert "NOT consistent: south" in compared.output
 
@@ -203,11 +202,11 @@ def test_logs_that_were_all_taken_away_or_are_of_another_site_are_found(sites, s
     approve(sites, study)
     sites.run(make_study())
     logs, handed = sites.audit("north"), tmp_path / "south.json"
-    run("audit", "heads", "--kit", sites.place / "south", "--out", handed)
+    run("site", "verify", "--kit", sites.place / "south", "--out", handed)
     about = ("--peers", sites.place / "north" / "peers.toml", "--heads", handed, "--site", "north")
-    assert run("audit", "verify", logs, *about).exit_code == 0
-    assert run("audit", "verify", sites.audit("west"), *about).exit_code == 1
-    done = run("audit", "verify", tmp_path / "south" / "data", *about)
+    assert run("site", "verify", logs, *about).exit_code == 0
+    assert run("site", "verify", sites.audit("west"), *about).exit_code == 1
+    done = run("site", "verify", tmp_path / "south" / "data", *about)
     assert done.exit_code == 1
     assert "_site.jsonl: NOT intact" in words(done)
 

@@ -68,9 +68,9 @@ class Absent:
         if name.partition(".")[0] in {EXTRAS}:
             raise ModuleNotFoundError(name, name=name.partition(".")[0])
 sys.meta_path.insert(0, Absent())
-import feddbn.cli.demo, feddbn.cli.main
+import feddbn.cli.data, feddbn.cli.main
 # Smaller than what people see, with all its methods.
-feddbn.cli.demo.simulate_demo = lambda n_sites, seed: feddbn.simulate(
+feddbn.cli.data.simulate_demo = lambda n_sites, seed: feddbn.simulate(
     d=4, n_sites=n_sites, n_samples=200, random_state=seed
 )
 feddbn.cli.main.main()

@@ -62,7 +62,7 @@ def test_following_the_guide_ends_with_a_result(tmp_path):
                     )
                 wait_for_port(port)
             else:
-                if "feddbn submit" in text:
+                if "feddbn study submit" in text:
                     wait_for_sites(place, environment, 3)
                 done = subprocess.run(
                     ["bash", "-euo", "pipefail", "-c", text],
@@ -101,7 +101,7 @@ def wait_for_port(port, timeout_s=240):
 def wait_for_sites(place, environment, n, timeout_s=240):
     """Unpack the lead's kit, as the step itself does, and wait until the sites are connected."""
     subprocess.run(["tar", "-xzf", "lead@example.org.tgz"], cwd=place, check=True)
-    command = ["feddbn", "status", "--json", "--kit", "lead@example.org"]
+    command = ["feddbn", "study", "status", "--json", "--kit", "lead@example.org"]
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         done = subprocess.run(

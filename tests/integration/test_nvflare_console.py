@@ -112,8 +112,8 @@ def test_an_owner_approves_what_came_by_itself_and_its_lead_watches_it(federatio
         },
         attendance={"timeout_s": 60.0, "when_missing": "continue", "min_sites": 2},
     )
-    lead = consoles("lead", "console", "--kit", federation.admin_kit)
-    owner = consoles("site", "console", "--kit", federation.kits["site-a"])
+    lead = consoles("console", "--kit", federation.admin_kit)
+    owner = consoles("console", "--kit", federation.kits["site-a"])
     for console in (lead, owner):
         console.open()
     assert study.digest not in owner.get("/")

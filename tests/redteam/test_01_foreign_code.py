@@ -46,7 +46,7 @@ def test_the_engine_is_refused_with_the_reason_and_the_one_to_use(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [("site", "check"), ("site", "start"), ("server", "start"), ("status",), ("resume", "run-1")]
+    "command", [("site", "check"), ("start",), ("study", "status"), ("study", "resume", "run-1")]
 )
 def test_a_kit_of_that_engine_is_of_no_use_any_more(tmp_path, command):
     (tmp_path / "ca.pem").touch()

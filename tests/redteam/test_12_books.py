@@ -10,7 +10,7 @@ pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
 from typer.testing import CliRunner
 
-from feddbn.cli.site import site_app
+from feddbn.cli.main import app
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task
@@ -98,8 +98,10 @@ def test_noise_for_rows_does_not_count_as_noise_for_recordings(tmp_path):
 def test_the_owner_may_take_logs_without_an_index_as_complete(sites):
     index = sites.place / "a" / "state" / "_audit" / "index.json"
     index.unlink()
-    settings = sites.place / "a" / "feddbn_site.toml"
-    done = CliRunner().invoke(site_app, ["adopt", "--settings", str(settings)])
+    # What kits of the engine are known by.
+    (sites.place / "a" / "startup").mkdir()
+    (sites.place / "a" / "local").symlink_to(".")
+    done = CliRunner().invoke(app, ["site", "verify", "--adopt", "--kit", str(sites.place / "a")])
     assert done.exit_code == 0, done.output
     assert "epsilon 1 of 5" in done.output
     again(sites)

@@ -76,7 +76,7 @@ def test_idle_connections_do_not_keep_the_owner_out(monkeypatch):
 
 
 def test_no_text_steers_a_terminal(capsys):
-    """F21: a method's or a site's name reached the terminal as it came, in `site waiting` and others."""
+    """F21: a method's or a site's name reached the terminal as it came, in `site studies` and others."""
     for tell in (say, remark, complain):
         tell(f"a {ESCAPE} b")
     print_table([ESCAPE, "what"], [[ESCAPE, "[bold]x"]], title=ESCAPE, n_text=2)

@@ -109,7 +109,7 @@ def test_the_installed_package_is_what_runs(installed, tmp_path):
 
 COMPLETED = {
     "feddbn fi": {"fit"},
-    "feddbn site ap": {"approve", "approvals"},
+    "feddbn study s": {"submit", "status", "stop"},
     "feddbn fit --met": {"--method"},
     "feddbn fit --method pf": {"pfdbnl"},
 }

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from starlette.testclient import TestClient
 
-from feddbn.cli.submit import check_study
+from feddbn.cli.study import check_study
 from feddbn.console.gate import Gate, Keys, bound, host_names, server_of
 from feddbn.console.lead_pages import lead_app
 from feddbn.console.lead_watch import LeadWatch

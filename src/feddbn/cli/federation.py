@@ -1,25 +1,35 @@
-"""``feddbn federation init | try`` and ``feddbn server start``: kits for a server and its sites; all of it on one machine."""
+"""The machines of a federation: ``feddbn federation init | try``, ``feddbn start``, ``feddbn console``.
+
+Whose kit it is, a server's, a site's or a lead's, is in the kit; nobody has to say it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.federation_try import try_it
-from feddbn.cli.terminal import print_table, say
-from feddbn.runtime.engines.interface import DEFAULT_ENGINE, engine_names
+from feddbn.cli.terminal import print_table, remark, say
+from feddbn.errors import ParameterError
+from feddbn.runtime.engines.interface import DEFAULT_ENGINE, Process, engine_names, engine_of
 from feddbn.runtime.engines.interface import engine as find_engine
 
-__all__ = ["federation_app", "server_app"]
+if TYPE_CHECKING:
+    from feddbn.console.gate import Keys
+    from feddbn.runtime.engines.local import LocalFederation
+
+__all__ = ["console", "federation_app", "start"]
 
 federation_app = typer.Typer(help="Set up a federation of sites on their own machines.", no_args_is_help=True)
-
-
-@federation_app.callback()
-def _group() -> None:
-    """Set up a federation of sites on their own machines."""
 
 
 @federation_app.command("init")
@@ -47,24 +57,317 @@ def init(
     say("Each kit holds a private key: hand it to its owner only. Keep the authority directory offline.")
 
 
-federation_app.command("try")(try_it)
+DEFAULT_PORT = 8764
+Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit of the server or of a site.")]
 
 
-server_app = typer.Typer(
-    help="Run the server of a federation; it sees sums, never data.", no_args_is_help=True
-)
+def start(kit: Kit) -> None:
+    """Run a server or a site in the foreground until it is stopped; systemd restarts it."""
+    engine = engine_of(kit)
+    is_site = engine.site_settings(kit).exists()
+    (engine.site_process if is_site else engine.server_process)(kit).become()
 
 
-@server_app.callback()
-def _server_group() -> None:
-    """Run the server of a federation; it sees sums, never data."""
-
-
-@server_app.command("start")
-def start(
-    kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The server's kit.")],
+def console(
+    kit: Annotated[
+        Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit of a site or of the lead.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where a lead's results go; by default `results` in the kit."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any that is free.")
+    ] = DEFAULT_PORT,
+    host: Annotated[str, typer.Option(help="A loopback address; no other is accepted.")] = "127.0.0.1",
 ) -> None:
-    """Run the server in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.engines.interface import engine_of
+    """Show pages in a browser on this machine: what an owner decides and what left, or what a lead runs and gets.
 
-    engine_of(kit).server_process(kit).become()
+    With a site's kit: studies that wait, approvals, the data check and the log. With the lead's: sites, runs with their
+    curves, and results.
+    """
+    from feddbn.cli.study import check_study
+
+    engine = engine_of(kit)
+    with contextlib.ExitStack() as at_end:
+        if engine.site_settings(kit).exists():
+
+            def make(keys: Keys) -> Any:
+                from feddbn.console.site_pages import site_app
+
+                return site_app(kit, check_study, keys)
+
+        else:
+            session = engine.session(kit)
+
+            def make(keys: Keys) -> Any:
+                from feddbn.console.lead_pages import lead_app
+                from feddbn.console.lead_watch import LeadWatch
+
+                watch = LeadWatch(session)
+                at_end.callback(watch.stop)
+                return lead_app(session, watch.start(), out or kit / "results", keys)
+
+        _serve(make, host, port)
+
+
+def _serve(make: Callable[[Keys], Any], host: str, port: int) -> None:
+    from feddbn.console.gate import serve
+
+    def tell(address: str) -> None:
+        say(f"Open {address}")
+        remark("Who has this address can decide for you: keep it to yourself. Ctrl-C closes the console.")
+
+    try:
+        serve(make, host, port, tell)
+    except KeyboardInterrupt:
+        remark("the console is closed.")
+
+
+_SITES = ("north", "south", "west")
+_RUN = "first-run"
+_STUDY = """\
+name = "try"
+lead = "{lead}"
+method = "{method}"
+variables = [{variables}]
+sites = [{sites}]
+
+[parameters]
+n_lags = 1
+
+[privacy]
+secure_aggregation = true
+min_sites = {n_sites}
+
+[attendance]
+timeout_s = 60
+when_missing = "wait"
+max_wait_s = 120
+"""
+
+
+@federation_app.command("try")
+def try_it(
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep",
+            metavar="DIR",
+            help="Put everything into this new directory and leave it there; by default all files are deleted.",
+            show_default=False,
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the report in a browser, and wait for Enter.")
+    ] = True,
+    console: Annotated[
+        bool, typer.Option("--console", help="Also open the web consoles of the lead and of one site.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
+) -> None:
+    """Try a federation on this machine: a server and three sites that approve and run a masked study.
+
+    The sites hold simulated data and talk to the server over TLS on loopback, as they would between institutions. When it is
+    over, or after Ctrl-C, all processes are ended and all files deleted.
+    """
+    if console:
+        _need_console()
+    with _ends_in_order(), _directory(keep) as root:
+        _try(root, seed, open_page, console, is_kept=keep is not None)
+
+
+def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -> None:
+    from feddbn.cli.data import simulate_demo
+    from feddbn.cli.learn import score
+    from feddbn.cli.printed import print_result
+    from feddbn.cli.study import submit
+    from feddbn.cli.use import report
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import write_truth
+    from feddbn.runtime.engines.local import LocalFederation
+
+    begun = time.monotonic()
+    step = _Steps(6)
+    drawn = simulate_demo(n_sites=len(_SITES), seed=seed)
+    truth = drawn.truth
+    step(f"Simulating {len(_SITES)} sites with {truth.d} variables each: {', '.join(_SITES)}.")
+    write_truth(drawn, root / "truth.json")
+    step("Making a kit for each participant: certificate, key, settings with safe defaults.")
+    with LocalFederation(find_engine(), _SITES, root) as federation, _then_undisturbed():
+        for site, recordings in zip(_SITES, drawn.sites.values(), strict=True):
+            data = federation.kits[site] / "data"
+            data.mkdir(mode=0o700)
+            recordings[0].to_csv(data / "recording.csv", index=False)
+        study = _write_study(root / "study.toml", federation.plan.admin, truth.variables)
+        ports = f"ports {federation.plan.port} and {federation.plan.admin_port}"
+        step(f"Starting the server and the sites on this machine ({ports}).")
+        federation.start()
+        federation.wait_until_up(arrived=lambda site: remark(f"      {site} is connected."))
+        step("Each site's owner reads the study and approves it; others are refused.")
+        _approve(study, federation)
+        if console:
+            _start_console(federation, open_page)
+        step("Running the study under masks: the server can open nothing but sums of all sites.")
+        submit(study, federation.lead_kit, run=_RUN, wait=True, out=root / "result")
+        step("Writing the report.")
+        result = root / "result" / "result.json"
+        page = root / "result" / "report.html"
+        print_result(Result.load(result))
+        score(root / "truth.json", result)
+        report(result, page, truth=root / "truth.json", title="feddbn federation try")
+        took = time.monotonic() - begun
+        if open_page:
+            _show(page, is_kept)
+        elif console and sys.stdin.isatty():
+            _wait_for_enter()
+        remark("Stopping the server and the sites.")
+    used = federation.seconds_used + time.process_time()
+    remark(f"From nothing to the report: {took:.0f} s; processor time of all processes: {used:.0f} s.")
+    if not is_kept:
+        remark("All processes have ended; all files are deleted.")
+    else:
+        say(f"Kits, data, study, result and logs are in {root}.")
+        kit = federation.lead_kit
+        remark(f"Go on with: feddbn start --kit {federation.kits[federation.plan.server]}")
+        remark(f"            feddbn start --kit {federation.kits[_SITES[0]]}   (and the others)")
+        remark(f"            feddbn study status --kit {kit}")
+
+
+class _Steps:
+    """Says at which of so many steps we are."""
+
+    def __init__(self, n_steps: int) -> None:
+        self._n_steps, self._now = n_steps, 0
+
+    def __call__(self, sentence: str) -> None:
+        self._now += 1
+        remark(f"[{self._now}/{self._n_steps}] {sentence}")
+
+
+_ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextlib.contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """Treat a request to end and a closed terminal like Ctrl-C, so that nothing is left behind."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = {ending: signal.signal(ending, interrupt) for ending in _ENDINGS}
+    try:
+        yield
+    except KeyboardInterrupt:
+        remark("The federation was ended, and its run with it.")
+        raise
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
+
+
+@contextlib.contextmanager
+def _then_undisturbed() -> Iterator[None]:
+    """Let nothing interrupt what follows the block; whoever presses Ctrl-C twice leaves nothing behind either."""
+    try:
+        yield
+    finally:
+        for ending in _ENDINGS:
+            signal.signal(ending, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="feddbn-try-") as name:
+            yield Path(name)
+        return
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise ParameterError(
+            f"--keep {str(keep)!r} exists and is not an empty directory; choose another name."
+        )
+    keep.mkdir(parents=True, exist_ok=True, mode=0o700)
+    yield keep.resolve()
+
+
+def _write_study(path: Path, lead: str, variables: tuple[str, ...]) -> Path:
+    from feddbn.method_table import default_method
+
+    def listed(names: tuple[str, ...]) -> str:
+        return ", ".join(f'"{name}"' for name in names)
+
+    text = _STUDY.format(
+        lead=lead,
+        method=default_method(),
+        variables=listed(variables),
+        sites=listed(_SITES),
+        n_sites=len(_SITES),
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _approve(study: Path, federation: LocalFederation) -> None:
+    """The first owner reads the study aloud; the others approve the same text."""
+    from feddbn.cli.site import approve, owner_of
+    from feddbn.cli.study import read_study
+
+    first, *others = federation.plan.sites
+    approve(study, federation.kits[first], yes=True)
+    plan = read_study(study)
+    for site in others:
+        owner_of(federation.kits[site]).approve(plan, days=30.0, runs=1, epsilon=None)
+    remark(f"      {', '.join(federation.plan.sites)} have approved it, each with its own key.")
+
+
+def _show(page: Path, is_kept: bool) -> None:
+    """Open the page; where it will be deleted, only as long as somebody is there to say when."""
+    import webbrowser
+
+    if not is_kept and not sys.stdin.isatty():
+        remark("note: there is nobody to wait for here, so no page is opened; --keep DIR keeps it.")
+        return
+    if not webbrowser.open(page.as_uri()):
+        remark(f"note: no browser could be opened; open this file: {page}")
+    _wait_for_enter()
+
+
+def _wait_for_enter() -> None:
+    if sys.stdin.isatty():
+        remark("Press Enter to end the federation.")
+        with contextlib.suppress(EOFError):
+            input()
+
+
+def _need_console() -> None:
+    """Refuse --console where there is no console, before anything is started."""
+    if find_spec("feddbn.console") is None:
+        raise ParameterError(
+            "--console needs the web console, which this version of feddbn does not have; leave it out."
+        )
+
+
+def _start_console(federation: LocalFederation, open_page: bool) -> None:
+    """Run ``feddbn console`` for the lead and for one site; they end with the federation."""
+    import webbrowser
+
+    for who, kit in (("lead", federation.lead_kit), ("site", federation.kits[_SITES[0]])):
+        name = f"{who}-console"
+        command = [sys.executable, "-m", "feddbn", "console", "--kit", str(kit), "--port", "0"]
+        federation.run(name, Process(command, os.environ))
+        found = _last_said(federation.log(name))
+        remark(f"      The console of the {who}: {found}")
+        if open_page and found.startswith("http"):
+            webbrowser.open(found)
+
+
+def _last_said(log: Path, timeout_s: float = 60.0) -> str:
+    """Return the address that a console prints, or why it has none."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+            for sign in ("Open ", "feddbn: "):
+                if line.startswith(sign):
+                    return line.removeprefix(sign)
+        time.sleep(0.1)
+    return "it did not start in time."

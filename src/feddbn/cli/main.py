@@ -15,6 +15,7 @@ import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import PurePath
 from typing import Annotated, Any
 
 import typer
@@ -54,34 +55,62 @@ class Entry:
 
 
 COMMANDS = {
-    "demo": Entry("demo", "demo", "Simulate ten sites, learn from them, and show what was found.", _LEARN),
-    "simulate": Entry(
-        "simulate", "simulate", "Write the data of a simulated federation and its truth.", _LEARN
-    ),
-    "check": Entry("check", "check", "Find what is wrong with data before a fit, and what cures it.", _LEARN),
-    "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
-    "update": Entry("fit", "update", "Add new rows to a result that has kept its sums.", _LEARN),
-    "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
-    "score": Entry("compare", "score", "Score a result against the truth.", _LEARN),
-    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
-    "confidence": Entry("confidence", "confidence", "Find out how far each edge can be trusted.", _LEARN),
-    "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
-    "plot": Entry("plot", "plot", "Draw a result as a figure.", _LEARN),
-    "forecast": Entry("forecast", "forecast", "Forecast what follows a recording, and what if.", _LEARN),
-    "effects": Entry("effects", "effects", "Show what a change of one variable does to others.", _LEARN),
-    "export": Entry("export", "export", "Write a network for other programs.", _LEARN),
-    "audit": Entry("audit", "audit", "Show what left a site, and what plain messages give away.", _DEPLOY),
+    "demo": Entry("data", "demo", "Simulate ten sites, learn from them, and show what was found.", _LEARN),
+    "simulate": Entry("data", "simulate", "Write the data of a simulated federation and its truth.", _LEARN),
+    "check": Entry("data", "check", "Find what is wrong with data before a fit, and what cures it.", _LEARN),
+    "fit": Entry("learn", "fit", "Learn a network from the data of several sites.", _LEARN),
+    "update": Entry("learn", "update", "Add new rows to a result that has kept its sums.", _LEARN),
+    "compare": Entry("learn", "compare", "Learn with several methods and compare them.", _LEARN),
+    "score": Entry("learn", "score", "Score a result against the truth.", _LEARN),
+    "select": Entry("learn", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
+    "confidence": Entry("learn", "confidence", "Find out how far each edge can be trusted.", _LEARN),
+    "report": Entry("use", "report", "Write a result as one HTML page.", _LEARN),
+    "plot": Entry("use", "plot", "Draw a result as a figure.", _LEARN),
+    "forecast": Entry("use", "forecast", "Forecast what follows a recording, and what if.", _LEARN),
+    "effects": Entry("use", "effects", "Show what a change of one variable does to others.", _LEARN),
+    "export": Entry("use", "export", "Write a network for other programs.", _LEARN),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
-    "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
-    "server": Entry("federation", "server_app", "Run the server of a federation.", _DEPLOY),
-    "lead": Entry("console", "lead_app", "Watch sites, runs and results in a browser.", _DEPLOY),
-    "submit": Entry("submit", "submit", "Send a study to the federation.", _DEPLOY),
-    "status": Entry("submit", "status", "Show connected sites and runs.", _DEPLOY),
-    "results": Entry("submit", "results", "Fetch the result of a run that has ended.", _DEPLOY),
-    "stop": Entry("submit", "stop", "Stop a run; it can be resumed.", _DEPLOY),
-    "resume": Entry("submit", "resume", "Go on with a run where it stopped.", _DEPLOY),
-    "reproduce": Entry("reproduce", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
+    "start": Entry("federation", "start", "Run the server or a site whose kit this is.", _DEPLOY),
+    "console": Entry("federation", "console", "Decide, watch and read in a browser.", _DEPLOY),
+    "site": Entry("site", "site_app", "Decide at a site what is answered, and read what left.", _DEPLOY),
+    "study": Entry("study", "study_app", "Send a study, watch it and fetch its result.", _DEPLOY),
+    "attack": Entry("research", "attack", "Show what plain messages give away to a server.", _RESEARCH),
+    "reproduce": Entry("research", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
 }
+
+OLD_NAMES = {
+    **{(name,): ("study", name) for name in ("submit", "status", "stop", "resume", "results")},
+    ("lead", "console"): ("console",),
+    ("site", "console"): ("console",),
+    ("site", "start"): ("start",),
+    ("server", "start"): ("start",),
+    ("site", "approvals"): ("site", "studies", "--only", "approved"),
+    ("site", "waiting"): ("site", "studies", "--only", "waiting"),
+    ("site", "revoke"): ("site", "refuse"),
+    ("site", "adopt"): ("site", "verify", "--adopt"),
+    ("audit", "show"): ("site", "log"),
+    ("audit", "verify"): ("site", "verify"),
+    ("audit", "heads"): ("site", "verify"),
+    ("audit", "attack"): ("attack",),
+}
+"""Commands of version 0.2 -> what they are called now; the old names go in the next version."""
+
+
+def renamed(args: list[str]) -> list[str]:
+    """Return a line with the names that commands have now, and say so if it had an old one."""
+    old = next((name for name in OLD_NAMES if tuple(args[: len(name)]) == name), None)
+    if old is None:
+        return args
+    new, rest = OLD_NAMES[old], args[len(old) :]
+    remark(
+        f"note: `feddbn {' '.join(old)}` is now `feddbn {' '.join(new)}`; the old name goes in the next version."
+    )
+    if old == ("audit", "heads"):
+        rest = ["--heads" if word == "--compare" else word for word in rest]
+    if old == ("site", "adopt") and rest[:1] == ["--settings"]:
+        # A kit holds its settings one folder below.
+        rest = ["--kit", str(PurePath(*rest[1:2]).parent.parent), *rest[2:]]
+    return [*new, *rest]
 
 
 class CommandGroup(TyperGroup):
@@ -98,8 +127,9 @@ class CommandGroup(TyperGroup):
         """Accept ``--debug`` anywhere before a bare ``--``."""
         end = args.index("--") if "--" in args else len(args)
         if "--debug" in args[:end]:
-            args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
-        return super().parse_args(ctx, args)
+            args = [*(a for a in args[:end] if a != "--debug"), *args[end:]]
+            return super().parse_args(ctx, ["--debug", *renamed(args)])
+        return super().parse_args(ctx, renamed(args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""

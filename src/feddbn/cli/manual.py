@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["EXIT_CODES", "PAGES", "attach", "commands_below"]
@@ -61,194 +61,134 @@ def commands_below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from commands_below(below, f"{path} {name}")
 
 
-_STUDY = "deployment.md#5-run-a-study"
-PAGES = {
-    "demo": Page("quickstart.md", ("feddbn demo", "feddbn demo --out demo --seed 3 --json")),
-    "simulate": Page(
-        "simulating.md",
-        (
-            "feddbn simulate -o data",
-            "feddbn simulate -o data -d 5 --n-sites 4 --n-samples 400",
-            "feddbn simulate -o messy --mess offsets --mess missing=0.3",
-            "feddbn simulate -o mixed --kinds continuous,binary,count",
-        ),
-    ),
-    "check": Page(
-        "preparing-data.md",
-        (
-            "feddbn check data                       # one file per site",
-            "feddbn check table.csv --site hospital --series patient --time hour",
-        ),
-        {1: "an error was found in the data, or a bug", 2: "the line or the data cannot be read"},
-    ),
-    "fit": Page(
-        "choosing.md",
-        (
-            "feddbn fit data -o result.json          # one CSV file per site",
-            "feddbn fit table.csv --site hospital --time hour --n-lags 2",
-            "feddbn fit data --method fdbnl --lambda-w 0.05 --lambda-a 0.05",
-            "feddbn fit data --forbid '*,age,0' -p rounds.max_rounds=500",
-        ),
-    ),
-    "update": Page(
-        "quickstart.md#a-month-later",
-        ("feddbn fit data --keep-sums -o result.json", "feddbn update result.json new-data -o newer.json"),
-    ),
-    "compare": Page(
-        "choosing.md",
-        (
-            "feddbn compare data --truth data/truth.json",
-            "feddbn compare data --method oneshot --method fdbnl",
-        ),
-    ),
-    "score": Page("quickstart.md", ("feddbn score data/truth.json result.json",)),
-    "select": Page(
-        "choosing.md",
-        (
-            "feddbn select data --method fdbnl",
-            "feddbn select data --method fdbnl --grid lambda_w=0.1,0.05",
-        ),
-    ),
-    "confidence": Page(
-        "edge-confidence.md",
-        (
-            "feddbn confidence data -o edges.csv",
-            "feddbn confidence data -o edges.csv --replicates 200 --jobs 4",
-        ),
-    ),
-    "report": Page(
-        "quickstart.md",
-        ("feddbn report result.json", "feddbn report result.json --edges edges.csv -o page.html"),
-    ),
-    "plot": Page(
-        "gallery.md",
-        (
-            "feddbn plot result.json graph -o graph.pdf",
-            "feddbn plot result.json responses --shock x0 -o responses.png",
-        ),
-    ),
-    "forecast": Page(
-        "quickstart.md",
-        (
-            "feddbn forecast result.json data/site-0.csv --steps 5",
-            "feddbn forecast result.json data/site-0.csv --do x2=1   # hold x2 at 1",
-        ),
-    ),
-    "effects": Page(
-        "quickstart.md",
-        ("feddbn effects result.json x0            # on all others", "feddbn effects result.json x0 x3"),
-    ),
-    "export": Page(
-        "schema.md#other-forms",
-        (
-            "feddbn export result.json -o network.graphml",
-            "feddbn export result.json -o edges.csv",
-            "feddbn export result.json -o arrays.npz --format tigramite",
-        ),
-    ),
-    "audit": Page(
-        "privacy-details.md#5-audit-log", ("feddbn audit attack", "feddbn audit verify north/state/_audit")
-    ),
-    "audit attack": Page(
-        "privacy-details.md#1-the-attack",
-        ("feddbn audit attack                      # simulated sites", "feddbn audit attack data"),
-    ),
-    "audit show": Page(
-        "privacy-details.md#5-audit-log", ("feddbn audit show north/state/_audit/first-run.jsonl",)
-    ),
-    "audit verify": Page(
-        "deployment.md#logs-that-convince-a-second-person",
-        (
-            "feddbn audit verify north/state/_audit",
-            "feddbn audit verify north/state/_audit --peers north/local/peers.toml",
-        ),
-        {0: "the logs are intact", 1: "a log was changed, or a bug"},
-    ),
-    "audit heads": Page(
-        "deployment.md#logs-that-convince-a-second-person",
-        (
-            "feddbn audit heads --kit north",
-            "feddbn audit heads --kit south --out south.json",
-            "feddbn audit heads --kit north --compare south.json",
-        ),
-        {1: "somebody's log was changed, or a bug"},
-    ),
-    "federation": Page(
-        "deployment.md",
-        (
-            "feddbn federation try                    # all of it on this machine",
-            "feddbn federation init federation --server host --site a --site b --site c",
-        ),
-    ),
-    "federation init": Page(
-        "deployment.md",
-        (
-            "feddbn federation init federation --server host --site a --site b --site c",
-            "feddbn federation init federation --server host --site a --port 9002",
-        ),
-    ),
-    "federation try": Page(
-        "deployment.md",
-        (
-            "feddbn federation try                    # opens the report, deletes all",
-            "feddbn federation try --no-open --keep kept",
-        ),
-    ),
-    "site": Page(
-        "deployment.md#4-start-each-site",
-        ("feddbn site check --kit north", "feddbn site start --kit north"),
-    ),
-    "lead": Page("console.md", ("feddbn lead console --kit lead@example.org",)),
-    "lead console": Page("console.md", ("feddbn lead console --kit lead@example.org",)),
-    "site check": Page(
-        "deployment.md#4-start-each-site",
-        ("feddbn site check --kit north", "feddbn site check --kit north --study study.toml"),
-        {2: "something is wrong at this site, or the line cannot be used"},
-    ),
-    "site approve": Page(
-        _STUDY,
-        (
-            "feddbn site approve study.toml --kit north",
-            "feddbn site approve study.toml --kit north --runs 3 --days 90 --yes",
-        ),
-        {1: "the owner said no, or a bug"},
-    ),
-    "site approvals": Page(_STUDY, ("feddbn site approvals --kit north",)),
-    "site waiting": Page(_STUDY, ("feddbn site waiting --kit north",)),
-    "site refuse": Page(_STUDY, ("feddbn site refuse sepsis --kit north",)),
-    "site revoke": Page(_STUDY, ("feddbn site revoke sepsis --kit north",)),
-    "site console": Page(
-        "console.md", ("feddbn site console --kit north", "feddbn site console --kit north --port 8710")
-    ),
-    "site log": Page(
-        "deployment.md#what-leaves-a-site",
-        ("feddbn site log --kit north", "feddbn site log --kit north --run first-run --json"),
-    ),
-    "site adopt": Page(
-        "privacy-details.md#5-audit-log", ("feddbn site adopt --settings north/local/feddbn_site.toml",)
-    ),
-    "site start": Page("deployment.md#4-start-each-site", ("feddbn site start --kit north",)),
-    "server": Page("deployment.md#3-start-the-server", ("feddbn server start --kit server.example.org",)),
-    "server start": Page(
-        "deployment.md#3-start-the-server", ("feddbn server start --kit server.example.org",)
-    ),
-    "submit": Page(
-        _STUDY,
-        (
-            "feddbn submit study.toml --kit lead@example.org --wait --out result",
-            "FEDDBN_KIT=lead@example.org feddbn submit study.toml --run first-run",
-        ),
-    ),
-    "status": Page(
-        _STUDY,
-        ("feddbn status --kit lead@example.org", "feddbn status first-run --kit lead@example.org --json"),
-    ),
-    "results": Page(_STUDY, ("feddbn results first-run --kit lead@example.org --out result",)),
-    "stop": Page(_STUDY, ("feddbn stop first-run --kit lead@example.org",)),
-    "resume": Page("deployment.md#when-something-fails", ("feddbn resume first-run --kit lead@example.org",)),
-    "reproduce": Page(
-        "reproduction/README.md",
-        ("feddbn reproduce --list", "feddbn reproduce all --quick --out rows"),
-    ),
-}
+def _read(text: str) -> dict[str, Page]:
+    """Command -> the end of its help; see `_TEXT`."""
+    pages: dict[str, Page] = {}
+    name = ""
+    for line in text.strip().splitlines():
+        before, _, after = line.strip().partition(": " if not line.startswith("  $ ") else "$ ")
+        if not line.startswith("  "):
+            name = before
+            pages[name] = Page(after, ())
+        elif line.startswith("  $ "):
+            pages[name] = replace(pages[name], examples=(*pages[name].examples, after))
+        else:
+            pages[name] = replace(pages[name], exits={**pages[name].exits, int(before): after})
+    return pages
+
+
+# A command and where to read more; lines as they are typed; exit codes that mean something else here.
+_TEXT = r"""
+demo: quickstart.md
+  $ feddbn demo
+  $ feddbn demo --out demo --seed 3 --json
+simulate: simulating.md
+  $ feddbn simulate -o data
+  $ feddbn simulate -o data -d 5 --n-sites 4 --n-samples 400
+  $ feddbn simulate -o messy --mess offsets --mess missing=0.3
+  $ feddbn simulate -o mixed --kinds continuous,binary,count
+check: preparing-data.md
+  $ feddbn check data                       # one file per site
+  $ feddbn check table.csv --site hospital --series patient --time hour
+  1: an error was found in the data, or a bug
+  2: the line or the data cannot be read
+fit: choosing.md
+  $ feddbn fit data -o result.json          # one CSV file per site
+  $ feddbn fit table.csv --site hospital --time hour --n-lags 2
+  $ feddbn fit data --method fdbnl --lambda-w 0.05 --lambda-a 0.05
+  $ feddbn fit data --forbid '*,age,0' -p rounds.max_rounds=500
+update: quickstart.md#a-month-later
+  $ feddbn fit data --keep-sums -o result.json
+  $ feddbn update result.json new-data -o newer.json
+compare: choosing.md
+  $ feddbn compare data --truth data/truth.json
+  $ feddbn compare data --method oneshot --method fdbnl
+score: quickstart.md
+  $ feddbn score data/truth.json result.json
+select: choosing.md
+  $ feddbn select data --method fdbnl
+  $ feddbn select data --method fdbnl --grid lambda_w=0.1,0.05
+confidence: edge-confidence.md
+  $ feddbn confidence data -o edges.csv
+  $ feddbn confidence data -o edges.csv --replicates 200 --jobs 4
+report: quickstart.md
+  $ feddbn report result.json
+  $ feddbn report result.json --edges edges.csv -o page.html
+plot: gallery.md
+  $ feddbn plot result.json graph -o graph.pdf
+  $ feddbn plot result.json responses --shock x0 -o responses.png
+forecast: quickstart.md
+  $ feddbn forecast result.json data/site-0.csv --steps 5
+  $ feddbn forecast result.json data/site-0.csv --do x2=1   # hold x2 at 1
+effects: quickstart.md
+  $ feddbn effects result.json x0            # on all others
+  $ feddbn effects result.json x0 x3
+export: schema.md#other-forms
+  $ feddbn export result.json -o network.graphml
+  $ feddbn export result.json -o edges.csv
+  $ feddbn export result.json -o arrays.npz --format tigramite
+study: deployment.md#5-run-a-study
+  $ feddbn study submit study.toml --kit lead@example.org --wait --out result
+study submit: deployment.md#5-run-a-study
+  $ feddbn study submit study.toml --kit lead@example.org --wait --out result
+  $ FEDDBN_KIT=lead@example.org feddbn study submit study.toml --run one
+study status: deployment.md#5-run-a-study
+  $ feddbn study status --kit lead@example.org
+  $ feddbn study status first-run --kit lead@example.org --json
+study stop: deployment.md#5-run-a-study
+  $ feddbn study stop first-run --kit lead@example.org
+study resume: deployment.md#when-something-fails
+  $ feddbn study resume first-run --kit lead@example.org
+study results: deployment.md#5-run-a-study
+  $ feddbn study results first-run --kit lead@example.org --out result
+site: deployment.md#4-start-each-site
+  $ feddbn site check --kit north
+  $ feddbn site approve study.toml --kit north
+site check: deployment.md#4-start-each-site
+  $ feddbn site check --kit north
+  $ feddbn site check --kit north --study study.toml
+  2: something is wrong at this site, or the line cannot be used
+site studies: deployment.md#5-run-a-study
+  $ feddbn site studies --kit north
+  $ feddbn site studies --kit north --only waiting --json
+site approve: deployment.md#5-run-a-study
+  $ feddbn site approve study.toml --kit north
+  $ feddbn site approve study.toml --kit north --runs 3 --days 90 --yes
+  1: the owner said no, or a bug
+site refuse: deployment.md#5-run-a-study
+  $ feddbn site refuse sepsis --kit north
+site log: deployment.md#what-leaves-a-site
+  $ feddbn site log --kit north
+  $ feddbn site log --kit north --run first-run --json
+  $ feddbn site log north/state/_audit/first-run.jsonl
+site verify: deployment.md#logs-that-convince-a-second-person
+  $ feddbn site verify --kit north
+  $ feddbn site verify --kit south --out south.json
+  $ feddbn site verify --kit north --heads south.json
+  $ feddbn site verify north/state/_audit --peers north/local/peers.toml
+  0: the logs are intact
+  1: a log was changed, or a bug
+federation: deployment.md
+  $ feddbn federation try                    # all of it on this machine
+  $ feddbn federation init federation --server host --site a --site b --site c
+federation init: deployment.md
+  $ feddbn federation init federation --server host --site a --site b --site c
+  $ feddbn federation init federation --server host --site a --port 9002
+federation try: deployment.md
+  $ feddbn federation try                    # opens the report, deletes all
+  $ feddbn federation try --no-open --keep kept
+start: deployment.md#3-start-the-server
+  $ feddbn start --kit server.example.org
+  $ feddbn start --kit north
+console: console.md
+  $ feddbn console --kit north             # the owner of a site's data
+  $ feddbn console --kit lead@example.org  # the lead of studies
+attack: privacy-details.md#1-the-attack
+  $ feddbn attack                      # simulated sites
+  $ feddbn attack data
+reproduce: reproduction/README.md
+  $ feddbn reproduce --list
+  $ feddbn reproduce all --quick --out rows
+"""
+PAGES = _read(_TEXT)
 """Command -> the end of its help."""

@@ -1,28 +1,32 @@
-"""``feddbn site check``, ``approve``, ``log``, ``start`` and their kin: what an institution runs."""
+"""``feddbn site check | studies | approve | refuse | log | verify``: what the owner of a site's data decides and reads."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from feddbn.cli.console import site_console
 from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_table, remark, say
-from feddbn.errors import ParameterError
+from feddbn.errors import FileError, ParameterError
 from feddbn.words import card
 
 if TYPE_CHECKING:
+    from feddbn.privacy.audit import Head
     from feddbn.runtime.deployed.owner import Owner
     from feddbn.runtime.deployed.settings import SiteSettings
 
-__all__ = ["approve", "owner_of", "site_app"]
+__all__ = ["approve", "owner_of", "read_log", "site_app"]
 
-site_app = typer.Typer(help="Run a site on the machine that holds its data.", no_args_is_help=True)
+site_app = typer.Typer(help="Decide at a site what is answered, and read what left.", no_args_is_help=True)
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
+KitOrNone = Annotated[Path | None, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
+StudyName = Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")]
 
 
 def settings_of(kit: Path) -> SiteSettings:
@@ -41,6 +45,83 @@ def owner_of(kit: Path) -> Owner:
 
 
 @site_app.command()
+def check(
+    kit: Kit,
+    study: Annotated[
+        Path | None, typer.Option(help="Also check whether the site can join this study.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
+    from feddbn.cli.study import read_study
+    from feddbn.runtime.engines.interface import engine_of
+
+    findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
+    said = [(one, card(one, "owner")) for one in findings]
+    if as_json:
+        ok = {"good": True, "error": False}
+        lines = [
+            {"what": words.question, "ok": ok.get(one.level), "text": words.detail, **one.to_dict()}
+            for one, words in said
+        ]
+        say(json.dumps(lines))
+    else:
+        marks = {"good": "ok", "error": "no"}
+        rows = [(words.question, marks.get(one.level, ""), words.detail) for one, words in said]
+        print_table(("check", "", "finding"), rows, n_text=3)
+    if any(one.level == "error" for one in findings):
+        raise typer.Exit(2)
+
+
+@site_app.command()
+def studies(
+    kit: Kit,
+    only: Annotated[
+        Literal["waiting", "approved"] | None,
+        typer.Option(help="Only those that wait for a decision, or only approvals.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the studies that wait for a decision at a site, and those that were approved."""
+    owner = owner_of(kit)
+    waiting = [] if only == "approved" else owner.waiting()
+    approved = [] if only == "waiting" else owner.approvals.all()
+    if as_json:
+        listed = {
+            "waiting": [
+                {"study": json.loads(one.study.to_json()), "digest": one.study.digest, "came": one.came}
+                for one in waiting
+            ],
+            "approved": [{**asdict(approval), "state": state} for approval, state in approved],
+        }
+        say(json.dumps(listed if only is None else listed[only]))
+    elif not waiting and not approved:
+        say(
+            f"no study {'waits or is' if only is None else 'waits or' if only == 'waiting' else 'is'} approved here."
+        )
+    rows = []
+    for one in waiting:
+        study = one.study
+        rows.append(
+            (study.name, study.digest[:12], study.lead or "-", f"waits since {one.came[:10]}", "", "", "")
+        )
+    for given, state in approved:
+        cost = "-" if given.epsilon is None else f"{given.epsilon:g}"
+        used = f"{len(given.used)} of {given.runs}"
+        rows.append(
+            (given.study, given.digest[:12], given.lead or "-", state, given.expires[:10], used, cost)
+        )
+    if rows and not as_json:
+        print_table(("study", "digest", "lead", "state", "until", "runs", "epsilon"), rows, n_text=5)
+    if waiting and not as_json:
+        remark(
+            "`feddbn console` shows those that wait in plain words; `feddbn site approve` takes the lead's file."
+        )
+    for path in [] if only == "waiting" else owner.approvals.damaged():
+        remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
+
+
+@site_app.command()
 def approve(
     study: Annotated[Path, typer.Argument(help="The study file (TOML), as its lead wrote it.")],
     kit: Kit,
@@ -54,7 +135,7 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
-    from feddbn.cli.submit import read_study
+    from feddbn.cli.study import read_study
     from feddbn.runtime.deployed.check import about_study, why_refused
     from feddbn.runtime.deployed.open_site import read_data
     from feddbn.runtime.deployed.owner import Owner
@@ -84,88 +165,42 @@ def approve(
     if as_json:
         say(json.dumps(asdict(given)))
     else:
-        say(f"approved until {given.expires}; `feddbn site revoke {given.study}` takes it back.")
+        say(f"approved until {given.expires}; `feddbn site refuse {given.study}` takes it back.")
 
 
 @site_app.command()
-def approvals(kit: Kit, as_json: Json = False) -> None:
-    """List the studies that were approved at a site."""
-    found = owner_of(kit).approvals
-    listed = found.all()
-    if as_json:
-        say(json.dumps([{**asdict(approval), "state": state} for approval, state in listed]))
-    elif listed:
-        rows = []
-        for one, state in listed:
-            cost = "-" if one.epsilon is None else f"{one.epsilon:g}"
-            left = f"{len(one.used)} of {one.runs}"
-            rows.append((one.study, one.digest[:12], one.lead or "-", state, one.expires[:10], left, cost))
-        print_table(("study", "digest", "lead", "state", "until", "runs", "epsilon"), rows, n_text=5)
-    else:
-        say("no study has been approved at this site.")
-    for path in found.damaged():
-        remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
+def refuse(study: StudyName, kit: Kit) -> None:
+    """Take an approval back, or put a study that waits aside; a run under way is refused from its next message on."""
+    from feddbn.runtime.deployed.owner import named_digest
 
-
-@site_app.command()
-def waiting(kit: Kit, as_json: Json = False) -> None:
-    """List the studies that came to a site and that its owner has not decided on."""
-    found = owner_of(kit).waiting()
-    if as_json:
-        rows = [{"study": json.loads(one.study.to_json()), "digest": one.study.digest} for one in found]
-        say(json.dumps([{**row, "came": one.came} for row, one in zip(rows, found, strict=True)]))
-    elif found:
-        lines = [
-            (
-                one.study.name,
-                one.study.digest[:12],
-                one.study.lead or "-",
-                one.study.method,
-                one.came,
-            )
-            for one in found
-        ]
-        print_table(("study", "digest", "lead", "method", "came"), lines, n_text=5)
-        remark(
-            "`feddbn site console` shows them in plain words; `feddbn site approve` takes the lead's file."
-        )
-    else:
-        say("no study waits for a decision at this site.")
-
-
-@site_app.command()
-def refuse(
-    study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
-) -> None:
-    """Put a study that waits aside, and take that down; without an approval it does not run anyway."""
     owner = owner_of(kit)
-    found = owner.offered.named(study).study
-    owner.refuse(found)
-    say(f"the study {found.name} ({found.digest[:12]}) was refused; it does not wait any more.")
-
-
-@site_app.command()
-def revoke(
-    study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
-) -> None:
-    """Take an approval back; a run under way is refused from its next message on."""
-    taken = owner_of(kit).revoke(study)
-    say(f"the approval of {taken.study} ({taken.digest[:12]}) was revoked.")
+    approved = {one.digest: one.study for one, state in owner.approvals.all() if state != "revoked"}
+    waiting = {one.study.digest: one.study for one in owner.waiting()}
+    names = {**{digest: one.name for digest, one in waiting.items()}, **approved}
+    digest = named_digest(study, names, "study that waits or is approved", "which-study")
+    if digest in approved:
+        owner.revoke(digest)
+        say(f"the approval of {approved[digest]} ({digest[:12]}) was taken back.")
+    else:
+        owner.refuse(waiting[digest])
+        say(f"the study {names[digest]} ({digest[:12]}) was refused; it does not wait any more.")
 
 
 @site_app.command()
 def log(
-    kit: Kit,
+    file: Annotated[
+        Path | None, typer.Argument(help="One audit log, instead of all of the kit.", show_default=False)
+    ] = None,
+    kit: KitOrNone = None,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
     as_json: Json = False,
 ) -> None:
     """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
-    from feddbn.privacy.audit import totals
+    from feddbn.privacy.audit import totals, verify_chain
     from feddbn.runtime.deployed.audit import logs_of
-    from feddbn.runtime.deployed.store import AUDIT
 
-    directory = settings_of(kit).state / AUDIT
-    logs = logs_of(directory, run)
+    place = _logs(file, kit)
+    logs = logs_of(place, run)
     if run and not logs:
         raise ParameterError(f"--run {run}: nothing is logged about this run at this site.")
     entries = [entry for one in logs for entry in one.entries]
@@ -185,64 +220,237 @@ def log(
         print_table(columns, rows, title=one.title, n_text=len(columns))
     count = totals(entries)
     sent, refused, n_bytes = (int(count[name]) for name in ("sent", "refused", "bytes"))
-    say(f"{sent} answers left this site ({n_bytes} bytes of numbers); {refused} refusals.")
-    remark(f"`feddbn audit verify {directory}` says whether these logs are intact.")
+    answers = "1 answer" if sent == 1 else f"{sent} answers"
+    say(f"{answers} left this site ({n_bytes} bytes of numbers); {refused} refused.")
+    problem = verify_chain(read_log(place)).problem if place.is_file() else None
+    if problem is not None:
+        say(f"Do not trust this log: {problem}.")
+    remark(f"`feddbn site verify {place}` says whether the logs are intact.")
+
+
+def _logs(file: Path | None, kit: Path | None) -> Path:
+    """Return where the logs are: what was named, or those of the kit."""
+    from feddbn.runtime.deployed.store import AUDIT
+
+    if file is not None:
+        return file
+    if kit is None:
+        raise ParameterError("name an audit log, or a site's kit with --kit.")
+    return settings_of(kit).state / AUDIT
+
+
+def read_log(path: Path) -> list[str]:
+    """Return the lines of an audit log."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise FileError(f"the audit log {str(path)!r} cannot be read: {reason}.") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{str(path)!r} is not an audit log: it is not text.") from None
+
+
+_SEALS = {
+    "signed": "signed by {site}",
+    "unchecked": "signed, but not checked: give --peers or --kit",
+    "unkeyed": "unkeyed: whoever can write it could have rewritten it",
+}
 
 
 @site_app.command()
-def check(
-    kit: Kit,
-    study: Annotated[
-        Path | None, typer.Option(help="Also check whether the site can join this study.")
+def verify(
+    logs: Annotated[
+        Path | None,
+        typer.Argument(
+            help="An audit log, or a site's state/_audit with all of them; those of the kit if left out.",
+            show_default=False,
+        ),
     ] = None,
+    kit: KitOrNone = None,
+    last: Annotated[
+        str | None, typer.Option(help="The last hash, if it was written down.", show_default=False)
+    ] = None,
+    peers: Annotated[
+        Path | None,
+        typer.Option(help="peers.toml with the sites' public keys; that of the kit.", show_default=False),
+    ] = None,
+    from_peer: Annotated[
+        list[Path] | None,
+        typer.Option("--heads", help="A file that another site's owner wrote with --out; repeat for more."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write what this site holds of all logs to a file to hand over."),
+    ] = None,
+    site: Annotated[
+        str,
+        typer.Option(
+            help="Whose logs they should be; by default whose they say they are.", show_default=False
+        ),
+    ] = "",
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Take the kit's logs as complete, after an update or when their index was lost; the privacy budget is "
+            "what they say was spent. Only if none was deleted or shortened.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
-    from feddbn.cli.submit import read_study
-    from feddbn.runtime.engines.interface import engine_of
+    """Check that no entry of a site's logs was changed, removed or reordered; exit code 1 if one was.
 
-    findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
-    said = [(one, card(one, "owner")) for one in findings]
-    if as_json:
-        ok = {"good": True, "error": False}
-        lines = [
-            {"what": words.question, "ok": ok.get(one.level), "text": words.detail, **one.to_dict()}
-            for one, words in said
-        ]
-        say(json.dumps(lines))
-    else:
-        marks = {"good": "ok", "error": "no"}
-        rows = [(words.question, marks.get(one.level, ""), words.detail) for one, words in said]
-        print_table(("check", "", "finding"), rows, n_text=3)
-    if any(one.level == "error" for one in findings):
-        raise typer.Exit(2)
-
-
-site_app.command("console")(site_console)
-
-
-@site_app.command()
-def adopt(
-    settings: Annotated[Path, typer.Option(help="The site's settings file.")],
-) -> None:
-    """Take the audit logs in the site's state as complete, after an update or when their index was lost.
-
-    The privacy budget is what all logs say was spent. Do this only if no log was deleted or shortened.
+    With a kit, or --peers, the site's signature is checked; with --heads also that the log is not older than what others
+    hold of it, and that two sites' logs do not contradict each other. With a kit it is shown how far other sites hold this
+    one's log.
     """
+    own = None if kit is None or logs is not None else owner_of(kit)
+    if own is None and (out is not None or adopt):
+        raise ParameterError(
+            f"{'--adopt' if adopt else '--out'} needs --kit, the site's own kit, and no other logs."
+        )
+    place = _logs(logs, kit)
+    if own is not None:
+        if adopt:
+            _adopt(own.settings)
+        peers, site = peers or own.settings.peers, site or own.settings.name
+    site, key = _writer(place, peers, site)
+    held = _held(site, peers, from_peer or [])
+    # A site that has not run yet has no logs; what was named must be there.
+    is_intact = _check_logs(place, own is not None or place.is_dir(), site, key, last, held, as_json)
+    if own is not None:
+        is_intact &= _heads(own, from_peer or [], out, as_json)
+    if not is_intact:
+        raise typer.Exit(1)
+
+
+def _check_logs(
+    place: Path,
+    are_all: bool,
+    site: str,
+    key: bytes | None,
+    last: str | None,
+    held: list[Head],
+    as_json: bool,
+) -> bool:
+    """Print a line for each log; whether all are intact."""
+    from feddbn.privacy.audit import verify_chain
+    from feddbn.runtime.deployed.audit import LogReport, check_logs
+    from feddbn.runtime.deployed.peer_heads import own_heads
+
+    if are_all:
+        if last is not None:
+            raise ParameterError("--last is the last hash of one log; name that log instead of a directory.")
+        reports = check_logs(place, key, [*held, *(own_heads(place, site, key) if key is not None else ())])
+    else:
+        report = verify_chain(read_log(place), last, key)
+        problem = report.problem or _against(place, held)
+        reports = [LogReport(place.name, replace(report, problem=problem), problem)]
+    if as_json:
+        values = [{"log": one.log, **asdict(one.chain), "problem": one.problem} for one in reports]
+        values = [{**one, "is_intact": one["problem"] is None} for one in values]
+        say(json.dumps(values if are_all else values[0], indent=2))
+    for one in () if as_json else reports:
+        name = f"{one.log}: " if are_all else ""
+        n = _entries(one.chain.n_entries)
+        if one.problem is None:
+            seal = _SEALS[one.chain.seal].format(site=site)
+            say(f"{name}Intact: {n}; {seal}; last hash {one.chain.last_hash}.")
+        else:
+            good = f" Good before it: {n}." if one.chain.problem else ""
+            say(f"{name}NOT intact: {one.problem}.{good}")
+    if not reports and not as_json:
+        say("There are no logs.")
+    return all(one.problem is None for one in reports)
+
+
+def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool) -> bool:
+    """Show what other sites hold of this one's log; whether their files contradict it or what is held of theirs."""
+    from feddbn.runtime.deployed.peer_heads import compare, export_heads, read_export
+
+    rows = []
+    for peer in () if as_json else owner.heads.all():
+        held = "-" if peer.held is None else f"{_entries(peer.held.n_entries)}, {peer.held.time}"
+        given = peer.receipt
+        word = "-" if given is None else f"{_entries(given.head.n_entries)}, {given.head.time}"
+        rows.append((peer.site, held, word, str(len(peer.odd) or "-")))
+    if rows:
+        print_table(("site", "held of its log", "it holds of this one", "contradictions"), rows, n_text=3)
+    if out is not None:
+        out.write_text(export_heads(owner.heads, owner.audit), encoding="utf-8")
+        remark(f"written to {out}; the owner of another site compares it with `feddbn site verify --heads`.")
+    files = [read_export(path, owner.keys) for path in from_peer]
+    found = [sentence for one in files for sentence in compare(owner.heads, owner.audit, one)]
+    for sentence in found:
+        (remark if as_json else say)(f"NOT consistent: {sentence}.")
+    if files and not found and not as_json:
+        say("Consistent: nothing in the files contradicts this site's log or the heads it holds.")
+    return not found
+
+
+def _adopt(settings: SiteSettings) -> None:
     from feddbn.runtime.deployed.audit import books_of, budget_finding
-    from feddbn.runtime.deployed.settings import read_policy, read_site_settings
+    from feddbn.runtime.deployed.settings import read_policy
 
-    values = read_site_settings(settings)
-    books = books_of(values, say)
+    books = books_of(settings, remark)
     n_logs = books.adopt()
-    say(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
-    budget = budget_finding(books.account(), read_policy(values.policy))
-    say(f"Privacy budget: {card(budget, 'owner').detail}.")
+    remark(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
+    budget = budget_finding(books.account(), read_policy(settings.policy))
+    remark(f"Privacy budget: {card(budget, 'owner').detail}.")
 
 
-@site_app.command()
-def start(kit: Kit) -> None:
-    """Run the site in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.engines.interface import engine_of
+def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None]:
+    """Return which site wrote a log, and its public key if it is known."""
+    from feddbn.privacy.audit import parse_entries
+    from feddbn.runtime.deployed.audit import SITE_LOG, whole_lines
 
-    engine_of(kit).site_process(kit).become()
+    if peers is None and site:
+        raise ParameterError(f"--site {site} needs --peers, the list of public keys.")
+    if peers is None:
+        return "", None
+    from feddbn.runtime.deployed.kit_files import read_peers
+
+    paths = [log / SITE_LOG, *sorted(log.glob("*.jsonl"))] if log.is_dir() else [log]
+    for path in paths:
+        if site:
+            break
+        # A log that cannot be read is reported with the others.
+        with contextlib.suppress(FileError):
+            site = next((entry.site for entry in parse_entries(whole_lines(path)[:1])), "")
+    if not site:
+        raise ParameterError(f"{log} does not say whose logs these are; name the site with --site.")
+    key = read_peers(peers).get(site)
+    if key is None:
+        raise ParameterError(f"--peers {peers} has no key of {site!r}, whose logs these are.")
+    return site, key
+
+
+def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
+    """Return the heads of this site's log in other people's files."""
+    from feddbn.runtime.deployed.kit_files import read_peers
+    from feddbn.runtime.deployed.peer_heads import read_export
+
+    if not files:
+        return []
+    if peers is None:
+        raise ParameterError("--heads needs --peers, the list of public keys, to check who signed them.")
+    keys: Mapping[str, bytes] = read_peers(peers)
+    found = [read_export(path, keys) for path in files]
+    everything = [head for one in found for head in (*one.held, *(word.head for word in one.receipts))]
+    return [head for head in everything if head.site == site]
+
+
+def _against(log: Path, held: list[Head]) -> str | None:
+    from feddbn.privacy.audit import against_log, parse_entries
+    from feddbn.runtime.deployed.audit import SITE_LOG
+
+    if not held:
+        return None
+    if log.name != SITE_LOG:
+        raise ParameterError(f"heads are of a site's own log {SITE_LOG}; name it, or the directory it is in.")
+    entries = parse_entries(read_log(log))
+    return next((wrong for wrong in (against_log(head, entries) for head in held) if wrong is not None), None)
+
+
+def _entries(n: int) -> str:
+    return "1 entry" if n == 1 else f"{n} entries"

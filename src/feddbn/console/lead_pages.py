@@ -1,4 +1,4 @@
-"""The pages of a lead; what was fetched lies in ``<out>/<run>``, as `feddbn results` leaves it."""
+"""The pages of a lead; what was fetched lies in ``<out>/<run>``, as `feddbn study results` leaves it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _LeadPages:
         return JSONResponse({"curves": curves, "ended": job.has_ended})
 
     def fetch(self, request: Request) -> Response:
-        """Fetch the result of a run that has ended, as `feddbn results` does."""
+        """Fetch the result of a run that has ended, as `feddbn study results` does."""
         run = self._job(request).run
 
         def fetched(session: Session) -> bool:
@@ -141,7 +141,7 @@ class _LeadPages:
         return self._pages.go(f"/runs/{run}")
 
     def stop(self, request: Request) -> Response:
-        """Stop a run that waits or goes on, as `feddbn stop` does."""
+        """Stop a run that waits or goes on, as `feddbn study stop` does."""
         run = self._job(request).run
 
         def abort(session: Session) -> None:

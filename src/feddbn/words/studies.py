@@ -233,11 +233,11 @@ _JOBS = {
     "job-starts": "is being started",
     "job-runs": "running",
     "job-finished": "finished",
-    "job-aborted": "stopped on request; `feddbn resume {run}` goes on",
-    "job-stopped": "stopped; `feddbn results {run}` says why, `feddbn resume {run}` goes on",
-    "job-lacks-sites": "could not be started: sites were missing; `feddbn resume {run}` tries again",
-    "job-not-started": "could not be started; `feddbn resume {run}` tries again",
-    "job-given-up": "was given up; `feddbn resume {run}` goes on",
+    "job-aborted": "stopped on request; `feddbn study resume {run}` goes on",
+    "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` goes on",
+    "job-lacks-sites": "could not be started: sites were missing; `feddbn study resume {run}` tries again",
+    "job-not-started": "could not be started; `feddbn study resume {run}` tries again",
+    "job-given-up": "was given up; `feddbn study resume {run}` goes on",
     "job-other": "{status}",
 }
 
@@ -322,7 +322,7 @@ def _run_unfinished(it: Said) -> str:
 
 @says("run-aborted")
 def _run_aborted(it: Said) -> str:
-    return f"Run {it['run']} was stopped; `feddbn resume {it['run']}` goes on with it."
+    return f"Run {it['run']} was stopped; `feddbn study resume {it['run']}` goes on with it."
 
 
 @says("site-here")

@@ -39,7 +39,7 @@ from feddbn.privacy.audit import (
     signed_head,
     verify_chain,
 )
-from feddbn.privacy.ledger import Ledger
+from feddbn.privacy.ledger import Ledger, entry_epsilon
 from feddbn.privacy.policy import SitePolicy, Unit
 from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.deployed.store import (
@@ -387,8 +387,8 @@ class Books:
             return None
         what = "was altered, or the identity is another" if self._index.exists() else "is missing"
         return (
-            f"the index of the audit logs {what}; if the logs in {self._directory} are complete, `feddbn site adopt` takes "
-            "them as they are."
+            f"the index of the audit logs {what}; if the logs in {self._directory} are complete, `feddbn site verify "
+            "--adopt` takes them as they are."
         )
 
     def _path(self, run_id: str) -> Path:
@@ -538,9 +538,9 @@ class RunLog:
 
 
 def logs_of(directory: Path, run: str = "") -> list[RunLog]:
-    """Return what the logs below `directory` say about each run, or about one, the oldest first."""
+    """Return what the logs below `directory`, or one log, say about each run, or about one, the oldest first."""
     found: dict[str, list[AuditEntry]] = {}
-    for path in sorted(Path(directory).glob("*.jsonl")):
+    for path in [directory] if directory.is_file() else sorted(directory.glob("*.jsonl")):
         for entry in parse_entries(whole_lines(path)):
             # Entries of earlier versions do not name their run; their file does.
             about = entry.run or ("" if path.name == SITE_LOG else path.stem)
@@ -567,5 +567,8 @@ def _line(entry: AuditEntry) -> LogLine:
     if entry.event == "sent":
         # Entries of version 1 know no other word for a sum that the server could read.
         protection = "in the clear" if entry.protection == "none" else entry.protection
-        outcome = f"sent {entry.length} numbers, {protection}"
+        cost = entry_epsilon(entry)
+        outcome = f"sent {entry.length} numbers, {protection}" + (
+            "" if cost is None else f", epsilon {cost:.3g}"
+        )
     return LogLine(entry.time, outcome, ": ".join(word for word in words if word), epsilon, left, entry.task)

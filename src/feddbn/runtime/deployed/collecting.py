@@ -14,7 +14,7 @@ replies have come, and whether it was closed without some sites. A reply is on d
 
 A window is counted from the first time a message could have been answered, by the clock on the wall. When it closes the
 run stops with the names of who is missing, or goes on without them if the study says how many are enough; these sites
-are then out of the run. Going on after such a stop (`feddbn resume`) opens the window of the same message again.
+are then out of the run. Going on after such a stop (`feddbn study resume`) opens the window of the same message again.
 
 Heads of audit logs and the result are for who is there; nobody is waited for.
 """
@@ -261,7 +261,7 @@ class Collecting:
         self._book.close(name, ())
         sentence = (
             f"the collection of {what} closed at {iso_time(until)} without {', '.join(missing)}; nothing was opened. "
-            f"`feddbn resume` opens it again for {self._rules.window_h:g} hours."
+            f"`feddbn study resume` opens it again for {self._rules.window_h:g} hours."
         )
         raise too_few(sentence, missing, said, "window-closed")
 

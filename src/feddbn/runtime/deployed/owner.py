@@ -125,7 +125,7 @@ class Approvals:
     def revoke(self, which: str) -> Approval:
         """Take back the approval of the study of this name, or whose digest begins so; the file stays as a record."""
         known = {one.digest: one.study for one, state in self.all() if state != "revoked"}
-        digest = _named(which, known, "approval that can be revoked", "which-approval")
+        digest = named_digest(which, known, "approval that can be revoked", "which-approval")
         with self._locked():
             approval = self._read(digest)
             return self._write(seal_approval(self._identity, approval, revoked=iso_time(self._clock())))
@@ -287,10 +287,10 @@ class OfferedStudies:
         """Return the one study of this name, or whose digest begins so; refuse what names none or several."""
         known = {one.study.digest: one for one in self.all()}
         names = {digest: one.study.name for digest, one in known.items()}
-        return known[_named(which, names, "study that was offered", "which-study")]
+        return known[named_digest(which, names, "study that was offered", "which-study")]
 
 
-def _named(which: str, known: Mapping[str, str], what: str, code: str) -> str:
+def named_digest(which: str, known: Mapping[str, str], what: str, code: str) -> str:
     """Return the one digest of a study of this name, or that begins so; `known` are digests and names."""
     found = [
         digest for digest, name in known.items() if name == which or (which and digest.startswith(which))
@@ -309,31 +309,31 @@ class Owner:
     """A site's settings, and what follows from its identity key; `warn` is told what the owner should know."""
 
     def __init__(self, settings: SiteSettings, warn: Callable[[str], None] = lambda sentence: None) -> None:
-        self._settings = settings
+        self.settings = settings
         self._warn = warn
 
     @cached_property
     def identity(self) -> Identity | None:
         """The site's key, None if its settings name none."""
-        if self._settings.identity is None:
+        if self.settings.identity is None:
             return None
         from feddbn.runtime.deployed.kit_files import read_identity
 
-        return read_identity(self._settings.identity)
+        return read_identity(self.settings.identity)
 
     @cached_property
     def keys(self) -> Mapping[str, bytes]:
         """Public keys of all sites, as pinned; empty if the settings name no list."""
-        if self._settings.peers is None:
+        if self.settings.peers is None:
             return {}
         from feddbn.runtime.deployed.kit_files import read_peers
 
-        return read_peers(self._settings.peers)
+        return read_peers(self.settings.peers)
 
     @cached_property
     def audit(self) -> SiteAudit:
         """The site's own log."""
-        return SiteAudit(self._settings.state, self._settings.name, self.identity)
+        return SiteAudit(self.settings.state, self.settings.name, self.identity)
 
     @cached_property
     def heads(self) -> PeerHeads:
@@ -349,12 +349,12 @@ class Owner:
                 "settings, or set approve_by_rule = true in its policy.",
                 code="no-key",
             )
-        return Approvals(self._settings.state, self._settings.name, self.identity, begun=self._begun)
+        return Approvals(self.settings.state, self.settings.name, self.identity, begun=self._begun)
 
     @cached_property
     def offered(self) -> OfferedStudies:
         """The texts of studies that came here."""
-        return OfferedStudies(self._settings.state)
+        return OfferedStudies(self.settings.state)
 
     def _begun(self, digest: str) -> set[str]:
         """Return the runs of a study that the site's own log says were begun since it was last approved."""

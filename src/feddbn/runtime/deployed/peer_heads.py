@@ -3,7 +3,7 @@
 A site gives its head at the greeting and at the end of a run; the server carries it to the others. Each checks it
 with the key it has pinned, keeps the one that reaches furthest, and gives a receipt for it. A site that is shown its own
 signature under a longer log than it has knows that its log was rolled back. The server can keep heads from arriving;
-`feddbn audit heads` shows how old those are that did.
+`feddbn site verify` shows how old those are that did.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def read_export(path: Path, keys: Mapping[str, bytes]) -> Export:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, KeyError, FileError):
         raise FileError(
-            f"{path} does not hold heads of audit logs; `feddbn audit heads --out` writes them.",
+            f"{path} does not hold heads of audit logs; `feddbn site verify --out` writes them.",
             code="no-heads",
         ) from None
     for word in (*(() if own is None else (own,)), *held, *receipts):

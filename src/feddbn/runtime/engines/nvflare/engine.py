@@ -289,7 +289,7 @@ class NVFlareEngine(Engine):
     """Kits made by `nvflare provision`, jobs without code, an admin session for the lead."""
 
     name = "nvflare"
-    instead = "send it with `feddbn submit`"
+    instead = "send it with `feddbn study submit`"
 
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:
         """Provision and harden one kit per participant."""

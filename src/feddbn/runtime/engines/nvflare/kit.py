@@ -99,7 +99,7 @@ not run by hand; they would leave a process that nobody stops.
 _README = {
     "server": """The server of a federation.
 
-  feddbn server start --kit {name}      runs it in the foreground until it is stopped (Ctrl-C, or systemd)
+  feddbn start --kit {name}      runs it in the foreground until it is stopped (Ctrl-C, or systemd)
 """
     + _KEY,
     "site": """The site {name} of a federation.
@@ -109,7 +109,7 @@ _README = {
 2. Read local/policy.toml: what this site allows. Everything else is refused.
 3. feddbn site check --kit {name}                       says what is wrong, before anything leaves
    feddbn site check --kit {name} --study study.toml    says what this site would refuse of a study
-4. feddbn site start --kit {name}                       runs it in the foreground until it is stopped (Ctrl-C, or systemd)
+4. feddbn start --kit {name}                            runs it in the foreground until it is stopped (Ctrl-C, or systemd)
 5. feddbn site approve study.toml --kit {name}          shows a study in plain words and approves it; others are refused
    feddbn site log --kit {name}                         says who asked what, and what left
 
@@ -118,8 +118,8 @@ Runs, results, approvals and the audit log of what left are kept in state/.
     + _KEY,
     "lead": """The kit of a federation's lead.
 
-  feddbn status --kit {name}                       which sites are connected, which runs there are
-  feddbn submit study.toml --kit {name} --wait     sends a study and fetches its result
+  feddbn study status --kit {name}                       which sites are connected, which runs there are
+  feddbn study submit study.toml --kit {name} --wait     sends a study and fetches its result
 """
     + _KEY,
 }

@@ -1,21 +1,35 @@
-"""``feddbn simulate``: the data of a federation whose network is known."""
+"""Data: ``feddbn demo``, ``simulate``, ``check``."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import Json, parse_kinds
-from feddbn.cli.terminal import tell
-from feddbn.errors import MissingExtra, ParameterError
+from feddbn.cli.options import Data, Json, parse_kinds, reads_data
+from feddbn.cli.terminal import print_json, print_table, progress, say, tell
+from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.findings import Finding, Findings
+from feddbn.words import Audience, card, counted, setting
+
+__all__ = [
+    "FileFormat",
+    "check",
+    "demo",
+    "findings_of",
+    "print_findings",
+    "read_findings",
+    "simulate",
+    "simulate_demo",
+    "write_sites",
+]
 
 if TYPE_CHECKING:
     from feddbn.methods.simulation import SimulatedFederation
-
-__all__ = ["FileFormat", "simulate", "write_sites"]
 
 
 class FileFormat(StrEnum):
@@ -133,7 +147,7 @@ def simulate(
             mess=_messes(mess),
             effects=effects,
             interactions=interactions,
-            kinds=_kinds(kinds),
+            kinds=_kinds_or_turns(kinds),
         )
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
@@ -208,7 +222,7 @@ def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
     return strengths or None
 
 
-def _kinds(texts: list[str] | None) -> dict[str, object] | list[str] | None:
+def _kinds_or_turns(texts: list[str] | None) -> dict[str, object] | list[str] | None:
     """Kinds by variable as everywhere, or a list of kinds that is given out in turn."""
     if texts and not any("=" in text or text.endswith((".toml", ".json")) for text in texts):
         return [part.strip() for text in texts for part in text.split(",")]
@@ -224,3 +238,158 @@ def _sizes(text: str | None) -> list[int] | None:
         raise ParameterError(
             f"site_sizes={text!r} must be whole numbers separated by commas, such as 100,80,20."
         ) from None
+
+
+@reads_data()
+def check(
+    data: Data,
+    n_lags: Annotated[int, typer.Option("--lags", help="Number of lags of the model to come.")] = 1,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Look for what would make a network wrong, and say what cures it; nothing is learned or written.
+
+    DATA may also be findings.json of a study that checked the data of all sites.
+
+    Exit code 0: nothing, notes or warnings. 1: an error, with which a fit is refused or cannot be right. 2: the data
+    cannot be opened.
+    """
+    from feddbn.data.preflight import preflight
+
+    if n_lags < 0:
+        raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
+    of_study = data.suffix == ".json"
+    findings = read_findings(data) if of_study else preflight(data, n_lags, **read)
+    audience: Audience = "lead" if of_study else "cli"
+    if as_json:
+        said = ((one, card(one, audience)) for one in findings)
+        print_json(
+            [{**one.to_dict(), "finding": words.detail, "advice": words.advice} for one, words in said]
+        )
+    else:
+        print_findings(findings, audience)
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+def read_findings(path: Path) -> Findings:
+    """Return the findings in ``findings.json`` of a study that checked the data."""
+    where = f"file {str(path)!r}"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"{where} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise FileError(
+            f"{where} is not JSON; findings are in findings.json of a study that checked data."
+        ) from None
+    return findings_of(values, where)
+
+
+def findings_of(values: Any, where: str) -> Findings:
+    """Return findings from plain values, also as version 0.2 wrote them; refuse what are none."""
+    try:
+        return Findings(Finding.from_dict(_coded(one) if "sentence" in one else one) for one in values)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise FileError(
+            f"{where} holds no findings; they are in findings.json of a study with goal = 'check'."
+        ) from None
+
+
+def _coded(old: dict[str, Any]) -> dict[str, Any]:
+    """A finding of version 0.2, which had a sentence and no code that has words now."""
+    where = {name: old[name] for name in ("site", "recording") if old.get(name) is not None}
+    values = {"text": str(old["sentence"]), "cure": f"Cure: {old['cure']}." if old["cure"] else "", **where}
+    return {"code": "text", "level": old["severity"], "values": values, "about": old["columns"]}
+
+
+def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> None:
+    """One row for each kind of finding; sites that share it stand together."""
+    if not findings:
+        say("Nothing was found that would make a network wrong.")
+        return
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Finding]] = {}
+    for one in findings:
+        # Old files have one code for all.
+        groups.setdefault((one.level, str(one.values.get("text", one.code)), one.about), []).append(one)
+    rows = []
+    for same in groups.values():
+        words = card(same[0], audience)
+        where = str(same[0].values.get("site", "all"))
+        where += f" and {len(same) - 1} more" if len(same) > 1 else ""
+        rows.append([same[0].level, where, "\n".join(filter(None, [words.detail, words.advice]))])
+    print_table(["level", "site", "finding and cure"], rows, n_text=3)
+    for one in findings:
+        if one.code == "kinds" and audience == "cli":
+            # Lines of a table are cut; this one is to be copied.
+            say(f"If you agree: --method mixed {setting('kinds', one.cure['kinds'], 'cli')}")
+    counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
+    say(", ".join(counted(n, level) for level, n in counts.items() if n) + ".")
+
+
+if TYPE_CHECKING:
+    from feddbn.methods.simulation import SimulatedFederation
+_FIRST = "fdbnl"
+
+
+def simulate_demo(n_sites: int, seed: int) -> SimulatedFederation:
+    """Return sites that measure the same 10 variables and hold 512 usable rows together."""
+    from feddbn.methods.simulation import simulate
+
+    return simulate(d=10, n_lags=1, n_sites=n_sites, n_samples=512, random_state=seed)
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Directory for data, truth, result and report.")
+    ] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Simulate ten sites, learn one network from sums over them, and compare it with the alternatives."""
+    import numpy as np
+
+    from feddbn.cli.data import FileFormat, write_sites
+    from feddbn.cli.learn import print_scores
+    from feddbn.data import read_sites
+    from feddbn.methods.comparison import compare, default_methods
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import write_truth
+    from feddbn.report import write_report
+
+    federation = simulate_demo(n_sites=10, seed=seed)
+    truth = federation.truth
+    write_sites(federation, out / "data", FileFormat.csv)
+    write_truth(federation, out / "truth.json")
+    methods = sorted(default_methods(truth, personal=False), key=lambda method: method.name != _FIRST)
+    sites = read_sites(out / "data")
+    with progress("demo", total=len(methods)) as (watch, part):
+        lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))
+    result = Result.from_estimator(lines[0].estimator, truth=truth)
+    result.save(out / "result.json")
+    page = write_report(result.to_dict(), out / "report.html", audience="cli")
+    if as_json:
+        files = {
+            "data": out / "data",
+            "truth": out / "truth.json",
+            "result": out / "result.json",
+            "report": page,
+        }
+        print_json(
+            {
+                "methods": [line.to_dict() for line in lines],
+                "files": {k: str(v) for k, v in files.items()},
+            }
+        )
+        return
+    within, lagged = np.count_nonzero(truth.W), np.count_nonzero(truth.A)
+    say("Simulated: ten sites that measure the same 10 variables and hold 512 usable rows together.")
+    say(f"They follow one network with {within} contemporaneous edges (W) and {lagged} lagged ones (A).")
+    say("FDBNL learned it from sums over the sites; Alldata is what pooling all rows would give.")
+    print_scores(lines)
+    learned = result.dbn
+    within, lagged = np.count_nonzero(learned.W), np.count_nonzero(learned.A)
+    say(f"FDBNL found {within} + {lagged} edges. The fit {result.status['message']}.")
+    say(f"Data:   {out / 'data'}\nTruth:  {out / 'truth.json'}\nResult: {out / 'result.json'}")
+    say(f"Report: {page}")

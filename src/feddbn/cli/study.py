@@ -1,4 +1,4 @@
-"""``feddbn submit | status | results | stop | resume``: what the person who leads a study runs.
+"""``feddbn study submit | status | stop | resume | results``: what the person who leads a study runs.
 
 A session is opened while the study is tried out: one mostly waits for the server, the other for imports. Of a collection the
 lead sees who is awaited, and the study is sent again when one of them is there.
@@ -40,10 +40,7 @@ __all__ = [
     "EarlySession",
     "check_study",
     "read_study",
-    "results",
-    "resume",
-    "status",
-    "stop",
+    "study_app",
     "submit",
     "wait_for_one",
 ]
@@ -110,8 +107,8 @@ def wait_for_one(
         if clock() >= awaited.until:
             if not here:
                 raise FederationError(
-                    f"run {run_id!r}: {awaited.sentence} That time has passed, and no site is connected; `feddbn resume "
-                    f"{run_id}` goes on when one is."
+                    f"run {run_id!r}: {awaited.sentence} That time has passed, and no site is connected; `feddbn study "
+                    f"resume {run_id}` goes on when one is."
                 )
             return
         if here & (awaited.sites or here):
@@ -166,6 +163,9 @@ class EarlySession:
             self._session.__exit__(None, None, None)
 
 
+study_app = typer.Typer(
+    help="Send a study to the federation, watch it and fetch its result.", no_args_is_help=True
+)
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait for the end, with progress, and fetch the result.")
@@ -218,6 +218,7 @@ def check_study(study: Study) -> None:
         rehearse(study)
 
 
+@study_app.command()
 def submit(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
     kit: Kit,
@@ -271,6 +272,7 @@ def _tell_tasks(study: Study) -> None:
         )
 
 
+@study_app.command()
 def resume(
     run: Annotated[str, typer.Argument(help="The run that stopped or was lost.")],
     kit: Kit,
@@ -283,8 +285,9 @@ def resume(
     _send(session, session.study_of(run), run, wait, out, as_json)
 
 
+@study_app.command()
 def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None:
-    """Stop a run that waits or goes on; `feddbn resume` goes on with it."""
+    """Stop a run that waits or goes on; `feddbn study resume` goes on with it."""
     with _session(kit) as session:
         job = session.job_of(run)
         if job.has_ended:
@@ -293,6 +296,7 @@ def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None
     say(f"run {run} was stopped.")
 
 
+@study_app.command()
 def status(
     kit: Kit,
     run: Annotated[str, typer.Argument(help="Only this run.")] = "",
@@ -322,6 +326,7 @@ def status(
             say(f"{in_words.say(one.finding(), 'lead')}.")
 
 
+@study_app.command()
 def results(
     run: Annotated[str, typer.Argument(help="The run.")],
     kit: Kit,
@@ -365,7 +370,7 @@ def _send(
                     session.wait(job, watch)
             except KeyboardInterrupt:
                 remark(
-                    f"run {run_id} goes on; `feddbn status`, `feddbn results {run_id}`, `feddbn stop {run_id}`."
+                    f"run {run_id} goes on; see `feddbn study status {run_id}`, `results {run_id}`, `stop {run_id}`."
                 )
                 raise
             if not study.attendance.collects:
@@ -387,11 +392,12 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
     outcome = read_outcome(directory)
     if outcome["state"] == "collecting":
         raise FederationError(
-            f"run {run_id!r} is {outcome.get('sentence')} Go on with `feddbn resume {run_id}` when one of them is there."
+            f"run {run_id!r} is {outcome.get('sentence')} Go on with `feddbn study resume {run_id}` when one of them "
+            "is there."
         )
     if outcome["state"] != "finished":
         why = outcome.get("sentence") or "the server's log says why."
-        raise FederationError(f"run {run_id!r} stopped: {why} Go on with `feddbn resume {run_id}`.")
+        raise FederationError(f"run {run_id!r} stopped: {why} Go on with `feddbn study resume {run_id}`.")
     export_result(directory)
     if as_json:
         say(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
@@ -402,7 +408,7 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         summary = outcome.get("summary", {})
         print_held_out(summary)
         if "findings" in summary:
-            from feddbn.cli.check import findings_of, print_findings
+            from feddbn.cli.data import findings_of, print_findings
 
             found = findings_of(summary["findings"], f"the result of run {run_id!r}")
             print_findings(found, "lead")

@@ -1,19 +1,23 @@
-"""``feddbn reproduce``: run the paper's experiments, resume them, write their pages."""
+"""``feddbn reproduce``: run the paper's experiments; ``feddbn attack``: what a curious server could learn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import remark, tell
+from feddbn.cli.terminal import print_json, print_table, remark, say, tell
 from feddbn.errors import MissingExtra, ParameterError
 
-__all__ = ["reproduce"]
+if TYPE_CHECKING:
+    from feddbn.experiments.leakage import LeakReport
+
+__all__ = ["attack", "reproduce"]
 
 
 def reproduce(
@@ -141,3 +145,65 @@ def _write(name: str, seeds: int | None, quick: bool, out: Path, pages: Path, as
     figures = draw_reproduction_figures(tables, pages)
     written = write_pages(tables, pages, figures)
     tell(as_json, {"pages": [str(one) for one in written]}, f"{len(written)} pages written to {pages}.")
+
+
+def attack(
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="Sites to attack; a simulated federation if left out.", show_default=False),
+    ] = None,
+    method: Annotated[str, typer.Option(help="fdbnl or pfdbnl.")] = "fdbnl",
+    variables: Annotated[int, typer.Option(help="Variables of the simulated federation.")] = 6,
+    lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
+    sites: Annotated[int, typer.Option(help="Sites of the simulated federation.")] = 5,
+    rows: Annotated[int, typer.Option(help="Rows of each simulated site.")] = 100,
+    rounds: Annotated[int | None, typer.Option(help="Rounds to listen to.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Play the curious server: reconstruct every site's Gram matrix from the messages of a run.
+
+    Shows, for each round, how well it works on plain messages, and that with secure aggregation the attacker
+    is left with guessing the federation's mean.
+    """
+    from feddbn.data import read_sites
+    from feddbn.experiments.leakage import attack_fdbnl, attack_pfdbnl
+    from feddbn.methods.simulation import simulate
+
+    attacks: dict[str, Callable[..., Any]] = {"fdbnl": attack_fdbnl, "pfdbnl": attack_pfdbnl}
+    if method.lower() not in attacks:
+        raise ParameterError(f"--method {method!r} is not known; choose fdbnl or pfdbnl.")
+    source: Any = data
+    if source is None:
+        for option, value, least in (("variables", variables, 1), ("sites", sites, 3), ("rows", rows, 2)):
+            if value < least:
+                raise ParameterError(f"--{option} must be at least {least}, got {value}.")
+        n = rows * sites
+        source = simulate(
+            d=variables, n_lags=lags, n_sites=sites, n_samples=n, mean_degree=2, random_state=seed
+        ).sites
+    report = attacks[method.lower()](read_sites(source), lags, rounds)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _print_attack(report)
+
+
+def _print_attack(report: LeakReport) -> None:
+    rows = [
+        (
+            str(row.round),
+            f"{row.plain_median:.1e}",
+            f"{row.plain_worst:.1e}",
+            "-" if row.masked_rms is None else f"{row.masked_rms:.2g}",
+        )
+        for row in report.rounds
+    ]
+    heads = ("round", "plain, median site", "plain, worst site", "secure aggregation")
+    print_table(heads, rows, f"{report.method}: relative error of the reconstructed Gram matrices", n_text=0)
+    say(
+        f"Guessing the federation's mean for every site has error {report.mean_guess:.2g}; with secure\n"
+        "aggregation no attacker can do better, because all sites share one sum."
+    )
+    for site, distance in report.rows.items():
+        say(f"{site} has fewer rows than columns: its rows follow up to a rotation, error {distance:.1e}.")

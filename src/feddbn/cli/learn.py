@@ -1,0 +1,452 @@
+"""From data to a network: ``feddbn fit``, ``update``, ``compare``, ``score``, ``select``, ``confidence``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddbn.cli.options import (
+    Data,
+    Json,
+    Params,
+    complete_method,
+    either,
+    given_parameters,
+    parse_n_lags,
+    reads_data,
+)
+from feddbn.cli.printed import (
+    All,
+    print_comparison,
+    print_notes,
+    print_result,
+    print_selection,
+    print_shared_edges,
+)
+from feddbn.cli.terminal import number, print_frame, print_json, print_table, progress, say, write_csv
+from feddbn.errors import ParameterError, ResultWarning
+from feddbn.findings import Findings
+from feddbn.method_table import METHODS, default_method, get_method
+
+__all__ = ["compare", "confidence", "fit", "print_scores", "score", "select", "update"]
+
+if TYPE_CHECKING:
+    pass
+
+
+@reads_data()
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the result.")] = Path(
+        "result.json"
+    ),
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help=f"{', '.join(METHODS)}, or one of an installed package. Default: {next(iter(METHODS))}.",
+            show_default=False,
+            autocompletion=complete_method,
+        ),
+    ] = None,
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags, or auto where the method can.")] = None,
+    lambda_w: Annotated[float | None, typer.Option(help="Penalty of contemporaneous edges.")] = None,
+    lambda_a: Annotated[float | None, typer.Option(help="Penalty of lagged edges.")] = None,
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FROM,TO,LAG", help="An edge that cannot be; * is any variable."),
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(metavar="FROM,TO,LAG", help="An edge that must be.")
+    ] = None,
+    param: Params = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="True network of simulated data, kept with the result.")
+    ] = None,
+    keep_sums: Annotated[
+        bool,
+        typer.Option(
+            "--keep-sums",
+            help="Keep the summed moments in the result, so that `feddbn update` can add new rows.",
+        ),
+    ] = False,
+    min_count: Annotated[
+        int, typer.Option(help="Personal methods: hide how many sites have an edge if they are fewer.")
+    ] = 1,
+    show_all: All = False,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Learn a network from the data of several sites and write it to a JSON file.
+
+    The sites are simulated in this process: their rows are read here. To learn from sites that keep their
+    rows, see feddbn federation --help.
+    """
+    from feddbn.methods.comparison import fit_method
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import read_truth
+    from feddbn.model.dbn import DBN
+
+    chosen = get_method(method or default_method())
+    true = None if truth is None else read_truth(truth)
+    parameters = given_parameters(
+        [chosen],
+        read,
+        param,
+        n_lags=parse_n_lags(n_lags),
+        lambda_w=lambda_w,
+        lambda_a=lambda_a,
+        forbidden_edges=[_edge("forbid", text) for text in forbid] if forbid else None,
+        required_edges=[_edge("require", text) for text in require] if require else None,
+    )
+    if min_count < 1:
+        raise ParameterError(f"--min-count {min_count} must be a whole number of at least 1.")
+    with progress(chosen.label) as (watch, _), warnings.catch_warnings():
+        # The result carries these sentences and they are printed from there.
+        warnings.simplefilter("ignore", ResultWarning)
+        estimator = fit_method(chosen, data, parameters, true, watch, **read)
+    known = true if isinstance(true, DBN) else None
+    result = Result.from_estimator(estimator, truth=known, keep_sums=keep_sums)
+    result.save(out)
+    report = estimator.shared_edges(min_count) if hasattr(estimator, "shared_edges") else None
+    if as_json:
+        shared = {} if report is None else {"shared_edges": report.to_dict()}
+        print_json({"result": str(out), **result.to_dict(), **shared})
+        return
+    print_result(result, show_all)
+    if report is not None:
+        print_shared_edges(report)
+    say(f"Result: {out}")
+
+
+def _edge(option: str, text: str) -> tuple[str, str, int]:
+    parts = [part.strip() for part in text.rsplit(",", 2)]
+    if len(parts) == 3 and parts[2].lstrip("-").isdigit():
+        return parts[0], parts[1], int(parts[2])
+    raise ParameterError(f"--{option} {text!r} must look like FROM,TO,LAG, for example --{option} x0,x1,0.")
+
+
+@reads_data()
+def update(
+    result: Annotated[Path, typer.Argument(help="A result of `feddbn fit --keep-sums`.", show_default=False)],
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write the new result; by default over the old one."),
+    ] = None,
+    show_all: All = False,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Add new rows to a stored result and learn the network again from all sums; the old rows are not needed.
+
+    A lag does not reach from new rows to old ones. Where a recording goes on, begin its new file with its last rows,
+    as many as there are lags.
+    """
+    import pandas as pd
+
+    from feddbn.methods.registry import make_estimator
+    from feddbn.methods.result import Result
+
+    stored = Result.load(result)
+    if stored.sums is None:
+        raise ParameterError(
+            f"RESULT {str(result)!r} has kept no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
+        )
+    method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
+    if read.pop("kinds", None) is not None:
+        raise ParameterError(
+            "--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out."
+        )
+    named = read.pop("variables", None)
+    if named is not None and list(named) != list(stored.dbn.variables):
+        raise ParameterError(
+            f"--variables must be those of the result ({', '.join(stored.dbn.variables)}); leave it out."
+        )
+    with progress(method) as (watch, _), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultWarning)
+        estimator = make_estimator(method, stored.parameters, stored=True)
+        if not hasattr(estimator, "take_up"):
+            raise ParameterError(f"RESULT {str(result)!r} is of {stored.method}, which cannot be updated.")
+        sites = pd.DataFrame(stored.sites).set_index("name") if stored.sites else pd.DataFrame()
+        estimator.take_up(stored.sums, sites, stored.n_rounds or 0, f"file {str(result)!r}")
+        estimator.update(data, observer=watch, **read)
+    found = Result.from_estimator(estimator, truth=stored.truth, keep_sums=True)
+    path = found.save(out or result)
+    if as_json:
+        print_json({"result": str(path), **found.to_dict()})
+        return
+    print_result(found, show_all)
+    say(f"Result: {path}")
+
+
+if TYPE_CHECKING:
+    from feddbn.methods.comparison import Compared
+
+
+@reads_data()
+def compare(
+    data: Data,
+    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="Repeat for each; all that fit by default.",
+            autocompletion=complete_method,
+        ),
+    ] = None,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Also methods with one network per site.")
+    ] = False,
+    held_out: Annotated[
+        float | None,
+        typer.Option(help="Share of rows at the end of each recording to test on; 0.2 without a truth."),
+    ] = None,
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
+    param: Params = None,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Learn with several methods from the same data and show how good each is.
+
+    With a truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are
+    wrong (FDR). Without one: mean log-likelihood of rows that no method has seen; higher is better.
+    """
+    from feddbn.data import read_sites
+    from feddbn.methods.comparison import compare as compare_methods
+    from feddbn.methods.comparison import default_methods
+    from feddbn.methods.truth import read_truth
+
+    true = None if truth is None else read_truth(truth)
+    methods = [get_method(name) for name in method] if method else default_methods(true, personal)
+    parameters = given_parameters(methods, read, param, n_lags=parse_n_lags(n_lags))
+    sites = read_sites(data, kinds=parameters.get("kinds"), **read)
+    share = (0.0 if true is not None else 0.2) if held_out is None else held_out
+    with progress("compare", total=len(methods)) as (watch, part):
+        lines = list(compare_methods(sites, methods, parameters, true, share, watch, part))
+    found = {"held_out_share": share, "methods": [line.to_dict() for line in lines]}
+    if as_json:
+        print_json(found)
+        return
+    if true is not None:
+        print_scores(lines)
+    if share:
+        print_comparison(found)
+
+
+def print_scores(lines: Sequence[Compared]) -> None:
+    """Print SHD, TPR and FDR of both parts."""
+    rows = []
+    for line in lines:
+        assert line.scores is not None
+        cells = [number(line.scores[part][key]) for part in ("W", "A") for key in ("shd", "tpr", "fdr")]
+        known = line.to_dict()
+        rows.append([known["label"], *cells, number(known["rounds"]), number(known["seconds"], 1)])
+    heads = ["method", "W shd", "tpr", "fdr", "A shd", "tpr", "fdr", "rounds", "s"]
+    print_table(heads, rows, "contemporaneous (W) and lagged (A) edges")
+
+
+_COLUMNS = ("shd", "shd_paper", "tpr", "fdr", "precision", "f1")
+
+
+def score(
+    truth: Annotated[
+        Path, typer.Argument(help="truth.json, a stored network or a result.", show_default=False)
+    ],
+    result: Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Score a result against the truth, contemporaneous (W) and lagged edges (A).
+
+    shd counts a reversed edge once, shd_paper twice. If the sites have different truths, each site's network
+    is scored against its own and the means are shown.
+    """
+    from feddbn.methods.scoring import score as score_shared
+    from feddbn.methods.scoring import score_by_kind, score_sites
+    from feddbn.methods.truth import read_estimate, read_truth, truth_of_sites
+    from feddbn.model.dbn import DBN
+
+    true, found = read_truth(truth), read_estimate(result)
+    if isinstance(true, DBN) and isinstance(found, DBN):
+        scores = score_shared(true, found)
+        by_kind = score_by_kind(true, found).reset_index() if true.conditionals else None
+        if as_json:
+            print_json(scores.to_dict() | ({} if by_kind is None else {"by_kind": by_kind}))
+            return
+        _print_parts("edges against the truth", scores)
+        skeleton = scores.skeleton
+        if by_kind is not None:
+            shown = by_kind[["part", "kind", "shd", "tpr", "fdr", "f1", "n_true"]]
+            print_frame(shown, "by the kind of the target", n_text=2)
+        say(f"Regardless of contemporaneous directions: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
+        return
+    truths = truth_of_sites(true, found)
+    per_site = score_sites(truths, found)
+    if as_json:
+        print_json(per_site.to_dict())
+        return
+    means = {part: {k.removeprefix("m"): v for k, v in per_site[part].items()} for part in per_site}
+    alone = f"the network of {next(iter(truths))} against its truth"
+    _print_parts(
+        alone if len(truths) == 1 else f"means over {len(truths)} sites, each against its own truth", means
+    )
+
+
+def _print_parts(title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:
+    rows = [[part, *(number(parts[part][key]) for key in _COLUMNS)] for part in parts]
+    print_table(["part", *_COLUMNS], rows, title)
+
+
+_SELECTING = either(method.name for method in METHODS.values() if method.selects)
+
+
+@reads_data()
+def select(
+    data: Data,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            "-g",
+            metavar="KEY=V1,V2,...",
+            help="Values to try; repeat to combine. Both penalties by default, mu for pfdbnl.",
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option("--method", "-m", help=f"{_SELECTING}.")] = "fdbnl",
+    n_blocks: Annotated[int, typer.Option(help="Blocks of held-out rows, one after the other.")] = 2,
+    share: Annotated[
+        float, typer.Option(help="Share of rows at the end of each recording to test on.")
+    ] = 0.3,
+    rule: Annotated[str, typer.Option(help="one-standard-error or best.")] = "one-standard-error",
+    param: Params = None,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Choose parameters by the loss on later rows of every site; only sums of losses are used.
+
+    Example: feddbn select DATA -g n_lags=1,2,3 -g lambda_w=0.1,0.05
+    """
+    from feddbn.methods import selection
+    from feddbn.methods.registry import make_estimator
+
+    chosen = get_method(method)
+    estimator = make_estimator(chosen.name, given_parameters([chosen], read, param))
+    candidates = _grid(grid) if grid else selection.default_grid(chosen)
+    options: dict[str, Any] = {"n_blocks": n_blocks, "share": share, "rule": rule, **read}
+    with progress(f"{chosen.label}: select") as (watch, _):
+        found = selection.select(estimator, data, candidates, observer=watch, **options)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    print_selection(found.to_dict())
+    say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
+
+
+def _grid(texts: list[str]) -> dict[str, list[Any]]:
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        key, sign, values = text.partition("=")
+        grid[key.strip().replace("-", "_")] = [_number(value.strip()) for value in values.split(",")]
+        if not sign or not key.strip() or "" in values.split(","):
+            raise ParameterError(f"--grid {text!r} must look like key=v1,v2,..., for example -g n_lags=1,2.")
+    return grid
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+_MOST_ROWS = 20
+_RESAMPLING = either(method.name for method in METHODS.values() if method.resamples)
+
+
+@reads_data()
+def confidence(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
+    method: Annotated[
+        str, typer.Option("--method", "-m", help=f"{_RESAMPLING}; latent counts marks.")
+    ] = "oneshot",
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
+    param: Params = None,
+    replicates: Annotated[int, typer.Option(help="How often every site resamples its rows.")] = 100,
+    how: Annotated[
+        str, typer.Option(help="bootstrap: with replacement. stability: half of the blocks, in pairs.")
+    ] = "bootstrap",
+    block_length: Annotated[
+        str, typer.Option(help="Rows per block, auto, or politis-white (estimated at each site).")
+    ] = "auto",
+    level: Annotated[float, typer.Option(help="Coverage of the interval of a weight.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="The same seed and data give the same table.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes for the refits.")] = 1,
+    show_all: All = False,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Learn again from resamples of every site's rows and count how often each edge comes back.
+
+    Writes a table source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented that
+    `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was. Of the
+    method latent the table has marks: source, target, lag, mark, edge, same, cause, hidden, reverse.
+    """
+    from feddbn.data import read_sites
+    from feddbn.methods.confidence import confidence as resampled
+    from feddbn.methods.registry import make_estimator
+
+    parameters = given_parameters([get_method(method)], read, param, n_lags=parse_n_lags(n_lags))
+    estimator = make_estimator(method, parameters)
+    sites = read_sites(data, kinds=parameters.get("kinds"), **read)
+    length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
+    with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
+        # `feddbn fit` gives this advice; a table of probabilities cannot act on it.
+        warnings.simplefilter("ignore", ResultWarning)
+        table = resampled(
+            estimator,
+            sites,
+            replicates,
+            block_length=length,
+            method=how,
+            random_state=seed,
+            level=level,
+            n_jobs=jobs,
+            progress=lambda done: part("refits"),
+        )
+    write_csv(table, out)
+    if as_json:
+        print_json({"edges": table, "file": str(out), **table.attrs})
+        return
+    if "mark" in table:
+        print_frame(table.head(_MOST_ROWS), n_text=2)
+        own = table[table["mark"] != ""]
+        say(
+            f"{int((own['same'] >= 0.9).sum())} of {len(own)} edges keep their mark in 90 % of the refits or more."
+        )
+        say(f"Edges: {out}")
+        return
+    shown = ["source", "target", "lag", "weight", "ci_low", "ci_high", "presence", "direction"]
+    shown += ["curved"] if "curved" in table else []
+    print_frame(table[shown].head(_MOST_ROWS).rename(columns={"presence": "link"}), n_text=2)
+    sure = int((table["probability"] >= 0.9).sum())
+    say(f"{sure} edges at probability 0.9 or more; {len(table)} were found at least once.")
+    linked = table[(table["presence"] >= 0.9) & (table["probability"] < 0.9) & (table["weight"] != 0)]
+    if len(linked):
+        say(f"{len(linked)} more have a link at 0.9 or more, but not its direction.")
+    print_notes(Findings.stored_in({str(name): value for name, value in table.attrs.items()}), show_all)
+    say(f"Edges: {out}")

@@ -1,0 +1,527 @@
+"""What is made of a network: ``feddbn report``, ``plot``, ``export``, ``forecast``, ``effects``."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddbn.cli.options import Json, Network, OfSite, parse_variables, reads_data
+from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
+from feddbn.errors import FileError, ParameterError
+from feddbn.words import say as say_finding
+
+__all__ = ["effects", "export", "forecast", "plot", "report"]
+
+
+def report(
+    result: Annotated[Path, typer.Argument(help="A result file.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="By default the result's name with .html.")
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="truth.json of simulated data, to mark right edges.")
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="Edge table of `feddbn confidence`: probabilities and intervals.")
+    ] = None,
+    audit: Annotated[Path | None, typer.Option(help="A site's audit log, to show what left it.")] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(help="findings.json of a study that checked the data, to show what it found."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a result as one HTML page that needs no network: graph, edges, diagnosis, sites."""
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import read_network
+    from feddbn.report import write_report
+    from feddbn.report.record import read_edges
+
+    stored = Result.load(result).to_dict()
+    if check is not None:
+        from feddbn.cli.data import read_findings
+
+        stored["diagnostics"] = {
+            **(stored.get("diagnostics") or {}),
+            "check": [one.to_dict() for one in read_findings(check)],
+        }
+    page = write_report(
+        stored,
+        out or result.with_suffix(".html"),
+        title=title,
+        truth=None if truth is None else read_network(truth),
+        edges=None if edges is None else read_edges(edges),
+        audit=None if audit is None else _audit_rows(audit),
+        audience="cli",
+    )
+    tell(as_json, {"report": str(page), "bytes": page.stat().st_size}, f"Report: {page}")
+
+
+def _audit_rows(path: Path) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from feddbn.cli.site import read_log
+    from feddbn.privacy.audit import parse_entries
+
+    return [asdict(entry) for entry in parse_entries(read_log(path))]
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from feddbn.methods.result import Result
+    from feddbn.model.dbn import DBN
+
+
+class Kind(Enum):
+    """What can be drawn."""
+
+    graph = "graph"
+    time_series = "time-series"
+    weights = "weights"
+    truth = "truth"
+    convergence = "convergence"
+    sites = "sites"
+    responses = "responses"
+    curves = "curves"
+    effects = "effects"
+    changes = "changes"
+    drift = "drift"
+
+
+def plot(
+    result: Annotated[Path, typer.Argument(help="A result file.", show_default=False)],
+    kind: Annotated[
+        Kind,
+        typer.Argument(
+            help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
+            "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
+            "straight lines. effects: on means and probabilities of variables of other kinds. changes: edges over time. "
+            "drift: weights over time."
+        ),
+    ] = Kind.graph,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="A .pdf, .svg or .png file; by default named after result and kind."
+        ),
+    ] = None,
+    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data, for `truth`.")] = None,
+    shock: Annotated[str | None, typer.Option(help="The variable that is shocked, for `responses`.")] = None,
+    horizon: Annotated[int, typer.Option(help="Time steps to follow a shock.")] = 10,
+    min_weight: Annotated[float, typer.Option(help="Leave out weaker arrows (graph, time-series).")] = 0.0,
+    standardised: Annotated[
+        bool,
+        typer.Option(
+            "--standardised/--raw", help="Weights in standard deviations, or in the units of the data."
+        ),
+    ] = True,
+    dpi: Annotated[int, typer.Option(help="Dots per inch of a .png.")] = 200,
+    as_json: Json = False,
+) -> None:
+    """Draw a result: the graph, the weights, how it converged, how sites differ, what a shock does."""
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import read_network
+
+    loaded = Result.load(result)
+    target = out or result.with_name(f"{result.stem}-{kind.value}.pdf")
+    style = {"min_weight": min_weight, "standardised": standardised}
+    axes = _axes(loaded, kind, None if truth is None else read_network(truth), shock, horizon, style)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix.lower().lstrip(".") not in figure.canvas.get_supported_filetypes():
+        raise FileError(f"--out {str(target)!r} must end in .pdf, .svg or .png.")
+    figure.savefig(target, dpi=dpi)
+    tell(as_json, {"figure": str(target), "kind": kind.value}, f"Figure: {target}")
+
+
+def _axes(
+    result: Result, kind: Kind, truth: DBN | None, shock: str | None, horizon: int, style: dict[str, Any]
+) -> Axes:
+    """Draw what was asked for; refuse what the result does not have."""
+    import pandas as pd
+
+    from feddbn import report
+    from feddbn.method_table import find_method
+    from feddbn.methods.result import stored_changes
+    from feddbn.model.inputs import variable_index
+
+    dbn, true = result.dbn, truth or result.truth
+
+    def needs(what: str, is_there: object) -> None:
+        if not is_there:
+            raise ParameterError(f"a plot of {kind.value} needs {what}.")
+
+    if kind is Kind.graph:
+        return report.plot_process_graph(dbn, **style)
+    if kind is Kind.time_series:
+        return report.plot_time_series_graph(dbn, **style)
+    if kind is Kind.weights:
+        return report.plot_weights(dbn, standardised=style["standardised"])
+    if kind is Kind.curves:
+        return report.plot_curves(dbn, truth=true)
+    if kind is Kind.effects:
+        return report.plot_effects(dbn)
+    if kind is Kind.truth:
+        if true is None:
+            raise ParameterError("a plot of the truth needs --truth: this result does not hold one.")
+        return report.plot_truth_and_estimate(true, dbn)
+    if kind is Kind.convergence:
+        needs(f"rounds, but {result.method} did not iterate", result.history)
+        return report.plot_convergence(pd.DataFrame(result.history))
+    if kind is Kind.sites:
+        row = find_method(result.method)
+        keeps = "the networks of several sites; this file holds one network, each site keeps its own"
+        learns = f"a network per site, which {result.method} does not learn"
+        needs(keeps if row is not None and row.is_personal else learns, result.personal)
+        return report.plot_site_differences(report.site_differences(dbn, result.personal or {}))
+    if kind is Kind.responses:
+        if shock is None:
+            raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
+        i = variable_index(shock, dbn.variables, "--shock")
+        curved = (
+            "straight effects; with curves or other kinds they depend on the value: feddbn effects --at --by"
+        )
+        needs(f"{curved}, or a plot of curves", not dbn.bends)
+        return report.plot_responses(dbn.impulse_responses(horizon)[:, i], dbn.variables, shock=shock)
+    found = stored_changes(result.diagnostics, result.parameters)
+    needs(f"segments, which {result.method} does not have; use feddbn fit --method changing", found)
+    assert found is not None
+    if kind is Kind.changes:
+        return report.plot_changes(found.networks, found.segments, unit=found.unit)
+    needs("weights that drift, and in this result none does", len(found.courses))
+    return report.plot_drift(found.courses, unit=found.unit)
+
+
+if TYPE_CHECKING:
+    from feddbn.model.dbn import DBN
+
+
+class Form(Enum):
+    """What a network can be written as."""
+
+    json = "json"
+    npz = "npz"
+    csv = "csv"
+    graphml = "graphml"
+    dot = "dot"
+    lingam = "lingam"
+    tigramite = "tigramite"
+    curves = "curves"
+    coefficients = "coefficients"
+
+
+def export(
+    network: Network,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where to write; .json, .npz, .csv, .graphml, .dot.")
+    ],
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            help="By default what the name ends in; lingam and tigramite are .npz files, curves a .csv table of every effect "
+            "that is no straight line, coefficients one of every effect on variables of other kinds.",
+        ),
+    ] = None,
+    of: OfSite = None,
+    as_json: Json = False,
+) -> None:
+    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, arrays of lingam or tigramite, or its curves."""
+    from feddbn.methods.truth import read_network
+
+    dbn = read_network(network, of)
+    chosen = form or _form_of(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _write_network(dbn, chosen, out)
+    tell(as_json, {"file": str(out), "format": chosen.value}, f"Network: {out}")
+
+
+def _form_of(path: Path) -> Form:
+    ending = path.suffix.lower().lstrip(".")
+    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients)
+    known = [form.value for form in Form if form not in tables]
+    if ending not in known:
+        endings = ", ".join(f".{name}" for name in known)
+        raise ParameterError(
+            f"--out {str(path)!r} does not say what to write: end it in {endings}, or give --format."
+        )
+    return Form(ending)
+
+
+def _write_network(dbn: DBN, form: Form, path: Path) -> None:
+    import numpy as np
+
+    names = np.array(dbn.variables)
+    if form in (Form.lingam, Form.tigramite) and path.suffix != ".npz":
+        raise ParameterError(
+            f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
+        )
+    if form is Form.curves:
+        if not (dbn.curves or dbn.products):
+            raise ParameterError(
+                "--format curves needs a network with curves, but all effects of this one are straight."
+            )
+        dbn.to_curves_csv(path)
+    elif form is Form.coefficients:
+        dbn.to_coefficients_csv(path)
+    elif form is Form.lingam:
+        np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
+    elif form is Form.tigramite:
+        graph, values = dbn.to_tigramite()
+        np.savez(path, graph=graph, val_matrix=values, var_names=names)
+    else:
+        getattr(dbn, f"to_{form.value}")(path)
+
+
+if TYPE_CHECKING:
+    from feddbn.data.history import History
+    from feddbn.model.dbn import DBN
+
+
+@reads_data("time", "freq", "sort", "jitter", "day_first")
+def forecast(
+    network: Network,
+    history: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file of one recording; its end is where it goes on.")
+    ],
+    steps: Annotated[int, typer.Option(help="How many time steps ahead.")] = 8,
+    interval: Annotated[float, typer.Option(help="Probability that an interval covers.")] = 0.9,
+    do: Annotated[
+        list[str] | None, typer.Option(metavar="VARIABLE=VALUE", help="Hold a variable at a value.")
+    ] = None,
+    variables: Annotated[
+        str | None, typer.Option(help="Variables to show, separated by commas; all by default.")
+    ] = None,
+    of: OfSite = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write all of it as CSV.")] = None,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
+    from feddbn.data.history import read_history
+    from feddbn.methods.truth import has_own_scales, own_course, read_network
+    from feddbn.model.courses import fit_course, forecast_along
+    from feddbn.model.inputs import variable_index
+
+    dbn = read_network(network, of)
+    names = parse_variables(variables) or list(dbn.variables)
+    shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
+    kinds = zip(dbn.variables, dbn.kinds, strict=True)
+    # Levels may be written by name.
+    read["kinds"] = {name: kind.as_recorded for name, kind in kinds if kind.levels}
+    past = read_history(history, dbn.variables, **read)
+    _tell(past)
+    lost, held = own_course(network), _held(do, dbn)
+    if has_own_scales(network):
+        remark(
+            "note: sites were brought to one scale before learning, so weights and intervals are on the mean scale; a "
+            "recording in its site's own units is forecast as if it were on that."
+        )
+    if lost is None:
+        ahead = dbn.do(held, past.rows, steps, interval, random_state=0)
+    else:
+        course = fit_course(
+            past.values, lost["degree"], lost["periods"], times=past.steps, variables=dbn.variables
+        )
+        remark(
+            f"note: the network was learned about each recording's own {_what(lost)}; this one's is that of its "
+            f"{past.n_rows} rows."
+        )
+        for sentence in course.remarks(steps):
+            remark(f"note: {sentence}")
+        ahead = forecast_along(
+            dbn, course, past.rows, steps, end=past.end, held=held, interval=interval, random_state=0
+        )
+    if ahead.n_inferred and not past.n_empty:
+        remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
+    table = ahead.to_frame().drop(columns="time")
+    times = past.times(steps)
+    if times is not None:
+        text = [one if isinstance(one, (int, float)) else str(one) for one in times]
+        table.insert(1, "time", [text[step - 1] for step in table["step"]])
+    if out is not None:
+        write_csv(table, out)
+    table = table[table["variable"].isin(shown)]
+    if as_json:
+        print_json({"interval": interval, "forecast": table})
+        return
+    level = ["level"] if ahead.outcomes else []
+    columns = [
+        "variable",
+        *level,
+        "step",
+        *(["time"] if times is not None else []),
+        "mean",
+        "lower",
+        "upper",
+    ]
+    if ahead.beyond is not None:
+        columns.append("beyond")
+    print_frame(table.sort_values(["variable", *level], kind="stable")[columns], f"{interval:.0%} intervals")
+    if ahead.outcomes:
+        remark(
+            "note: the mean of a binary variable is the probability of its second level; of levels, that of each level."
+        )
+    if out is not None:
+        say(f"Forecast: {out}")
+
+
+def _what(lost: dict[str, Any]) -> str:
+    parts = ["level"]
+    if lost["degree"]:
+        parts.append("trend" if lost["degree"] == 1 else "slow changes")
+    if lost["periods"]:
+        parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in lost['periods'])} rows")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _tell(past: History) -> None:
+    """Say from where the forecast goes on, if that is not simply the end of the file."""
+    for found in past.remarks:
+        remark(f"note: {say_finding(found, 'cli')}")
+    if past.n_empty:
+        last = "" if past.last is None else f" ({past.last})"
+        rows = "row is" if past.n_empty == 1 else f"{past.n_empty} rows are"
+        remark(
+            f"note: the last {rows} empty; step 1 is the time step after them{last}, inferred from the rows before."
+        )
+
+
+def _held(texts: list[str] | None, dbn: DBN) -> dict[str | int, float | str]:
+    """What variables are held at: numbers, or names of levels."""
+    levels = {name: kind.levels for name, kind in zip(dbn.variables, dbn.kinds, strict=True)}
+    held: dict[str | int, float | str] = {}
+    for text in texts or ():
+        name, sign, value = (part.strip() for part in text.rpartition("="))
+        try:
+            held[name] = value if value in levels.get(name, ()) else float(value)
+        except ValueError:
+            sign = ""
+        if not sign or not name:
+            choice = f", or a level of {', '.join(levels[name])}" if levels.get(name) else ""
+            raise ParameterError(
+                f"--do {text!r} must look like VARIABLE=VALUE, for example --do x3=1.5{choice}."
+            )
+    return held
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from feddbn.model.dbn import DBN
+
+
+def effects(
+    network: Network,
+    source: Annotated[str, typer.Argument(help="The variable that is changed.", show_default=False)],
+    target: Annotated[
+        str | None,
+        typer.Argument(help="The variable that is looked at; all if left out.", show_default=False),
+    ] = None,
+    horizon: Annotated[int, typer.Option(help="How many time steps to follow the change.")] = 10,
+    through: Annotated[
+        str | None,
+        typer.Option(help="Count as mediated only what passes through these variables (commas between)."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="With curves or other kinds: the value, or level, that SOURCE is changed from; its origin if left out."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="By how much SOURCE is changed: 1, or with curves its scale; of levels, the one that it is changed to."
+        ),
+    ] = None,
+    of: OfSite = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table as CSV.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what raising SOURCE by 1 for one time step adds to TARGET: in all, directly, and through others.
+
+    Without a TARGET: the largest effect on every variable, when it comes, and the sum over all time steps. In a network with
+    curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers.
+    """
+    from feddbn.methods.truth import read_network
+
+    dbn = read_network(network, of)
+    begin, step = (_value(text, name, dbn, source) for text, name in ((at, "--at"), (by, "--by")))
+    if target is None:
+        table = _on_all(dbn, source, horizon, begin, step)
+    else:
+        mediators = parse_variables(through)
+        table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
+    if out is not None:
+        write_csv(table, out)
+    if as_json:
+        print_json({"source": source, "target": target, "effects": table})
+        return
+    title = _change(dbn, source, begin, step) + ("" if target is None else f", effect on {target}")
+    print_frame(table, title)
+    if out is not None:
+        say(f"Effects: {out}")
+
+
+def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str | None:
+    """A number, or the name of a level of the source."""
+    from feddbn.model.inputs import variable_index
+
+    levels = dbn.kinds[variable_index(source, dbn.variables, "source")].levels
+    if text is None or text in levels:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        choice = f" or one of the levels {', '.join(levels)}" if levels else ""
+        raise ParameterError(f"{option} {text!r} must be a number{choice}.") from None
+
+
+def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
+    """What is done to the source, in words."""
+    from feddbn.model.effects import from_and_by
+    from feddbn.model.inputs import variable_index
+
+    if not dbn.bends:
+        return f"raising {source} by {1 if by is None else by:g} for one time step"
+    i = variable_index(source, dbn.variables, "source")
+    begin, step = from_and_by(dbn, i, at, by)
+    levels = dbn.kinds[i].levels
+    one, other = (levels[int(x)] if levels else f"{x:.4g}" for x in (begin, begin + step))
+    return f"setting {source} to {other} instead of {one} for one time step"
+
+
+def _on_all(
+    dbn: DBN, source: str, horizon: int, at: float | str | None, by: float | str | None
+) -> pd.DataFrame:
+    """Frame target, largest, step, cumulative; strongest first, variables that are not moved left out. A variable with
+    several levels has a row for each.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from feddbn.model.effects import expected_changes
+    from feddbn.model.inputs import variable_index
+    from feddbn.model.outcomes import outcome_columns
+
+    i = variable_index(source, dbn.variables, "source")
+    if not dbn.bends:
+        total = dbn.total_effects(horizon)[:, i] * (1.0 if by is None else float(by))
+    else:
+        total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean
+    step = np.abs(total).argmax(axis=0)
+    outcomes = outcome_columns(dbn)
+    largest = total[step, np.arange(len(outcomes))]
+    names = [outcome.name for outcome in outcomes]
+    table = pd.DataFrame({"target": names, "largest": largest, "step": step, "cumulative": total.sum(axis=0)})
+    others = np.array([outcome.variable != dbn.variables[i] for outcome in outcomes])
+    table = table[(table["largest"] != 0) & others]
+    return table.sort_values("largest", key=np.abs, ascending=False, kind="stable", ignore_index=True)
