@@ -164,7 +164,7 @@ def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
 
         return call
 
-    curved.learn_curved = timed("search", curved.learn_curved)
+    curved._network_of = timed("search", curved._network_of)
     curved.local_curved_moments = timed("sites", curved.local_curved_moments)
     fed = federation(d, 4, n, seed, mean_degree=2, lag_degree=1, effects="gp")
     model = feddbn.OneShotDBN(n_lags=1, features="spline", check_residuals=False, prepare=AS_THEY_ARE)

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from feddbn.core.orders.curved import ChargedFit, TokenRegressions, Tokens, token_price, token_subset_fits
+from feddbn.core.orders.groups import CurvedRegressions, Groups
 from feddbn.core.ranking import (
     EdgePosterior,
     ParentScores,
@@ -113,14 +113,14 @@ def by_tables(known: FeatureStatistics, split: bool) -> np.ndarray:
         parts = [places[:, :1], places[:, 1:]] if split else [places]
         columns = tuple(tuple(row) for part in parts for row in part.tolist())
         edges = np.tile(np.arange(r), len(parts))
-        tokens = Tokens(1, 0, columns, tuple((int(e),) for e in edges), np.ones(1 + r * m))
-        regressions = TokenRegressions(rest * n_free, n_free, tokens)
-        price, own = token_price(len(columns)), edges % d == j
+        groups = Groups(1, columns, tuple((int(e),) for e in edges), np.ones(1 + r * m))
+        regressions = CurvedRegressions(rest * n_free, n_free, groups)
+        price, own = regressions.price, edges % d == j
 
         def deltas(parents: tuple[int, ...], known=regressions, n=n_free, price=price, own=own) -> np.ndarray:
             fit = known.fit(0, parents)
-            assert isinstance(fit, ChargedFit)
-            found = n * np.log(np.maximum(1 - fit.gain / fit.rss, 1e-12)) + fit.add_charge + price
+            assert fit.charge is not None
+            found = n * np.log(np.maximum(1 - fit.gain / fit.rss, 1e-12)) + fit.charge.more + price
             found[own] = found[list(parents)] = np.inf
             return found
 
@@ -130,7 +130,7 @@ def by_tables(known: FeatureStatistics, split: bool) -> np.ndarray:
         beside = deltas(parents)
         further = np.argsort(np.minimum(beside, deltas(())))[: MOST_TOKENS - len(parents)].tolist()
         nominees = sorted({*parents, *further})
-        rss, charge = token_subset_fits(regressions, nominees, 0)
+        rss, charge = regressions.subset_fits(0, nominees)
         has = (np.arange(len(rss))[:, None] >> np.arange(len(nominees))) & 1 > 0
         log_weight = -n_free / 2 * np.log(rss) - charge / 2 - has.sum(axis=1) * price / 2
         weight = np.exp(log_weight - log_weight.max())

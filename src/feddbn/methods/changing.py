@@ -14,8 +14,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.changes.fits import ChangeOptions, Changing, Limits
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
-from feddbn.core.orders.learn import LearnOptions, compelled_edges, explained_shares, refit
-from feddbn.core.orders.search import Criterion
+from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_shares, refit
+from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, ParameterError
@@ -455,7 +455,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         criterion = Criterion(float(settings.penalty))
         # The choices have been checked, which the type checker cannot see.
         kind: Any = settings.noise_variance
-        learn = LearnOptions(kind, criterion, average="auto" if settings.penalty == Criterion().c else False)
+        learn = OrderLearner(kind, criterion, average="auto" if settings.penalty == Criterion().c else False)
         options = OneShotOptions(int(settings.n_lags), prepare=self._rows_on(federation), learn=learn)
         changes = ChangeOptions(
             0 if settings.drift is True else int(settings.max_changes),

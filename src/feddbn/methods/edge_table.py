@@ -18,7 +18,6 @@ import pandas as pd
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.average import OrderPosterior
-from feddbn.core.orders.groups import GroupLearned
 from feddbn.core.orders.learn import EdgeOrientation, Learned, compelled_edges
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
@@ -183,7 +182,7 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
 def with_links(
     table: pd.DataFrame,
     names: Sequence[str],
-    learned: Learned | GroupLearned | None = None,
+    learned: Learned | None = None,
     *,
     by_noise: bool = False,
 ) -> pd.DataFrame:

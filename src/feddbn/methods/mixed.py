@@ -14,7 +14,7 @@ from feddbn.core.glm import SEPARATED_SD, NodeEstimate
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.kinds import Kind, read_kinds
-from feddbn.core.orders.groups import GroupLearned
+from feddbn.core.orders.learn import Learned
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, MixedOutcome, mixed_program
@@ -62,7 +62,7 @@ def conditional_of(estimate: NodeEstimate, kinds: Sequence[Kind]) -> Conditional
     )
 
 
-def _shares(learned: GroupLearned) -> FloatArray:
+def _shares(learned: Learned) -> FloatArray:
     """(d, d) by which share of its determinant each target is explained by each source beside the others."""
     search = learned.search
     found = np.zeros((search.d, search.d))

@@ -14,8 +14,8 @@ from feddbn.core.backend.device import one_thread
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
-from feddbn.core.orders.learn import LearnOptions, UnitsCheck, explained_shares, refit
-from feddbn.core.orders.search import Criterion
+from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit
+from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.data import SiteData
@@ -175,7 +175,7 @@ class OneShotSettings(PreparedSettings):
         use_nongaussian: Any = self.use_nongaussian
         criterion = Criterion(c if self.penalty is None else float(self.penalty), gamma)
         rows = replace(AS_THEY_ARE, exogenous=self.prepare.exogenous, scale=self.rows.scale)
-        learn = LearnOptions(noise_variance, criterion, self.n_restarts, average)
+        learn = OrderLearner(noise_variance, criterion, self.n_restarts, average)
         return OneShotOptions(
             self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn
         )

@@ -25,7 +25,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import STRONG_EVIDENCE
-from feddbn.core.orders.search import Criterion
+from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.moments import Moments
 
 Cuts = tuple[int, ...]

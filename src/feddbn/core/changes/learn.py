@@ -48,7 +48,8 @@ from feddbn.core.changes.fits import (
 )
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import STRONG_EVIDENCE, choose_noise
-from feddbn.core.orders.search import Criterion, NoiseVariance, OrderSearch
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import NoiseVariance, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 _MOST_DEALS = 4

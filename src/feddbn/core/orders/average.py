@@ -34,7 +34,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.orders.search import OrderResult
 
 _LINEAR_RANGE = 650.0
@@ -72,36 +72,53 @@ class Hyper:
 
 
 class NodeTable:
-    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b].
+    """All subsets of one node's nominated parents; bit b of a subset stands for columns[b].
 
-    `node_bits` are the bits of each variable of the same time step, `edge_bits` those of each possible edge.
+    `node_bits` are the bits of each variable of the same time step, `edge_bits` those of each possible edge. `price` (k,) is
+    what each parent costs where prices are all of the prior; None: the prior is that of `Hyper`.
     """
 
     def __init__(
-        self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
+        self,
+        regressions: ParentRegressions,
+        node: int,
+        columns: list[int],
+        limits: EdgeConstraints,
+        price: FloatArray | None = None,
     ) -> None:
-        self.node, self.columns = node, columns
-        self.regressions = regressions
+        self.node, self.columns, self.price = node, columns, price
+        self.regressions, d = regressions, regressions.d
         masks = np.arange(2 ** len(columns))
-        self.is_present = [m < regressions.d for m in columns]
+        edges = [(m,) if regressions.edges is None else regressions.edges[m] for m in columns]
         self.n_present = np.zeros(len(masks))
         self.n_all = np.zeros(len(masks))
         self.possible = np.ones(len(masks), dtype=bool)
         for b, m in enumerate(columns):
             has = (masks >> b) & 1
             self.n_all += has
-            self.n_present += has * self.is_present[b]
-            if constraints.required[m, node]:
+            self.n_present += has * (edges[b][0] < d)
+            if limits.required[m, node]:
                 self.possible &= has == 1
-        self.node_bits = {m: 1 << b for b, m in enumerate(columns) if m < regressions.d}
-        self.edge_bits = [(m, 1 << b) for b, m in enumerate(columns)]
-        self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
+        of_edge: dict[int, int] = {}
+        for b, rows in enumerate(edges):
+            for row in rows:
+                of_edge[row] = of_edge.get(row, 0) | 1 << b
+        self.edge_bits = list(of_edge.items())
+        self.node_bits = {row: bits for row, bits in self.edge_bits if row < d}
+        self.lag_mask = sum(1 << b for b, rows in enumerate(edges) if rows[0] >= d)
         self.log_sum: FloatArray = np.zeros(len(masks))
         self.log_fit: FloatArray = np.zeros(len(masks))
         self._plain: FloatArray | None = None
 
     def weigh(self, hyper: Hyper, free: bool) -> None:
         """Recompute the summed weights for a prior."""
+        if self.price is not None:
+            weight = self._priced(self.price, hyper, free)
+            weight[~self.possible] = -np.inf
+            self.log_sum = subset_sums(weight)
+            # What is explained is only asked for where a prior is fitted.
+            self.log_fit = np.full_like(self.log_sum, -np.inf)
+            return
         explained, weight = self._free(hyper) if free else self._equal(hyper)
         weight += self.n_present * _logit(hyper.pi_present)
         weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
@@ -109,11 +126,21 @@ class NodeTable:
         self.log_fit = subset_sums(weight + np.log(np.maximum(explained, 1e-12)))
         self.log_sum = subset_sums(weight)
 
+    def _priced(self, price: FloatArray, hyper: Hyper, free: bool) -> FloatArray:
+        """Log weights of all subsets by what they cost; `hyper` gives the noise variance, if it is common."""
+        known = self.regressions
+        rss, charge = known.subset_fits(self.node, self.columns)
+        size = known.total[self.node] / (2 * hyper.noise_variance)
+        fit = -(known.n - 1) / 2 * np.log(rss) if free else -size * rss
+        masks = np.arange(len(rss))
+        total = sum(((masks >> b & 1) * one for b, one in enumerate(price)), np.zeros(len(masks)))
+        return np.asarray(fit - charge / 2 - total / 2)
+
     def _equal(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
         """Explained shares, shrunk, and log marginal likelihoods of all subsets; independent weights."""
         known, s2 = self.regressions, hyper.noise_variance
         ridge = s2 / (hyper.g * np.maximum(known.column_total[self.columns], 1e-300))
-        rss, log_det = subset_fits(known.correlation, self.columns, self.node, ridge)
+        rss, log_det = known.subset_fits(self.node, self.columns, ridge)
         explained = 1.0 - rss
         signal = explained * (known.total[self.node] / s2)
         weight = 0.5 * (signal - log_det)
@@ -129,7 +156,7 @@ class NodeTable:
         """The same with a g-prior, which does not know the units; explained shares are those of least squares."""
         n, shrink = self.regressions.n, hyper.g / (1 + hyper.g)
         if self._plain is None:
-            self._plain = 1.0 - subset_fits(self.regressions.correlation, self.columns, self.node)[0]
+            self._plain = 1.0 - self.regressions.subset_fits(self.node, self.columns)[0]
         explained = self._plain
         weight = -(n - 1) / 2 * np.log1p(-shrink * np.minimum(explained, 1 - 1e-12))
         weight -= 0.5 * self.n_all * np.log1p(hyper.g)
@@ -154,31 +181,6 @@ class NodeTable:
                 logs += np.log(product)
                 product[:] = 1.0
         return np.asarray(logs + np.log(product))
-
-
-def subset_fits(
-    correlation: FloatArray, columns: list[int], node: int, ridge: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """(2^k,) residual sum of squares of `node` on every subset of `columns`, and log determinants of the subsets.
-
-    With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs. By sweeps: after
-    step b the array holds, for every subset of the first b columns, the residual cross-products of what is left.
-    """
-    index = [*columns, node]
-    rest = correlation[np.ix_(index, index)]
-    if ridge is not None:
-        rest.flat[: -1 : len(index) + 1] += ridge
-    rest = rest[None]
-    log_det = np.zeros(1)
-    for _ in columns:
-        pivot = rest[:, 0, 0]
-        tail = rest[:, 1:, 1:]
-        row = rest[:, 0, 1:]
-        safe = np.where(pivot > 1e-9, pivot, np.inf)
-        swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
-        log_det = np.concatenate([log_det, log_det + np.log(np.maximum(pivot, 1e-9))])
-        rest = np.concatenate([tail, swept])
-    return np.clip(rest[:, 0, 0], 1e-12, 1.0), log_det
 
 
 def subset_sums(log_weight: FloatArray) -> FloatArray:
@@ -582,11 +584,7 @@ def average_within_order(
     What the direction of an edge rests on is not part of the average: an edge against the order has
     probability 0.
     """
-    rank = np.empty(regressions.d, dtype=int)
-    rank[list(found.order)] = np.arange(regressions.d)
-    allowed = constraints.allowed.copy()
-    allowed[: regressions.d] &= rank[:, None] < rank[None, :]
-    limits = EdgeConstraints(allowed, constraints.required)
+    limits = constraints.within_order(found.order)
     nominees = [nominees_of(regressions, j, [found], limits)[:table_size] for j in range(regressions.d)]
     free = found.noise_variance == "free"
     size = min(_SIZE_FOR_PRIOR if free else _SIZE_GIVEN_THE_ORDER, table_size)
@@ -596,6 +594,37 @@ def average_within_order(
         given_order, regressions, nominees, limits, found, (size, table_size), n_em, np.random.default_rng(0)
     )
     return posterior_of([given_order(chain)], hyper)
+
+
+TABLE_SIZE = 11
+"""Parents in a node's table where prices are all of the prior."""
+
+
+def average_priced(
+    regressions: ParentRegressions,
+    criterion: Criterion,
+    found: OrderResult,
+    constraints: EdgeConstraints,
+    rng: np.random.Generator,
+    over_orders: bool,
+) -> OrderPosterior:
+    """Return edge probabilities where prices are all of the prior, over orders or given that of the network found."""
+    d, q = regressions.d, regressions.q
+    given = constraints if over_orders else constraints.within_order(found.order)
+    limits = regressions.limits(given)
+    n_present = int(found.support[:d].sum())
+    prices = regressions.prices(criterion, n_present, int(found.support.sum()) - n_present)
+    hyper = Hyper(1 / q, 1 / q, 1.0, max(float(found.rss.sum()) / (regressions.n * d), 1e-300))
+    tables = []
+    for j in range(d):
+        columns = sorted(nominees_of(regressions, j, [found], limits)[:TABLE_SIZE])
+        price = prices[columns] if prices.ndim == 1 else prices[columns, j]
+        tables.append(NodeTable(regressions, j, columns, limits, price))
+        tables[-1].weigh(hyper, found.noise_variance == "free")
+    chain = OrderChain(tables, list(found.order), rng)
+    if not over_orders:
+        return posterior_of([given_order(chain)], hyper)
+    return posterior_of(sampled_orders(chain, found.order, constraints, rng), hyper)
 
 
 def _fitted_chain(

@@ -1,45 +1,95 @@
-"""From the moments of coded columns to a network of variables of any kind.
+"""Fits of variables on groups of columns that come and go together: codes of a variable, or an edge's line and its curve.
 
-A node with columns Y costs  n log det (Y'Y - Y'X (X'X)^-1 X'Y)  given the columns X of its parents: the score of a
-Gaussian with a free covariance (Andrews, Ramsey, Cooper 2019 use it for indicators of levels). One column is the usual
-``n log RSS``. What `NodeFit` calls `rss` is the determinant in units of that without parents, so that searches over
-orders run as ever: a possible parent is a variable at a lag, whatever its number of columns.
-
-The score:
+**Coded** columns: a possible parent is a variable at a lag, whatever its number of columns. A node with columns Y costs
+``n log det (Y'Y - Y'X (X'X)^-1 X'Y)`` given the columns X of its parents: the score of a Gaussian with a free covariance
+(Andrews, Ramsey, Cooper 2019 use it for indicators of levels). One column is the usual ``n log RSS``. What `NodeFit` calls
+`rss` is the determinant in units of that without parents, so that searches over orders run as ever. The score:
 
     sum_j n log det_j + sum over edges of  (columns of source * columns of target) * c log(n) + 2 log(number of such networks)
 
 The first part of the price is that of BIC, the second that of the extended BIC (Chen and Chen 2008): with many variables
 to choose from, one of them fits by chance, and that counts for more the fewer edges there are.
 
-Review: contemporaneous directions that Gaussian scores leave open are decided by the likelihoods of the variables' own
-kinds. A line through 0 and 1 fits about as well both ways; a logistic or a Poisson model often does not. So for a few
-open edges all directions are compared:  sum_j BIC_j(parents of j),  over those without a cycle. A node has as many models
-as it has sets of open neighbours as parents; they are fitted together with all others.
+**Curved** effects: a possible edge has two groups, its straight line (one column) and its curve (several). A product of two
+variables is one more. Coefficients of a group are independent, ``b ~ N(0, s2 D)`` with the node's noise variance s2, so
+with ``M = X'X + D^-1``
+
+    -2 log evidence = n log RSS + log det (D M),    RSS = y'y - y'X M^-1 X'y          (up to a constant)
+
+The second term is the price of flexibility: a rough function whose D is small costs little and can do little, so an
+edge pays for the curvature that it has. Columns are scaled to unit variance inside; D is in those units. Scores:
+
+    free variances    sum_j [ n log(RSS_j / n) + charge_j ]     + price of every group
+    equal variances   n d log(sum_j RSS_j / (n d)) + sum_j charge_j + price of every group
+
+The charge is the evidence's price of a group's flexibility; the price is that of choosing
+it: prior odds of one expected group a node, twice their logarithm.
+
+A curved edge settles its direction: with it turned, noise would not be independent of causes (Buehlmann, Peters and
+Ernest 2014). So networks have no equals in general, and each edge is turned once to see what the score says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.orders.average import Hyper, NodeTable, OrderPosterior, nominees_of, subset_sums
-from feddbn.core.orders.curved import TABLE_SIZE, posterior_from_tables
-from feddbn.core.orders.learn import STRONG_EVIDENCE, EdgeOrientation, firmness_of, settle_directions
-from feddbn.core.orders.parents import NodeFit, Objective, ParentRegressions, Parents
-from feddbn.core.orders.search import Criterion, OrderResult, OrderSearch
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.parents import (
+    NO_RESIDUAL,
+    Charge,
+    Columns,
+    Criterion,
+    NodeFit,
+    ParentRegressions,
+    Parents,
+    regressions_of,
+    swept_subsets,
+)
 from feddbn.core.statistics.moments import COLLINEAR, Moments, independent
 
-_NO_RESIDUAL = 1e-12
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which columns belong together, and which edges they are.
+
+    Attributes
+    ----------
+    d
+        Number of variables.
+    columns
+        The columns of each group. Coded: all variables of the same time step, then at lag 1, ... Curved: the first
+        (p+1) d groups are the straight lines, the next as many the curves, if there are any; then products.
+    edges
+        For each group the rows of the stack ``[W; A_1; ...]`` of the edges it is part of: one, or two of a product. None:
+        the one of its own number.
+    prior
+        (number of columns,) variances of coefficients over the noise variance, of columns with unit variance. None:
+        weights are free, and a group pays by its columns.
+    """
+
+    d: int
+    columns: tuple[tuple[int, ...], ...]
+    edges: tuple[tuple[int, ...], ...] | None = None
+    prior: FloatArray | None = None
 
 
-class GroupRegressions(ParentRegressions):
+def fits_of(moments: Moments, d: int, groups: Groups | None = None) -> ParentRegressions:
+    """The fits of d variables on single columns, or on groups of them."""
+    if groups is None:
+        return regressions_of(moments.scatter, moments.n, d)
+    kind = CodedRegressions if groups.prior is None else CurvedRegressions
+    return kind(moments.scatter, moments.n, groups)
+
+
+_ODDS, _NETWORKS = Criterion(1.0, 1.0), Criterion(0.0, 1.0)
+
+
+class CodedRegressions(ParentRegressions):
     """Fits of variables of the same time step on variables at any lag, computed once each.
 
     Parameters
@@ -48,15 +98,15 @@ class GroupRegressions(ParentRegressions):
         Sums of squares and products of all columns about their means.
     n
         Number of rows.
-    d
-        Number of variables.
-    columns
-        The columns of each variable at each lag: all variables of the same time step, then at lag 1, ...
+    groups
+        The columns of each variable at each lag.
     """
 
-    def __init__(self, scatter: FloatArray, n: float, d: int, columns: Sequence[Sequence[int]]) -> None:
-        super().__init__(scatter, n, d)
-        self.columns = tuple(tuple(group) for group in columns)
+    is_priced = True
+
+    def __init__(self, scatter: FloatArray, n: float, groups: Groups) -> None:
+        super().__init__(scatter, n, groups.d)
+        d, self.columns = groups.d, groups.columns
         self.widths = np.array([len(group) for group in self.columns])
         self.q = len(self.columns)
         # In these units n log(total / n) is 0, and a score is the sum of log determinants relative to no parents.
@@ -75,6 +125,32 @@ class GroupRegressions(ParentRegressions):
         """At most this many parents leave a residual to speak of: half of the rows' degrees of freedom."""
         return max(0, min(self.q - 1, int((self.n - 1) // (2 * int(self.widths.max())))))
 
+    def prices(self, criterion: Criterion, n_present: int, n_lagged: int) -> FloatArray:
+        """(q, d) the price of each possible edge in a network that has so many within a time step and across."""
+        odds = _ODDS.marginal(self.n, self.d, self.n_lags, n_present, n_lagged) - np.log(self.n)
+        return np.asarray(criterion.c * np.log(self.n) * self._n_columns + odds[:, None])
+
+    def price_of(self, criterion: Criterion, network: Sequence[Parents]) -> float:
+        """What the edges of any network cost."""
+        each = criterion.c * np.log(self.n) * self._n_columns
+        total = sum(each[list(parents), j].sum() for j, parents in enumerate(network))
+        return float(total) + super().price_of(_NETWORKS, network)
+
+    @property
+    def _n_columns(self) -> FloatArray:
+        """(q, d) pairs of columns of a parent and a node."""
+        return np.outer(self.widths, self.widths[: self.d])
+
+    def subset_fits(
+        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """(2^k,) determinants of `node` on every subset of `parents`, in units of that without any; there is no charge."""
+        groups = [self.columns[m] for m in parents]
+        index = [*(c for group in groups for c in group), *self.columns[node]]
+        rest, _ = swept_subsets(self.correlation[np.ix_(index, index)], [len(group) for group in groups])
+        fits = np.clip(np.exp(_log_det(rest) - _log_det(rest[:1])), NO_RESIDUAL, 1.0)
+        return fits, np.zeros(len(fits))
+
     def _compute(self, node: int, parents: Parents) -> NodeFit:
         own, left = self._own[node], self.correlation
         if self._blocked[node]:
@@ -90,12 +166,12 @@ class GroupRegressions(ParentRegressions):
             left = self.correlation - along.T @ along
             loss = self._losses(node, parents, inverse, along[:, own], left[np.ix_(own, own)])
         rest = left[np.ix_(own, own)]
-        rss = max(float(np.exp(_log_det(rest) - self._log_total[node])), _NO_RESIDUAL)
+        rss = max(float(np.exp(_log_det(rest) - self._log_total[node])), NO_RESIDUAL)
         gain = self._gains(own, left, rss)
         gain[node] = 0.0
         gain[list(parents)] = 0.0
         gain[self._blocked] = 0.0
-        np.clip(gain, 0.0, max(rss - _NO_RESIDUAL, 0.0), out=gain)
+        np.clip(gain, 0.0, max(rss - NO_RESIDUAL, 0.0), out=gain)
         return NodeFit(rss, gain, loss)
 
     def _gains(self, own: IntArray, left: FloatArray, rss: float) -> FloatArray:
@@ -154,240 +230,186 @@ class GroupRegressions(ParentRegressions):
 def _log_det(matrices: FloatArray) -> FloatArray:
     """Log determinants; what is not positive is rounding."""
     sign, size = np.linalg.slogdet(matrices)
-    return np.asarray(np.where(sign > 0, size, np.log(_NO_RESIDUAL)))
+    return np.asarray(np.where(sign > 0, size, np.log(NO_RESIDUAL)))
 
 
-def group_subset_fits(regressions: GroupRegressions, parents: Sequence[int], node: int) -> FloatArray:
-    """(2^k,) determinants of `node` on every subset of `parents`, in units of that without any; by sweeps."""
-    groups = [regressions.columns[m] for m in parents]
-    own = list(regressions.columns[node])
-    index = [*(c for group in groups for c in group), *own]
-    rest = regressions.correlation[np.ix_(index, index)][None]
-    for group in groups:
-        swept = rest
-        for _ in group:
-            pivot, row, tail = swept[:, 0, 0], swept[:, 0, 1:], swept[:, 1:, 1:]
-            safe = np.where(pivot > COLLINEAR, pivot, np.inf)
-            swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
-        rest = np.concatenate([rest[:, len(group) :, len(group) :], swept])
-    return np.clip(np.exp(_log_det(rest) - _log_det(rest[:1])), _NO_RESIDUAL, 1.0)
-
-
-@dataclass(frozen=True)
-class GroupObjective(Objective):
-    """What a node's fit costs where prices depend on the columns of both ends.
-
-    Attributes
-    ----------
-    price
-        (q, d) of each variable at a lag as a parent of each node.
-    """
-
-    price: FloatArray
-
-    def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
-        """(q,) change of the cost when each variable joins."""
-        return np.asarray(self.n * np.log1p(fit.gain * (-1 / fit.rss)) + self.price[:, node])
-
-    def drop_deltas(self, node: int, fit: NodeFit, parents: Parents) -> list[float]:
-        """Change of the cost when each parent leaves."""
-        return [
-            self.n * float(np.log1p(loss / fit.rss)) - float(self.price[m, node])
-            for loss, m in zip(fit.loss, parents, strict=True)
-        ]
-
-    def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
-        """Data term plus the price of the parents."""
-        return self.data_term(node, fit.rss) + float(self.price[list(parents), node].sum())
-
-
-MOST_NODES_TO_AVERAGE = 40
-_ODDS, _NETWORKS = Criterion(1.0, 1.0), Criterion(0.0, 1.0)
-
-
-def edge_prices(regressions: GroupRegressions, c: float, n_present: int, n_lagged: int) -> FloatArray:
-    """(q, d) the price of each possible edge in a network that has so many within a time step and across."""
-    known = regressions
-    odds = _ODDS.marginal(known.n, known.d, known.q // known.d - 1, n_present, n_lagged) - np.log(known.n)
-    return np.asarray(c * np.log(known.n) * _n_columns(known) + odds[:, None])
-
-
-def _n_columns(regressions: GroupRegressions) -> FloatArray:
-    return np.outer(regressions.widths, regressions.widths[: regressions.d])
-
-
-class GroupSearch(OrderSearch):
-    """A search whose variables have one or several columns; needs `regressions` of them."""
-
-    regressions: GroupRegressions
-
-    def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
-        price = edge_prices(self.regressions, self.criterion.c, n_present, n_lagged)
-        return GroupObjective(self.n, price[:, 0], self.regressions.total, None, price)
-
-    def _price_of(self, network: Sequence[Parents]) -> float:
-        each = self.criterion.c * np.log(self.n) * _n_columns(self.regressions)
-        total = sum(each[list(parents), j].sum() for j, parents in enumerate(network))
-        n_networks = _NETWORKS.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
-        return float(total) + n_networks
-
-
-class GroupTable(NodeTable):
-    """All sets of one node's nominated parents, at the prices of the search."""
-
-    regressions: GroupRegressions
-    price: FloatArray
-
-    def weigh(self, hyper: Hyper, free: bool) -> None:
-        """Recompute the summed weights; the prior is that of the prices."""
-        known = self.regressions
-        rss = group_subset_fits(known, self.columns, self.node)
-        price = self.price[self.columns, self.node]
-        masks = np.arange(2 ** len(self.columns))
-        total = sum(((masks >> b & 1) * price[b] for b in range(len(price))), np.zeros(len(masks)))
-        weight = np.asarray(-0.5 * (known.n - 1) * np.log(rss) - 0.5 * total)
-        weight[~self.possible] = -np.inf
-        self.log_sum = subset_sums(weight)
-        # What is explained is only asked for where a prior is fitted.
-        self.log_fit = np.full_like(self.log_sum, -np.inf)
-
-
-@dataclass(frozen=True)
-class GroupLearned:
-    """A learned network.
-
-    Attributes
-    ----------
-    network
-        Order, parents and support.
-    orientation
-        How firmly each contemporaneous edge is directed by Gaussian scores.
-    posterior
-        Edge probabilities.
-    search
-        The search that found it, which answers questions about neighbouring networks.
-    """
-
-    network: OrderResult
-    orientation: tuple[EdgeOrientation, ...]
-    posterior: OrderPosterior
-    search: GroupSearch
-
-
-def learn_groups(
-    moments: Moments,
-    columns: Sequence[Sequence[int]],
-    constraints: EdgeConstraints,
-    rng: np.random.Generator,
-    c: float = 1.0,
-    n_restarts: int = 2,
-) -> GroupLearned:
-    """Return the network of moments whose columns belong to variables at lags as `columns` says."""
-    d = constraints.d
-    regressions = GroupRegressions(moments.scatter, moments.n, d, columns)
-    search = GroupSearch(moments, constraints, Criterion(c), "free", regressions)
-    found, asked = settle_directions(search, search.run(n_restarts, rng))
-    support = found.support
-    price = edge_prices(regressions, c, int(support[:d].sum()), int(support[d:].sum()))
-    tables: list[NodeTable] = []
-    hyper = Hyper(1 / regressions.q, 1 / regressions.q, 1.0, 1.0)
-    for j in range(d):
-        chosen = nominees_of(regressions, j, [found], constraints)[:TABLE_SIZE]
-        table = GroupTable(regressions, j, sorted(chosen), constraints)
-        table.price = price
-        table.weigh(hyper, True)
-        tables.append(table)
-    posterior = posterior_from_tables(tables, found, constraints, rng, hyper, d <= MOST_NODES_TO_AVERAGE)
-    return GroupLearned(found, tuple(firmness_of(found.support, asked)), posterior, search)
-
-
-MOST_OPEN = 10
-"""Open edges that are reviewed, those that Gaussian scores know least about first; there are 2^10 ways to direct them."""
-MOST_OPEN_OF_A_NODE = 3
-_NO_EVIDENCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Reviewed:
-    """The parents of each node after a review, and how firmly edges are directed now."""
-
-    parents: tuple[Parents, ...]
-    orientation: tuple[EdgeOrientation, ...]
-
-
-class Review:
-    """Open edges of a network, and the models that decide about them.
+class CurvedRegressions(ParentRegressions):
+    """Fits of the first d columns on lines, curves and products, computed once each.
 
     Parameters
     ----------
-    support
-        ((p+1) d, d) the network.
-    orientation
-        How firmly its contemporaneous edges are directed so far.
+    scatter
+        Sums of squares and products of all columns about their means.
+    n
+        Number of rows.
+    groups
+        Which columns belong together.
     """
 
-    def __init__(self, support: BoolArray, orientation: Sequence[EdgeOrientation]) -> None:
-        self._orientation = tuple(orientation)
-        self.d = support.shape[1]
-        self.edges: list[tuple[int, int]] = []
-        n_open = [0] * self.d
-        doubtful = sorted((e for e in orientation if not e.oriented), key=lambda e: e.score_difference)
-        for e in doubtful[:MOST_OPEN]:
-            if max(n_open[e.source], n_open[e.target]) < MOST_OPEN_OF_A_NODE:
-                self.edges.append((e.source, e.target))
-                n_open[e.source] += 1
-                n_open[e.target] += 1
-        fixed = support.copy()
-        for i, j in self.edges:
-            fixed[i, j] = False
-        self._fixed = fixed
+    is_priced = True
+    has_equivalents = False
+    edges: tuple[tuple[int, ...], ...]
+
+    def __init__(self, scatter: FloatArray, n: float, groups: Groups) -> None:
+        super().__init__(scatter, n, groups.d)
+        assert groups.edges is not None
+        assert groups.prior is not None
+        self.columns, self.edges = groups.columns, groups.edges
+        self.n_columns = self.q
+        self.q = len(self.columns)
+        self.ridge = 1.0 / (self.n * groups.prior)
+        # Groups of one width are worked on together: who they are, their columns (width, how many), and their matrices M.
+        widths = np.array([len(columns) for columns in self.columns])
+        self._widths: list[tuple[IntArray, IntArray, FloatArray]] = []
+        for width in np.unique(widths).tolist():
+            alike = np.flatnonzero(widths == width)
+            group = np.array([self.columns[t] for t in alike]).T
+            block = self.correlation[group[:, None], group[None]]
+            block[np.arange(width), np.arange(width)] += self.ridge[group]
+            self._widths.append((alike, group, block))
+        self._log_ridge = np.array([np.log(self.ridge[list(c)]).sum() for c in self.columns])
+        self._own = [
+            np.array([t for t, c in enumerate(self.columns) if j in c or self.edges[t] == (j,)])
+            for j in range(self.d)
+        ]
+        usable = np.diag(scatter) > 0
+        self._blocked = np.array([not usable[list(c)].all() for c in self.columns])
 
     @property
-    def models(self) -> list[tuple[int, Parents]]:
-        """(node, parents) of every model that may be part of the answer; without open edges one for each node."""
-        found: dict[tuple[int, Parents], None] = {}
-        for j in range(self.d):
-            mine = [edge for edge in self.edges if j in edge]
-            for choice in product((False, True), repeat=len(mine)):
-                others = [sum(edge) - j for edge, is_in in zip(mine, choice, strict=True) if is_in]
-                found[j, self._parents(j, others)] = None
-        return list(found)
+    def n_edges(self) -> int:
+        """Possible causes of a node, whatever their shape."""
+        return 1 + max(row for rows in self.edges for row in rows)
 
-    def _parents(self, node: int, others: Sequence[int]) -> Parents:
-        return tuple(sorted({*np.flatnonzero(self._fixed[:, node]).tolist(), *others}))
+    @property
+    def price(self) -> float:
+        """Twice the log prior odds against one of so many groups, if a node is expected to have one."""
+        return 2.0 * float(np.log(max(self.q - 1, 1)))
 
-    def decide(self, bic: Callable[[int, Parents], float]) -> Reviewed:
-        """The directions with the lowest total; `bic` knows that of every model."""
-        scores: list[tuple[float, tuple[bool, ...]]] = []
-        touched = sorted({end for edge in self.edges for end in edge})
-        for turned in product((False, True), repeat=len(self.edges)):
-            W = self._directed(turned)
-            if not has_cycle(W[: self.d]):
-                total = sum(bic(j, self._parents_in(W, j)) for j in touched)
-                scores.append((total, turned))
-        # Ties stay as they are: nothing turned sorts first.
-        best, chosen = min(scores)
-        stays = scores[0]
-        if stays[0] <= best + _NO_EVIDENCE:
-            best, chosen = stays
-        W = self._directed(chosen)
-        table = []
-        for e in self._orientation:
-            if (e.source, e.target) not in self.edges:
-                table.append(e)
-                continue
-            place = self.edges.index((e.source, e.target))
-            others = [score for score, turned in scores if turned[place] != chosen[place]]
-            difference = max(min(others, default=np.inf) - best, 0.0)
-            ends = (e.target, e.source) if chosen[place] else (e.source, e.target)
-            table.append(EdgeOrientation(*ends, float(difference), bool(difference >= STRONG_EVIDENCE)))
-        return Reviewed(tuple(self._parents_in(W, j) for j in range(self.d)), tuple(table))
+    @property
+    def present(self) -> list[Columns]:
+        """For each variable its contemporaneous groups."""
+        return [sum(1 << t for t, rows in enumerate(self.edges) if rows == (j,)) for j in range(self.d)]
 
-    def _parents_in(self, W: BoolArray, node: int) -> Parents:
-        return tuple(np.flatnonzero(W[:, node]).tolist())
+    def limits(self, constraints: EdgeConstraints) -> EdgeConstraints:
+        """The constraints by group; a required edge is required as a straight line."""
+        allowed = np.array([constraints.allowed[list(rows)].all(axis=0) for rows in self.edges])
+        required = np.zeros_like(allowed)
+        required[: len(constraints.required)] = constraints.required
+        return EdgeConstraints(allowed, required)
 
-    def _directed(self, turned: Sequence[bool]) -> BoolArray:
-        W = self._fixed.copy()
-        for (i, j), is_turned in zip(self.edges, turned, strict=True):
-            W[(j, i) if is_turned else (i, j)] = True
-        return W
+    def support_of(self, network: Sequence[Parents]) -> BoolArray:
+        """((p+1) d, d) the edges of any network, whatever their shape."""
+        support = np.zeros((self.n_edges, self.d), dtype=bool)
+        for j, parents in enumerate(network):
+            for t in parents:
+                support[list(self.edges[t]), j] = True
+        return support
+
+    def prices(self, criterion: Criterion, n_present: int, n_lagged: int) -> FloatArray:
+        """(q,) the same for all groups."""
+        return np.full(self.q, self.price)
+
+    def price_of(self, criterion: Criterion, network: Sequence[Parents]) -> float:
+        """What the groups of any network cost, and their flexibility."""
+        fits = (self.fit(j, parents) for j, parents in enumerate(network))
+        charge = sum(0.0 if fit.charge is None else fit.charge.now for fit in fits)
+        return charge + self.price * sum(map(len, network))
+
+    def subset_fits(
+        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """(2^k,) residual sums of squares of `node` on every subset of `parents`, and their charges."""
+        groups = [self.columns[t] for t in parents]
+        index = [*(c for group in groups for c in group), node]
+        start = self.correlation[np.ix_(index, index)]
+        start.flat[: -1 : len(index) + 1] += self.ridge[index[:-1]]
+        offsets = [float(np.log(self.ridge[list(group)]).sum()) for group in groups]
+        rest, charge = swept_subsets(start, [len(group) for group in groups], 1e-300, offsets)
+        return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), charge
+
+    def _compute(self, node: int, parents: Parents) -> NodeFit:
+        R, ridge = self.correlation, self.ridge
+        columns = [c for t in parents for c in self.columns[t]]
+        rest, rss, charge = R[node].copy(), 1.0 if self._usable[node] else 0.0, 0.0
+        loss: tuple[float, ...] = ()
+        drops: tuple[float, ...] = ()
+        along = np.zeros((0, self.n_columns))
+        if columns:
+            index = np.array(columns)
+            rows = R[index]
+            M = rows[:, index]
+            M.flat[:: len(index) + 1] += ridge[index]
+            factor, failed = dpotrf(M, lower=1, clean=1)
+            if failed:
+                raise FloatingPointError("a matrix with a positive prior must have a factor")
+            inverse, _ = dtrtri(factor, lower=1)
+            along = inverse @ rows
+            own = along[:, node]
+            rss = max(rss - float(own @ own), NO_RESIDUAL)
+            rest -= own @ along
+            charge = float(2 * np.log(np.diag(factor)).sum() - np.log(ridge[index]).sum())
+            loss, drops = self._leaving(parents, inverse, own)
+        gain, more = self._joining(along, rest)
+        for taken in (self._own[node], list(parents), self._blocked):
+            gain[taken] = 0.0
+        np.minimum(gain, max(rss - NO_RESIDUAL, 0.0), out=gain)
+        return NodeFit(rss, gain, loss, charge=Charge(charge, more, drops))
+
+    def _joining(self, along: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """By how much the residual sum falls and the charge rises when each group joins; by elimination, all groups at once.
+
+        `along` are all columns in an orthonormal basis of the parents', `rest` is what the parents leave of X'y.
+        """
+        gain, more = np.zeros(self.q), np.zeros(self.q)
+        for alike, group, blocks in self._widths:
+            block, cross, part = blocks.copy(), rest[group], along[:, group]
+            falls, rises = np.zeros(len(alike)), -self._log_ridge[alike]
+            if len(along):
+                for i in range(len(group)):
+                    block[i, i:] -= (part[:, i, None] * part[:, i:]).sum(axis=0)
+            for i, column in enumerate(group):
+                # Rounding aside, no pivot is smaller than what the prior added.
+                pivot = np.maximum(block[i, i], self.ridge[column])
+                falls += cross[i] ** 2 / pivot
+                rises += np.log(pivot)
+                share = block[i, i + 1 :] / pivot
+                cross[i + 1 :] -= share * cross[i]
+                for j in range(i + 1, len(group)):
+                    block[j, j:] -= share[j - i - 1] * block[i, j:]
+            gain[alike], more[alike] = falls, rises
+        return gain, more
+
+    def _leaving(
+        self, parents: Parents, inverse: FloatArray, own: FloatArray
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """By how much the residual sum rises and the charge falls when each parent leaves.
+
+        With K = M^-1 and b = K X'y, leaving out the columns S costs ``b_S' (K_SS)^-1 b_S``, and the determinant loses a
+        factor ``1 / det K_SS``.
+        """
+        beta = own @ inverse
+        loss, drops, start = [], [], 0
+        for t in parents:
+            stop = start + len(self.columns[t])
+            part = inverse[:, start:stop]
+            K = part.T @ part
+            b = beta[start:stop]
+            loss.append(float(b @ np.linalg.solve(K, b)))
+            drops.append(float(-np.linalg.slogdet(K)[1] - self._log_ridge[t]))
+            start = stop
+        return tuple(loss), tuple(drops)
+
+    def coefficients(self, node: int, parents: Sequence[int]) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Columns of the parents, their expected coefficients, and K: their covariance over the noise variance.
+
+        In the units of the columns of the scatter matrix.
+        """
+        columns = np.array([c for t in parents for c in self.columns[t]], dtype=np.int64)
+        if not len(columns):
+            return columns, np.zeros(0), np.zeros((0, 0))
+        M = self.correlation[np.ix_(columns, columns)].copy()
+        M.flat[:: len(columns) + 1] += self.ridge[columns]
+        K = np.linalg.inv(M)
+        size = np.sqrt(np.maximum(self.column_total, 1e-300))
+        beta = K @ self.correlation[columns, node] * size[node] / size[columns]
+        return columns, np.asarray(beta), np.asarray(K / np.outer(size[columns], size[columns]))

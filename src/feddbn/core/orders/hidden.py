@@ -39,7 +39,8 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import bartlett, price_of_free, refit
-from feddbn.core.orders.search import Criterion, OrderResult, OrderSearch
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import OrderResult, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 _LOAD_STEPS = 5

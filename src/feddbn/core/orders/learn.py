@@ -1,11 +1,16 @@
-"""From the moments of lagged rows to a network: everything a server does after the one sum.
+"""From the moments of lagged rows, or of groups of columns, to a network: everything a server does after the one sum.
 
-`learn_network` searches with equal and with free noise variances, decides between them by BIC, averages over orders where
+`OrderLearner` searches with equal and with free noise variances, decides between them by BIC, averages over orders where
 the data are few, and says how firmly each edge is directed and whether the answer rests on the units.
 
 Directions: with free Gaussian noise variances, networks with the same adjacencies and the same unshielded colliders fit
 equally well (Verma and Pearl 1990). Lagged columns precede everything, so every edge from a lag is directed
 and helps to direct others: x_{t-1} -> i -> j with no edge x_{t-1} -> j says that j does not cause i.
+
+Review: contemporaneous directions that Gaussian scores leave open are decided by the likelihoods of the variables' own
+kinds. A line through 0 and 1 fits about as well both ways; a logistic or a Poisson model often does not. So for a few
+open edges all directions are compared:  sum_j BIC_j(parents of j),  over those without a cycle. A node has as many models
+as it has sets of open neighbours as parents; they are fitted together with all others.
 
 Strength (`explained_shares`), which orders edges whose probabilities all are 1: with b the least-squares weights of the
 parents of j in standard deviations and r their correlations with x_j,
@@ -20,18 +25,26 @@ many of these. Shares depend neither on units nor on the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Literal
 
 import numpy as np
 from scipy.special import chdtrc
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.average import OrderPosterior, average_orders, average_within_order, median_graph
-from feddbn.core.orders.parents import MANY_NODES, ParentRegressions, regressions_of
-from feddbn.core.orders.search import Criterion, NoiseVariance, OrderResult, OrderSearch
+from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.orders.average import (
+    OrderPosterior,
+    average_orders,
+    average_priced,
+    average_within_order,
+    median_graph,
+)
+from feddbn.core.orders.groups import Groups, fits_of
+from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions, Parents
+from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.statistics.moments import Moments, correlations, safe_roots
 from feddbn.findings import Finding
 
@@ -148,17 +161,12 @@ def _settle_one_by_one(search: OrderSearch, result: OrderResult) -> tuple[OrderR
                 }
                 result = other
     compelled = compelled_edges(result.support, fixed_directions(search, result.support))
-    free = result.noise_variance == "free" and search.has_equivalents
+    free = result.noise_variance == "free" and search.regressions.has_equivalents
     table = []
     for i, j in np.argwhere(result.support[:d]).tolist():
         difference = 0.0 if free and not compelled[i, j] else differences.get((i, j), 0.0)
         table.append(EdgeOrientation(i, j, float(difference), bool(difference >= STRONG_EVIDENCE)))
     return result, table
-
-
-def edge_firmness(search: OrderSearch, result: OrderResult) -> list[EdgeOrientation]:
-    """How firmly each edge of a given network is directed, by turning each once."""
-    return _ask(search, result)[0]
 
 
 def fixed_directions(search: OrderSearch, support: BoolArray) -> BoolArray:
@@ -169,7 +177,7 @@ def fixed_directions(search: OrderSearch, support: BoolArray) -> BoolArray:
 def _ask(search: OrderSearch, result: OrderResult) -> tuple[list[EdgeOrientation], OrderResult | None]:
     fixed = fixed_directions(search, result.support)
     compelled = compelled_edges(result.support, fixed)
-    free = result.noise_variance == "free" and search.has_equivalents
+    free = result.noise_variance == "free" and search.regressions.has_equivalents
     table, better = [], result
     for i, j in np.argwhere(result.support[: search.d]).tolist():
         difference = np.inf
@@ -257,16 +265,15 @@ def choose_noise(
     asked: Literal["auto", "equal", "free"],
     n_restarts: int,
     rng: np.random.Generator,
-    regressions: ParentRegressions | None = None,
-    kind_of_search: type[OrderSearch] = OrderSearch,
+    fits: ParentRegressions | None = None,
 ) -> tuple[Searches, NoiseChoice]:
     """Search as asked, or with equal variances and, if these are in doubt, with free ones; say which and why."""
     # The fits of a node on a set of parents are the same under both noise models.
     d = constraints.d
-    known = regressions or regressions_of(moments.scatter, moments.n, d)
+    known = fits or fits_of(moments, d)
 
     def searched(kind: NoiseVariance) -> tuple[OrderSearch, OrderResult]:
-        search = kind_of_search(moments, constraints, criterion.for_orders, kind, known)
+        search = OrderSearch(moments, constraints, criterion.for_orders, kind, known)
         return search, search.run(n_restarts, rng)
 
     if asked != "auto":
@@ -352,16 +359,6 @@ are to choose from; the average knows how rare edges are."""
 
 
 @dataclass(frozen=True)
-class LearnOptions:
-    """How to learn; see `feddbn.methods.oneshot.OneShotDBN`."""
-
-    noise_variance: Literal["auto", "equal", "free"] = "auto"
-    criterion: Criterion = field(default_factory=Criterion)
-    n_restarts: int = 2
-    average: bool | Literal["auto"] = "auto"
-
-
-@dataclass(frozen=True)
 class UnitsCheck:
     """Evidence on how far the network rests on the units.
 
@@ -425,46 +422,88 @@ class Learned:
     search: OrderSearch
 
 
-def learn_network(
-    moments: Moments, constraints: EdgeConstraints, options: LearnOptions, rng: np.random.Generator
-) -> Learned:
-    """Return the network of moments of lagged rows."""
-    d = constraints.d
-    searches, noise = choose_noise(
-        moments, constraints, options.criterion, options.noise_variance, options.n_restarts, rng
-    )
-    search, best = searches[noise.kind]
-    over_orders = options.average is True or (options.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
-    posterior: OrderPosterior | None = None
-    if over_orders:
-        starts = _varied_starts(search, rng)
-        posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
-    few, free = moments.n < FEW_ROWS or noise.kind == "equal", noise.kind == "free"
-    if posterior is not None and (few or options.average is True):
-        # With free variances a direction may be open by nature; that is no doubt about the link.
-        median = median_graph(posterior.probability, constraints.required, keep_links=free)
-        network = best = search.adopt(median)
-        orientation = _posterior_directions(search, best, posterior)
-    else:
-        network, asked = settle_directions(search, best)
-        if posterior is None:
-            posterior = average_within_order(search.regressions, network, constraints)
-        if over_orders or options.average is False:
-            best = search.select_edges(network, options.criterion)
+@dataclass(frozen=True)
+class OrderLearner:
+    """The order search: how to learn (`feddbn.methods.oneshot.OneShotDBN`), and of which groups of columns.
+
+    Attributes
+    ----------
+    groups
+        Columns that come and go together: codes of variables, or lines and curves. None: every column is one by itself.
+    """
+
+    noise_variance: Literal["auto", "equal", "free"] = "auto"
+    criterion: Criterion = field(default_factory=Criterion)
+    n_restarts: int = 2
+    average: bool | Literal["auto"] = "auto"
+    groups: Groups | None = None
+
+    def learn(self, gram: Moments, limits: EdgeConstraints, rng: np.random.Generator) -> Learned:
+        """Return the network of moments of lagged rows."""
+        d, n = limits.d, gram.n
+        fits = fits_of(gram, d, self.groups)
+        searches, noise = choose_noise(
+            gram, limits, self.criterion, self.noise_variance, self.n_restarts, rng, fits
+        )
+        search, best = searches[noise.kind]
+        over_orders = self.average is True or (self.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
+        if fits.is_priced:
+            best, asked = settle_directions(search, best)
+            posterior = average_priced(fits, search.criterion, best, limits, rng, over_orders)
+            if over_orders and not fits.has_equivalents and (n < FEW_ROWS or self.average is True):
+                best = search.adopt(median_graph(posterior.probability, limits.required))
+                asked = _ask(search, best)[0]
+            firm = firmness_of(best.support, asked)
+            return Learned(
+                best.support, best.order, noise, tuple(firm), None, posterior, best.score, best, search
+            )
+        averaged: OrderPosterior | None = None
+        if over_orders:
+            starts = _varied_starts(search, rng)
+            averaged = average_orders(fits, [*starts, best], limits, rng)
+        few, free = n < FEW_ROWS or noise.kind == "equal", noise.kind == "free"
+        if averaged is not None and (few or self.average is True):
+            # With free variances a direction may be open by nature; that is no doubt about the link.
+            median = median_graph(averaged.probability, limits.required, keep_links=free)
+            network = best = search.adopt(median)
+            firm = _posterior_directions(search, best, averaged)
         else:
-            best = search.adopt(median_graph(posterior.probability, constraints.required))
-        orientation = firmness_of(best.support, asked)
-    return Learned(
-        best.support,
-        best.order,
-        noise,
-        tuple(orientation),
-        _check_units(options, searches, noise, rng),
-        posterior,
-        best.score,
-        network,
-        search,
-    )
+            network, asked = settle_directions(search, best)
+            if averaged is None:
+                averaged = average_within_order(fits, network, limits)
+            if over_orders or self.average is False:
+                best = search.select_edges(network, self.criterion)
+            else:
+                best = search.adopt(median_graph(averaged.probability, limits.required))
+            firm = firmness_of(best.support, asked)
+        units = self._check_units(searches, noise, rng)
+        return Learned(
+            best.support, best.order, noise, tuple(firm), units, averaged, best.score, network, search
+        )
+
+    def _check_units(
+        self, searches: Searches, noise: NoiseChoice, rng: np.random.Generator
+    ) -> UnitsCheck | None:
+        """Learn once more from variables scaled to unit variance and count the edges that differ."""
+        if noise.kind == "free":
+            return None
+        found, best = searches["equal"]
+        moments, d, constraints = found.moments, found.d, found.limits
+        sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+        scaled, regressions = moments.scaled(np.tile(sd, found.n_lags + 1)), found.regressions.scaled(sd)
+        search = OrderSearch(scaled, constraints, self.criterion.for_orders, "equal", regressions)
+        # Of many variables only the first moves of some of them away from the network found are looked at.
+        other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
+        advantage = needed_advantage(other, moments.n)
+        if self.noise_variance == "auto" and np.isfinite(advantage):
+            search = search.like(noise_variance="free")
+            free = search.run_from(best) if d <= MANY_NODES else search.moved_once(best)
+            if free.score + price_of_free(d, moments.n) + advantage < other.score:
+                other = free
+        changed = int((other.support != best.support).sum())
+        compelled = compelled_edges(best.support, fixed_directions(found, best.support))
+        shared = int((best.support[:d] & other.support[:d] & ~compelled).sum())
+        return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
 
 
 def choose_lags(
@@ -547,26 +586,93 @@ def _posterior_directions(
     return table
 
 
-def _check_units(
-    options: LearnOptions, searches: Searches, noise: NoiseChoice, rng: np.random.Generator
-) -> UnitsCheck | None:
-    """Learn once more from variables scaled to unit variance and count the edges that differ."""
-    if noise.kind == "free":
-        return None
-    found, best = searches["equal"]
-    moments, d, constraints = found.moments, found.d, found.limits
-    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-    scaled, regressions = moments.scaled(np.tile(sd, found.n_lags + 1)), found.regressions.scaled(sd)
-    search = OrderSearch(scaled, constraints, options.criterion.for_orders, "equal", regressions)
-    # Of many variables only the first moves of some of them away from the network found are looked at.
-    other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
-    advantage = needed_advantage(other, moments.n)
-    if options.noise_variance == "auto" and np.isfinite(advantage):
-        search = search.like(noise_variance="free")
-        free = search.run_from(best) if d <= MANY_NODES else search.moved_once(best)
-        if free.score + price_of_free(d, moments.n) + advantage < other.score:
-            other = free
-    changed = int((other.support != best.support).sum())
-    compelled = compelled_edges(best.support, fixed_directions(found, best.support))
-    shared = int((best.support[:d] & other.support[:d] & ~compelled).sum())
-    return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
+MOST_OPEN = 10
+"""Open edges that are reviewed, those that Gaussian scores know least about first; there are 2^10 ways to direct them."""
+MOST_OPEN_OF_A_NODE = 3
+_NO_EVIDENCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The parents of each node after a review, and how firmly edges are directed now."""
+
+    parents: tuple[Parents, ...]
+    orientation: tuple[EdgeOrientation, ...]
+
+
+class Review:
+    """Open edges of a network, and the models that decide about them.
+
+    Parameters
+    ----------
+    support
+        ((p+1) d, d) the network.
+    orientation
+        How firmly its contemporaneous edges are directed so far.
+    """
+
+    def __init__(self, support: BoolArray, orientation: Sequence[EdgeOrientation]) -> None:
+        self._orientation = tuple(orientation)
+        self.d = support.shape[1]
+        self.edges: list[tuple[int, int]] = []
+        n_open = [0] * self.d
+        doubtful = sorted((e for e in orientation if not e.oriented), key=lambda e: e.score_difference)
+        for e in doubtful[:MOST_OPEN]:
+            if max(n_open[e.source], n_open[e.target]) < MOST_OPEN_OF_A_NODE:
+                self.edges.append((e.source, e.target))
+                n_open[e.source] += 1
+                n_open[e.target] += 1
+        fixed = support.copy()
+        for i, j in self.edges:
+            fixed[i, j] = False
+        self._fixed = fixed
+
+    @property
+    def models(self) -> list[tuple[int, Parents]]:
+        """(node, parents) of every model that may be part of the answer; without open edges one for each node."""
+        found: dict[tuple[int, Parents], None] = {}
+        for j in range(self.d):
+            mine = [edge for edge in self.edges if j in edge]
+            for choice in product((False, True), repeat=len(mine)):
+                others = [sum(edge) - j for edge, is_in in zip(mine, choice, strict=True) if is_in]
+                found[j, self._parents(j, others)] = None
+        return list(found)
+
+    def _parents(self, node: int, others: Sequence[int]) -> Parents:
+        return tuple(sorted({*np.flatnonzero(self._fixed[:, node]).tolist(), *others}))
+
+    def decide(self, bic: Callable[[int, Parents], float]) -> Reviewed:
+        """The directions with the lowest total; `bic` knows that of every model."""
+        scores: list[tuple[float, tuple[bool, ...]]] = []
+        touched = sorted({end for edge in self.edges for end in edge})
+        for turned in product((False, True), repeat=len(self.edges)):
+            W = self._directed(turned)
+            if not has_cycle(W[: self.d]):
+                total = sum(bic(j, self._parents_in(W, j)) for j in touched)
+                scores.append((total, turned))
+        # Ties stay as they are: nothing turned sorts first.
+        best, chosen = min(scores)
+        stays = scores[0]
+        if stays[0] <= best + _NO_EVIDENCE:
+            best, chosen = stays
+        W = self._directed(chosen)
+        table = []
+        for e in self._orientation:
+            if (e.source, e.target) not in self.edges:
+                table.append(e)
+                continue
+            place = self.edges.index((e.source, e.target))
+            others = [score for score, turned in scores if turned[place] != chosen[place]]
+            difference = max(min(others, default=np.inf) - best, 0.0)
+            ends = (e.target, e.source) if chosen[place] else (e.source, e.target)
+            table.append(EdgeOrientation(*ends, float(difference), bool(difference >= STRONG_EVIDENCE)))
+        return Reviewed(tuple(self._parents_in(W, j) for j in range(self.d)), tuple(table))
+
+    def _parents_in(self, W: BoolArray, node: int) -> Parents:
+        return tuple(np.flatnonzero(W[:, node]).tolist())
+
+    def _directed(self, turned: Sequence[bool]) -> BoolArray:
+        W = self._fixed.copy()
+        for (i, j), is_turned in zip(self.edges, turned, strict=True):
+            W[(j, i) if is_turned else (i, j)] = True
+        return W

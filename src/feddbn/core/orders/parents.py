@@ -4,6 +4,8 @@
 
 with ``loss_j(RSS) = RSS / s2`` (one noise variance s2 for all nodes) or ``n log RSS`` (every node its own).
 
+A possible parent is one column, or a group of columns that come and go together (`core.orders.groups`).
+
 Theory of operation: for a node and a set of parents, one small triangular inverse gives the residual sum of squares,
 what it would rise by without each parent, and what it would fall by with each further column. These do not
 depend on the penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to
@@ -33,22 +35,36 @@ from __future__ import annotations
 import copy
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
+from scipy.special import gammaln
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import COLLINEAR, correlations, independent
 
 Parents = tuple[int, ...]
+Columns = int
+"""A set of columns: bit m is set if column m belongs to it."""
 
 NO_RESIDUAL = 1e-12
 """Smallest residual sum of squares in units of the total; what is below is rounding."""
 _CACHE_FLOATS = 25_000_000
+
+
+class Charge(NamedTuple):
+    """What the flexibility of a node's parents costs: now, what each further one adds, and what each of them saves."""
+
+    now: float
+    more: FloatArray
+    less: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +81,15 @@ class NodeFit:
         By how much `rss` rises when each parent leaves.
     columns
         The columns that `gain` is of; None: all.
+    charge
+        What its flexibility costs, where parents have a prior of their own; None: nothing.
     """
 
     rss: float
     gain: FloatArray
     loss: tuple[float, ...]
     columns: IntArray | None = None
+    charge: Charge | None = None
 
     def gains(self, q: int) -> FloatArray:
         """(q,) the gains of all columns; 0 for those that were not looked at."""
@@ -92,6 +111,40 @@ def inverse_factor(within: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     return None if inflation.max() > 1 / COLLINEAR else (inverse, inflation)
 
 
+def swept_subsets(
+    start: FloatArray,
+    widths: Sequence[int],
+    least: float = COLLINEAR,
+    offsets: Sequence[float] | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return for every subset of some groups of columns what they leave of the columns behind them, and a log determinant.
+
+    By sweeps: after step b the array holds, for every subset of the first b groups, the residual cross-products of what is
+    left, (2^b, m, m). A column of which less than `least` is left takes nothing more off.
+
+    Parameters
+    ----------
+    start
+        Cross-products of the columns of the groups, one group after the other, and of those behind them.
+    offsets
+        What is taken off the log determinant for each group.
+    """
+    rest, log_det = start[None], np.zeros(1)
+    for b, width in enumerate(widths):
+        swept: FloatArray = rest
+        more: FloatArray | float = 0.0
+        for _ in range(width):
+            pivot, row, tail = swept[:, 0, 0], swept[:, 0, 1:], swept[:, 1:, 1:]
+            more = more + np.log(np.maximum(pivot, least))
+            safe = np.where(pivot > least, pivot, np.inf)
+            swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
+        if offsets is not None:
+            more = more - offsets[b]
+        log_det = np.concatenate([log_det, log_det + more])
+        rest = np.concatenate([rest[:, width:, width:], swept])
+    return rest, log_det
+
+
 class ParentRegressions:
     """Least-squares fits of the first d columns of z on any of its q columns, computed once each.
 
@@ -107,6 +160,13 @@ class ParentRegressions:
 
     is_screened: ClassVar[bool] = False
     """Whether a node looks at some columns only, its `column_set`."""
+    has_equivalents: ClassVar[bool] = True
+    """Whether networks with free variances have others that fit equally well (`core.orders.learn`)."""
+    is_priced: ClassVar[bool] = False
+    """Whether prices are all of the prior, so that an average has none to fit."""
+    edges: tuple[tuple[int, ...], ...] | None = None
+    """For each possible parent the rows of the stack ``[W; A_1; ...]`` of the edges it is part of; None: the one of its
+    own number."""
 
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         diagonal = np.diag(scatter).copy()
@@ -138,8 +198,57 @@ class ParentRegressions:
         """Possible causes of a node: rows of the stack ``[W; A_1; ...]``."""
         return self.q
 
+    @property
+    def n_lags(self) -> int:
+        """Number of lags."""
+        return self.n_edges // self.d - 1
+
+    @property
+    def present(self) -> list[Columns]:
+        """For each variable its contemporaneous columns: they may be parents of what comes later in the order."""
+        return [1 << j for j in range(self.d)]
+
+    def limits(self, constraints: EdgeConstraints) -> EdgeConstraints:
+        """The constraints by possible parent."""
+        return constraints
+
+    def support_of(self, network: Sequence[Parents]) -> BoolArray:
+        """((p+1) d, d) the edges of any network."""
+        support = np.zeros((self.n_edges, self.d), dtype=bool)
+        rows = np.fromiter(chain.from_iterable(network), dtype=np.intp)
+        support[rows, np.repeat(np.arange(self.d), [len(parents) for parents in network])] = True
+        return support
+
+    def prices(self, criterion: Criterion, n_present: int, n_lagged: int) -> FloatArray:
+        """(q,), or (q, d) where they differ by node: the price of one parent more in a network with so many edges."""
+        return criterion.marginal(self.n, self.d, self.n_lags, n_present, n_lagged)
+
+    def price_of(self, criterion: Criterion, network: Sequence[Parents]) -> float:
+        """What the edges of any network cost."""
+        return criterion.total(self.n, self.d, self.n_lags, *self.count(network))
+
+    def count(self, network: Sequence[Parents]) -> tuple[int, int]:
+        """How many parents of a network are contemporaneous, and how many lagged."""
+        # Parents are ascending.
+        present = sum(bisect_left(parents, self.d) for parents in network)
+        return present, sum(map(len, network)) - present
+
+    def subset_fits(
+        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """(2^k,) residual sums of squares of a node on every subset of `parents`, and log determinants of the subsets.
+
+        With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs.
+        """
+        index = [*parents, node]
+        start = self.correlation[np.ix_(index, index)]
+        if ridge is not None:
+            start.flat[: -1 : len(index) + 1] += ridge
+        rest, log_det = swept_subsets(start, [1] * len(parents))
+        return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), log_det
+
     def column_set(self, node: int) -> int:
-        """The columns that are looked at for a node, as a set (`core.orders.parents.Columns`)."""
+        """The columns that are looked at for a node, as a set."""
         return (1 << self.q) - 1
 
     @property
@@ -201,6 +310,52 @@ class ParentRegressions:
 
 
 @dataclass(frozen=True)
+class Criterion:
+    """The price of edges.
+
+    ``c log(n) |edges| + 2 gamma (log binom(N_W, |W|) + log binom(N_A, |A|))``, N_W = d(d-1)/2, N_A = p d^2.
+    gamma = 0 is BIC (c = 1) and its stricter relatives, gamma > 0 the extended BIC of Chen and Chen (2008),
+    which charges for the number of networks of that size and so adapts to how dense the network is.
+
+    Orders are compared at the lower price `order_c`, and only then edges selected at c: a high price makes an
+    order look better than the true one just because it can do with fewer edges. (Simulated networks of 10
+    variables, 30 seeds, wrong edges of W: 200 rows 3.3 with c = 2 throughout, 1.8 with order_c = 1.2; 256
+    rows 1.0 and 0.8.)
+    """
+
+    c: float = 2.0
+    gamma: float = 0.0
+    order_c: float | None = None
+
+    @property
+    def for_orders(self) -> Criterion:
+        """The criterion that compares orders: `order_c`, by default 0.6 c where gamma is 0."""
+        c = self.order_c if self.order_c is not None else (0.6 * self.c if self.gamma == 0 else self.c)
+        return Criterion(c, self.gamma, c)
+
+    def total(self, n: float, d: int, n_lags: int, n_present: int, n_lagged: int) -> float:
+        """Price of a network with that many edges at lag 0 and at lags >= 1."""
+        price = self.c * np.log(n) * (n_present + n_lagged)
+        if self.gamma:
+            price += 2 * self.gamma * _log_binomial(d * (d - 1) / 2, n_present)
+            price += 2 * self.gamma * _log_binomial(n_lags * d * d, n_lagged)
+        return float(price)
+
+    def marginal(self, n: float, d: int, n_lags: int, n_present: int, n_lagged: int) -> FloatArray:
+        """((p+1) d,) price of one edge more or less at that size; never below AIC's 2."""
+        base = self.c * np.log(n)
+        prices = []
+        for possible, used in ((d * (d - 1) / 2, n_present), (n_lags * d * d, n_lagged)):
+            odds = (possible - used + 0.5) / (used + 0.5)
+            prices.append(max(base + 2 * self.gamma * np.log(max(odds, 1e-12)), 2.0))
+        return np.repeat(prices, [d, n_lags * d])
+
+
+def _log_binomial(total: float, chosen: float) -> float:
+    return float(gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1))
+
+
+@dataclass(frozen=True)
 class Objective:
     """What one node's fit costs.
 
@@ -209,7 +364,7 @@ class Objective:
     n
         Number of rows.
     penalty
-        (q,) price of each column as a parent.
+        (q,) price of each column as a parent, or (q, d) where it differs by node.
     total
         (d,) total sums of squares of the nodes.
     noise_variance
@@ -229,35 +384,47 @@ class Objective:
 
     def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
         """Change of the cost when each column joins: all q, or those of the fit."""
-        penalty = self.penalty if fit.columns is None else self.penalty[fit.columns]
+        penalty = self.penalty if self.penalty.ndim == 1 else self.penalty[:, node]
+        if fit.columns is not None:
+            penalty = penalty[fit.columns]
         if self.noise_variance is None:
-            return np.asarray(self.n * np.log1p(fit.gain * (-1 / fit.rss)) + penalty)
-        return np.asarray(penalty - fit.gain * (self.total[node] / self.noise_variance))
+            deltas = self.n * np.log1p(fit.gain * (-1 / fit.rss)) + penalty
+        else:
+            deltas = penalty - fit.gain * (self.total[node] / self.noise_variance)
+        return np.asarray(deltas if fit.charge is None else deltas + fit.charge.more)
 
     def drop_deltas(self, node: int, fit: NodeFit, parents: Parents) -> list[float]:
         """Change of the cost when each parent leaves."""
-        prices = self.prices(parents)
+        prices = self.prices(node, parents)
         if self.noise_variance is None:
-            return [
+            deltas = [
                 self.n * math.log1p(loss / fit.rss) - price
                 for loss, price in zip(fit.loss, prices, strict=True)
             ]
-        scale = float(self.total[node]) / self.noise_variance
-        return [scale * loss - price for loss, price in zip(fit.loss, prices, strict=True)]
+        else:
+            scale = float(self.total[node]) / self.noise_variance
+            deltas = [scale * loss - price for loss, price in zip(fit.loss, prices, strict=True)]
+        if fit.charge is None:
+            return deltas
+        return [delta - less for delta, less in zip(deltas, fit.charge.less, strict=True)]
 
-    def prices(self, parents: Parents) -> list[float]:
-        """The price of each parent."""
-        price = self._price
+    def prices(self, node: int, parents: Parents) -> list[float]:
+        """The price of each parent of a node."""
+        price = self._price[node]
         return [price[m] for m in parents]
 
     @cached_property
-    def _price(self) -> list[float]:
-        """`penalty` as numbers that are read one by one."""
-        return [float(one) for one in self.penalty.tolist()]
+    def _price(self) -> list[list[float]]:
+        """`penalty` of each node as numbers that are read one by one."""
+        if self.penalty.ndim == 1:
+            return [self.penalty.tolist()] * len(self.total)
+        each: list[list[float]] = self.penalty.T.tolist()
+        return each
 
     def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
-        """Data term plus the price of the parents."""
-        return self.data_term(node, fit.rss) + sum(self.prices(parents))
+        """Data term, charge and the price of the parents."""
+        cost = self.data_term(node, fit.rss) + sum(self.prices(node, parents))
+        return cost if fit.charge is None else cost + fit.charge.now
 
 
 MANY_NODES = 200
@@ -385,9 +552,6 @@ def _partial_correlations(R: FloatArray, n: float) -> FloatArray:
 def _places(columns: IntArray) -> dict[int, int]:
     return {m: place for place, m in enumerate(columns.tolist())}
 
-
-Columns = int
-"""A set of columns: bit m is set if column m belongs to it."""
 
 _IMPROVEMENT = 1e-9
 _MOST_REMEMBERED = 200_000

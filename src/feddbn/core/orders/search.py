@@ -21,21 +21,20 @@ keep the better score. Free-variance Gaussian networks are identified only up to
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress, count
+from itertools import compress, count
 from operator import ne
 from typing import Literal
 
 import numpy as np
-from scipy.special import gammaln
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.parents import (
     MANY_NODES,
     Columns,
+    Criterion,
     Moves,
     Objective,
     ParentRegressions,
@@ -46,52 +45,6 @@ from feddbn.core.orders.parents import (
     regressions_of,
 )
 from feddbn.core.statistics.moments import Moments
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """The price of edges.
-
-    ``c log(n) |edges| + 2 gamma (log binom(N_W, |W|) + log binom(N_A, |A|))``, N_W = d(d-1)/2, N_A = p d^2.
-    gamma = 0 is BIC (c = 1) and its stricter relatives, gamma > 0 the extended BIC of Chen and Chen (2008),
-    which charges for the number of networks of that size and so adapts to how dense the network is.
-
-    Orders are compared at the lower price `order_c`, and only then edges selected at c: a high price makes an
-    order look better than the true one just because it can do with fewer edges. (Simulated networks of 10
-    variables, 30 seeds, wrong edges of W: 200 rows 3.3 with c = 2 throughout, 1.8 with order_c = 1.2; 256
-    rows 1.0 and 0.8.)
-    """
-
-    c: float = 2.0
-    gamma: float = 0.0
-    order_c: float | None = None
-
-    @property
-    def for_orders(self) -> Criterion:
-        """The criterion that compares orders: `order_c`, by default 0.6 c where gamma is 0."""
-        c = self.order_c if self.order_c is not None else (0.6 * self.c if self.gamma == 0 else self.c)
-        return Criterion(c, self.gamma, c)
-
-    def total(self, n: float, d: int, n_lags: int, n_present: int, n_lagged: int) -> float:
-        """Price of a network with that many edges at lag 0 and at lags >= 1."""
-        price = self.c * np.log(n) * (n_present + n_lagged)
-        if self.gamma:
-            price += 2 * self.gamma * _log_binomial(d * (d - 1) / 2, n_present)
-            price += 2 * self.gamma * _log_binomial(n_lags * d * d, n_lagged)
-        return float(price)
-
-    def marginal(self, n: float, d: int, n_lags: int, n_present: int, n_lagged: int) -> FloatArray:
-        """((p+1) d,) price of one edge more or less at that size; never below AIC's 2."""
-        base = self.c * np.log(n)
-        prices = []
-        for possible, used in ((d * (d - 1) / 2, n_present), (n_lags * d * d, n_lagged)):
-            odds = (possible - used + 0.5) / (used + 0.5)
-            prices.append(max(base + 2 * self.gamma * np.log(max(odds, 1e-12)), 2.0))
-        return np.repeat(prices, [d, n_lags * d])
-
-
-def _log_binomial(total: float, chosen: float) -> float:
-    return float(gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1))
 
 
 class Neighbours:
@@ -226,9 +179,6 @@ as undecided (d = 50, n = 1000, equal and free variances: 143 of 428 exchanges).
 class OrderSearch:
     """A search in progress: an order and, for every node, parents among its predecessors and all lags."""
 
-    has_equivalents = True
-    """Whether networks with free variances have others that fit equally well (`core.orders.learn`)."""
-
     def __init__(
         self,
         moments: Moments,
@@ -244,13 +194,13 @@ class OrderSearch:
         self.criterion = criterion
         self.noise_variance: NoiseVariance = noise_variance
         self.allowed: BoolArray = constraints.allowed
-        required = constraints.required
+        limits = self.regressions.limits(constraints)
         self.required: tuple[Parents, ...] = tuple(
-            tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d)
+            tuple(np.flatnonzero(limits.required[:, j]).tolist()) for j in range(d)
         )
-        self._may_have = self._columns_allowed()
-        self._require([columns_of(required[:d, j]) for j in range(d)])
-        self._bits = self._bits_within()
+        self._may_have = [columns_of(limits.allowed[:, j]) for j in range(d)]
+        self._require([columns_of(constraints.required[:d, j]) for j in range(d)])
+        self._bits = self.regressions.present
         self._neighbours = Neighbours(self._bits, self._may_have)
         self._lags: Columns = (1 << self.regressions.q) - 1 - sum(self._bits)
         self._restored: tuple[OrderResult, Objective] | None = None
@@ -267,18 +217,18 @@ class OrderSearch:
         self.parents: list[Parents] = [()] * d
         self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
-    def _bits_within(self) -> list[Columns]:
-        """For each variable its contemporaneous columns: they may be parents of what comes later in the order."""
-        return [1 << j for j in range(self.d)]
-
-    def _columns_allowed(self) -> list[Columns]:
-        """For each node the columns that constraints let it have."""
-        return [columns_of(self.allowed[:, j]) for j in range(self.d)]
-
     def adopt(self, support: BoolArray) -> OrderResult:
-        """Make a given acyclic network the current one."""
+        """Make a given acyclic network the current one; where edges have several shapes, each in the one that suits it."""
         self._place_all(topological_order(support[: self.d]))
-        self.parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(self.d)]
+        edges = self.regressions.edges
+        if edges is None:
+            self.parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(self.d)]
+        else:
+            self._update_objective()
+            self.parents = []
+            for j in range(self.d):
+                among = sum(1 << m for m, rows in enumerate(edges) if support[list(rows), j].all())
+                self.parents.append(self.selection.select(j, (), among, exchange=True)[0])
         self._update_objective()
         return self.result()
 
@@ -286,11 +236,6 @@ class OrderSearch:
         """(d,) residual sums of squares of any network, given by its nodes' parents, in the units of the moments."""
         fits = [self.regressions.fit(j, parents).rss for j, parents in enumerate(network)]
         return np.maximum(np.array(fits) * self.regressions.total, 1e-300)
-
-    def _n_edges_of(self, network: Sequence[Parents]) -> tuple[int, int]:
-        # Parents are ascending.
-        present = sum(bisect_left(parents, self.d) for parents in network)
-        return present, sum(map(len, network)) - present
 
     def score_of(self, network: Sequence[Parents]) -> float:
         """The criterion of any network."""
@@ -301,27 +246,16 @@ class OrderSearch:
             fit = self.n * self.d * np.log(rss.sum() / (self.n * self.d))
         else:
             fit = self.n * np.log(rss / self.n).sum()
-        return float(fit) + self._price_of(network)
-
-    def _price_of(self, network: Sequence[Parents]) -> float:
-        """What the edges of any network cost."""
-        return self.criterion.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
+        return float(fit) + self.regressions.price_of(self.criterion, network)
 
     def result(self) -> OrderResult:
         """The current network."""
-        support, rss = self.support_of(self.parents), self.rss_of(self.parents)
+        support, rss = self.regressions.support_of(self.parents), self.rss_of(self.parents)
         score = self._score_with(rss, self.parents)
         return OrderResult(tuple(self.order), tuple(self.parents), rss, score, self.noise_variance, support)
 
-    def support_of(self, network: Sequence[Parents]) -> BoolArray:
-        """((p+1) d, d) the edges of any network."""
-        support = np.zeros(((self.n_lags + 1) * self.d, self.d), dtype=bool)
-        rows = np.fromiter(chain.from_iterable(network), dtype=np.intp)
-        support[rows, np.repeat(np.arange(self.d), [len(parents) for parents in network])] = True
-        return support
-
     def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
-        prices = self.criterion.marginal(self.n, self.d, self.n_lags, n_present, n_lagged)
+        prices = self.regressions.prices(self.criterion, n_present, n_lagged)
         return Objective(self.n, prices, self.regressions.total, s2)
 
     def _update_objective(self) -> None:
@@ -331,11 +265,11 @@ class OrderSearch:
             if self.d > MANY_NODES:
                 # What was selected under a variance that differs by less than this is worth keeping.
                 s2 = float(np.exp(np.round(np.log(s2) / _SAME_VARIANCE) * _SAME_VARIANCE))
-        self._use(self._objective_for(s2, *self._n_edges_of(self.parents)))
+        self._use(self._objective_for(s2, *self.regressions.count(self.parents)))
 
     def _use(self, objective: Objective) -> None:
         """Change the objective; what was selected under one of the last few is remembered."""
-        key = self._key = (objective.noise_variance, *objective.penalty[[0, -1]].tolist())
+        key = self._key = (objective.noise_variance, *objective.penalty.ravel()[[0, -1]].tolist())
         known = self._selections.pop(key, None)
         self._selections[key] = self.selection = known or ParentSelection(
             self.regressions, objective, self.required

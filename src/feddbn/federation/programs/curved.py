@@ -27,16 +27,15 @@ from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
 from feddbn.core.designs.recordings import CompleteRows, CompleteSite, Recording, SiteData
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.curved import (
-    CurvedLearned,
     CurvedNetwork,
-    TokenRegressions,
+    chosen_groups,
+    curved_groups,
     curved_network,
     in_data_units,
-    learn_curved,
     straight_score,
-    tokens_of,
 )
-from feddbn.core.orders.learn import LearnOptions, choose_lags
+from feddbn.core.orders.groups import CurvedRegressions
+from feddbn.core.orders.learn import Learned, OrderLearner, choose_lags
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
 from feddbn.core.statistics.diagnostics import outputs_of
@@ -481,7 +480,7 @@ def curved_program(
     limits = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
     given = OneShotGiven(asked, asked.moments.select(kept), n_lags, limits)
 
-    def learning() -> ServerProgram[tuple[CurvedLearned, CurvedMoments, ResidualChecks | None]]:
+    def learning() -> ServerProgram[tuple[Learned, CurvedMoments, ResidualChecks | None]]:
         learned, told = yield from _learned(variables, given, options, curves, rng)
         checks = None
         if looks and n_lags:
@@ -490,7 +489,7 @@ def curved_program(
 
     learned, told, checks = yield from treated(learning(), asked.treatment)
     n_sums += 1 + (checks is not None)
-    outcome = OneShotOutcome(learned.learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
+    outcome = OneShotOutcome(learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
     report = None if checks is None else _report(checks)
     curved = replace(_curved(outcome, learned, told), is_noisy=options.prepare.noisy)
     return outcome, report, curved
@@ -512,7 +511,7 @@ def _learned(
     options: OneShotOptions,
     curves: CurveOptions,
     rng: np.random.Generator,
-) -> ServerProgram[tuple[CurvedLearned, CurvedMoments]]:
+) -> ServerProgram[tuple[Learned, CurvedMoments]]:
     products: tuple[tuple[int, int, int], ...] = ()
     if curves.interactions:
         products = products_to_ask(given.moments, given.limits)
@@ -534,16 +533,16 @@ def _network_of(
     limits: EdgeConstraints,
     options: OneShotOptions,
     rng: np.random.Generator,
-) -> CurvedLearned:
+) -> Learned:
     # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
     working = (
         told.moments if options.prepare.scale == "federated" else in_data_units(told.moments, told.design)
     )
-    learn: LearnOptions = options.learn
+    learn: OrderLearner = replace(options.learn, groups=curved_groups(told.design))
     if options.prepare.input_places(variables) and learn.noise_variance == "auto":
         # How an input varies is no noise: it must not count where noise variances are compared.
         learn = replace(learn, noise_variance="free")
-    return learn_curved(working, tokens_of(told.design), limits, learn, rng)
+    return learn.learn(working, limits, rng)
 
 
 def learn_from_curved(
@@ -556,20 +555,20 @@ def learn_from_curved(
     """What the server learns from a sum over curved rows alone, without any further sum."""
     learned = _network_of(told, variables, constraints, options, rng)
     plain = in_data_units(told.moments, told.design).select(np.arange(len(constraints.allowed)))
-    outcome = OneShotOutcome(learned.learned, plain, options.n_lags, None, None, 0)
+    outcome = OneShotOutcome(learned, plain, options.n_lags, None, None, 0)
     return _curved(outcome, learned, told)
 
 
 def _checked(
     told: CurvedMoments,
-    learned: CurvedLearned,
+    learned: Learned,
     variables: tuple[str, ...],
     options: OneShotOptions,
     asked: AskedMoments,
 ) -> ServerProgram[ResidualChecks]:
     """Ask about the residuals of a network with curves."""
-    regressions = TokenRegressions(told.moments.scatter, told.moments.n, tokens_of(told.design))
-    weights = [regressions.coefficients(j, tokens)[:2] for j, tokens in enumerate(learned.tokens)]
+    regressions = CurvedRegressions(told.moments.scatter, told.moments.n, curved_groups(told.design))
+    weights = [regressions.coefficients(j, groups)[:2] for j, groups in enumerate(chosen_groups(learned))]
     share = asked.rank / asked.n_rows if asked.n_rows else 0.0
     inputs = options.prepare.input_places(variables)
     return (yield from curved_checks_program(told, weights, inputs, share))
@@ -583,10 +582,10 @@ def _report(checks: ResidualChecks) -> ResidualReport:
 
 
 def _curved(
-    outcome: OneShotOutcome, learned: CurvedLearned, told: CurvedMoments, gain: float | None = None
+    outcome: OneShotOutcome, learned: Learned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
-    network = curved_network(in_data_units(told.moments, told.design), told.design, learned.tokens)
-    return CurvedOutcome(outcome, learned.tokens, network, told, gain=gain)
+    network = curved_network(in_data_units(told.moments, told.design), told.design, chosen_groups(learned))
+    return CurvedOutcome(outcome, chosen_groups(learned), network, told, gain=gain)
 
 
 def auto_program(
@@ -611,8 +610,8 @@ def auto_program(
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
         learned, told = yield from _learned(variables, given, options, curves, rng)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)
-        gain = straight_score(learned, outcome.learned) - learned.learned.score
-        has_curves = any(t >= n_lines for parents in learned.tokens for t in parents)
+        gain = straight_score(learned, outcome.learned) - learned.score
+        has_curves = any(t >= n_lines for parents in chosen_groups(learned) for t in parents)
         if gain < CLEAR_GAIN or not has_curves:
             return outcome, None
         if outcome.n_lags:
@@ -622,7 +621,7 @@ def auto_program(
             checks = then
             if gain < CLEAR_GAIN:
                 return outcome, None
-        outcome = replace(outcome, learned=learned.learned, nongaussian=None)
+        outcome = replace(outcome, learned=learned, nongaussian=None)
         taken.append(_curved(outcome, learned, told, gain))
         return outcome, _report(checks)
 

@@ -35,7 +35,9 @@ from feddbn.core.glm import (
 )
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels, read_coding, read_kinds
-from feddbn.core.orders.groups import MOST_OPEN_OF_A_NODE, GroupLearned, Review, Reviewed, learn_groups
+from feddbn.core.orders.groups import Groups
+from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, Learned, OrderLearner, Review, Reviewed
+from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import DataError, ParameterError
@@ -700,7 +702,7 @@ class MixedOutcome:
     levels: LevelCounts
     moments: Moments
     design: Design
-    learned: GroupLearned
+    learned: Learned
     refit: Refit
     n_reviewed: int
     constant: BoolArray
@@ -758,7 +760,8 @@ def mixed_program(
     # Edges must not stand for levels that recordings differ in.
     within = told.evidence > 0
     seen = told.within if within else moments
-    learned = learn_groups(seen, columns, constraints, rng, options.penalty)
+    price = Criterion(options.penalty, order_c=options.penalty)
+    learned = OrderLearner("free", price, groups=Groups(d, tuple(columns))).learn(seen, constraints, rng)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
     spread = np.diag(seen.scatter)
@@ -793,10 +796,10 @@ def mixed_program(
     )
 
 
-def _reviewed(learned: GroupLearned, found: Reviewed) -> GroupLearned:
+def _reviewed(learned: Learned, found: Reviewed) -> Learned:
     """The structure with directions as they were decided, and their probabilities."""
     search = learned.search
-    network = search.adopt(search.support_of(found.parents))
+    network = search.adopt(search.regressions.support_of(found.parents))
     probability = learned.posterior.probability.copy()
     for e, before in zip(found.orientation, learned.orientation, strict=True):
         if e is not before:
@@ -807,7 +810,15 @@ def _reviewed(learned: GroupLearned, found: Reviewed) -> GroupLearned:
                 both * (1 - share),
             )
     posterior = replace(learned.posterior, probability=probability)
-    return replace(learned, network=network, orientation=found.orientation, posterior=posterior)
+    return replace(
+        learned,
+        support=network.support,
+        order=network.order,
+        score=network.score,
+        network=network,
+        orientation=found.orientation,
+        posterior=posterior,
+    )
 
 
 def _known_counts(levels: LevelCounts) -> list[list[float]]:

@@ -25,10 +25,9 @@ from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,
     EdgeOrientation,
     Learned,
-    LearnOptions,
+    OrderLearner,
     choose_lags,
     firmness_of,
-    learn_network,
     refit,
 )
 from feddbn.core.orders.nongaussian import (
@@ -194,7 +193,7 @@ class OneShotOptions:
     choose_n_lags: bool = False
     prepare: Prepare = AS_THEY_ARE
     use_nongaussian: bool | Literal["auto"] = "auto"
-    learn: LearnOptions = field(default_factory=LearnOptions)
+    learn: OrderLearner = field(default_factory=OrderLearner)
 
 
 @dataclass(frozen=True)
@@ -280,7 +279,7 @@ def learn_from_moments(
         working, moments = working.select(kept), moments.select(kept)
         constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
     dependent = _dependent(moments, variables, inputs)
-    learned = learn_network(working, constraints, options.learn, rng)
+    learned = options.learn.learn(working, constraints, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
 
 

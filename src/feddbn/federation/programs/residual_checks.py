@@ -24,7 +24,8 @@ from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals
-from feddbn.core.orders.search import Criterion, evident_support
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import evident_support
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.core.statistics.residual_checks import (

@@ -6,7 +6,8 @@ import pytest
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders import average as order_average
 from feddbn.core.orders.average import Hyper, average_orders, average_within_order, median_graph
-from feddbn.core.orders.search import Criterion, OrderSearch
+from feddbn.core.orders.parents import Criterion, ParentRegressions
+from feddbn.core.orders.search import OrderSearch
 from support.simulated_moments import simulated
 
 
@@ -78,7 +79,7 @@ def test_residuals_of_all_subsets_agree_with_least_squares(ridge):
     rng = np.random.default_rng(0)
     z = rng.standard_normal((50, 5)) @ rng.standard_normal((5, 5))
     R = np.corrcoef(z.T)
-    rss, log_det = order_average.subset_fits(R, [1, 2, 4], 0, ridge)
+    rss, log_det = ParentRegressions(R, 50, 5).subset_fits(0, [1, 2, 4], ridge)
     added = np.diag(np.zeros(3) if ridge is None else ridge)
     for mask in range(8):
         bits = [b for b in range(3) if mask >> b & 1]

@@ -1,4 +1,4 @@
-"""Tokens: evidence against a multivariate normal, moves against fits from scratch, searches against all orders."""
+"""Lines and curves: evidence against a multivariate normal, moves against fits from scratch, searches against all orders."""
 
 import itertools
 
@@ -9,33 +9,26 @@ from scipy.special import logsumexp
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.features import CURVE, curve_features
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.curved import (
-    CurvedSearch,
-    TokenRegressions,
-    average_tokens,
-    curved_network,
-    in_data_units,
-    learn_curved,
-    token_price,
-    token_subset_fits,
-    tokens_of,
-)
-from feddbn.core.orders.learn import LearnOptions
-from feddbn.core.orders.search import Criterion
+from feddbn.core.orders.average import average_priced
+from feddbn.core.orders.curved import chosen_groups, curved_groups, curved_network, in_data_units
+from feddbn.core.orders.groups import CurvedRegressions
+from feddbn.core.orders.learn import OrderLearner
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 D = 3
 DESIGN = Design.curved(
     ("a", "b", "c"), 1, Basis(CURVE), origin=(0.0,) * D, scale=(1.0,) * D, products=((0, 1, 1),)
 )
-TOKENS = tokens_of(DESIGN)
+GROUPS = curved_groups(DESIGN)
 
 
 def rows(n=200, seed=0):
     """Standardised columns of a design with random rows, one of which depends on a curve."""
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((n, DESIGN.q))
-    Z[:, 1] += Z[:, list(TOKENS.columns[6])] @ rng.uniform(0.3, 0.6, 6)
+    Z[:, 1] += Z[:, list(GROUPS.columns[6])] @ rng.uniform(0.3, 0.6, 6)
     Z[:, 2] -= 0.8 * Z[:, 1]
     return Z - Z.mean(axis=0)
 
@@ -43,27 +36,27 @@ def rows(n=200, seed=0):
 @pytest.fixture(scope="module")
 def regressions():
     Z = rows()
-    return TokenRegressions(Z.T @ Z, len(Z), TOKENS)
+    return CurvedRegressions(Z.T @ Z, len(Z), GROUPS)
 
 
 def brute_evidence(Z, node, parents):
     """-2 log evidence up to what all sets share, by the n by n covariance of the rows."""
     Z = Z / np.sqrt((Z**2).mean(axis=0))
-    columns = [c for t in parents for c in TOKENS.columns[t]]
+    columns = [c for t in parents for c in GROUPS.columns[t]]
     X, y = Z[:, columns], Z[:, node]
-    V = np.eye(len(Z)) + X @ np.diag(TOKENS.prior[columns]) @ X.T
+    V = np.eye(len(Z)) + X @ np.diag(GROUPS.prior[columns]) @ X.T
     return len(Z) * np.log(y @ np.linalg.solve(V, y) / len(Z)) + np.linalg.slogdet(V)[1]
 
 
 @pytest.mark.parametrize("parents", [(), (0,), (6,), (0, 3, 6), (2, 8, 12), (0, 6, 9)])
 def test_the_evidence_is_that_of_a_multivariate_normal(regressions, parents):
     fit = regressions.fit(1, parents)
-    found = regressions.n * np.log(fit.rss) + fit.charge
+    found = regressions.n * np.log(fit.rss) + fit.charge.now
     assert found == pytest.approx(brute_evidence(rows(), 1, parents), abs=1e-6)
 
 
 @pytest.mark.parametrize("parents", [(), (0,), (0, 6), (5, 8, 12)])
-def test_what_a_token_gains_and_costs_is_what_fits_from_scratch_say(regressions, parents):
+def test_what_a_group_gains_and_costs_is_what_fits_from_scratch_say(regressions, parents):
     fit = regressions.fit(1, parents)
     for t in range(regressions.q):
         if t in parents or t in (1, 7):
@@ -71,35 +64,35 @@ def test_what_a_token_gains_and_costs_is_what_fits_from_scratch_say(regressions,
             continue
         with_it = regressions.fit(1, tuple(sorted((*parents, t))))
         assert fit.rss - fit.gain[t] == pytest.approx(with_it.rss, rel=1e-9)
-        assert fit.charge + fit.add_charge[t] == pytest.approx(with_it.charge, rel=1e-9)
+        assert fit.charge.now + fit.charge.more[t] == pytest.approx(with_it.charge.now, rel=1e-9)
     for k, t in enumerate(parents):
         without = regressions.fit(1, tuple(m for m in parents if m != t))
         assert fit.rss + fit.loss[k] == pytest.approx(without.rss, rel=1e-9)
-        assert fit.charge - fit.drop_charge[k] == pytest.approx(without.charge, rel=1e-9)
+        assert fit.charge.now - fit.charge.less[k] == pytest.approx(without.charge.now, rel=1e-9)
 
 
 def test_a_copy_of_a_parent_is_as_good_as_a_fit_from_scratch_says():
     Z = rows(n=100_000)
-    Z[:, list(TOKENS.columns[8])] = 2 * Z[:, list(TOKENS.columns[6])]
-    regressions = TokenRegressions(Z.T @ Z, len(Z), TOKENS)
+    Z[:, list(GROUPS.columns[8])] = 2 * Z[:, list(GROUPS.columns[6])]
+    regressions = CurvedRegressions(Z.T @ Z, len(Z), GROUPS)
     fit, with_copy = regressions.fit(1, (6,)), regressions.fit(1, (6, 8))
     assert fit.rss - fit.gain[8] == pytest.approx(with_copy.rss, rel=1e-9)
-    assert fit.charge + fit.add_charge[8] == pytest.approx(with_copy.charge, rel=1e-9)
+    assert fit.charge.now + fit.charge.more[8] == pytest.approx(with_copy.charge.now, rel=1e-9)
     assert 0 <= fit.gain[8] < 1e-3
 
 
 def test_sweeps_over_subsets_are_fits_from_scratch(regressions):
-    tokens = [0, 5, 6, 12]
-    rss, charge = token_subset_fits(regressions, tokens, 1)
-    for mask in range(2 ** len(tokens)):
-        fit = regressions.fit(1, tuple(t for b, t in enumerate(tokens) if mask >> b & 1))
+    groups = [0, 5, 6, 12]
+    rss, charge = regressions.subset_fits(1, groups)
+    for mask in range(2 ** len(groups)):
+        fit = regressions.fit(1, tuple(t for b, t in enumerate(groups) if mask >> b & 1))
         assert rss[mask] == pytest.approx(fit.rss, rel=1e-9)
-        assert charge[mask] == pytest.approx(fit.charge, rel=1e-9, abs=1e-9)
+        assert charge[mask] == pytest.approx(fit.charge.now, rel=1e-9, abs=1e-9)
 
 
 @pytest.fixture(scope="module")
 def small():
-    """Few tokens, so that everything can be tried."""
+    """Few groups, so that everything can be tried."""
     design = Design.curved(("a", "b", "c"), 0, Basis(CURVE), origin=(0.0,) * D, scale=(1.0,) * D)
     rng = np.random.default_rng(3)
     x = rng.standard_normal((150, D))
@@ -112,23 +105,23 @@ def small():
 
 def test_search_and_probabilities_are_those_of_all_orders_and_sets(small):
     design, moments = small
-    tokens = tokens_of(design)
-    regressions = TokenRegressions(moments.scatter, moments.n, tokens)
+    groups = curved_groups(design)
+    regressions = CurvedRegressions(moments.scatter, moments.n, groups)
     limits = EdgeConstraints.none(D, 0)
-    search = CurvedSearch(moments, limits, Criterion(), "free", regressions)
+    search = OrderSearch(moments, limits, Criterion(), "free", regressions)
     found = search.run(5, np.random.default_rng(0))
     logs, inclusion, best = [], [], np.inf
     for order in itertools.permutations(range(D)):
         total, edges, lowest = 0.0, np.zeros((D, D)), 0.0
         for node in order:
-            table = _costs(regressions, tokens, list(order), node)
+            table = _costs(regressions, groups, list(order), node)
             # The average has n - 1 where scores have n, as one mean was taken off.
             weights = {p: -c / 2 + np.log(regressions.fit(node, p).rss) / 2 for p, c in table.items()}
             log_sum = logsumexp(list(weights.values()))
             total += log_sum
             lowest += min(table.values())
             for parents, weight in weights.items():
-                for source in {tokens.edges[t][0] for t in parents}:
+                for source in {groups.edges[t][0] for t in parents}:
                     edges[source, node] += np.exp(weight - log_sum)
         logs.append(total)
         inclusion.append(edges)
@@ -138,38 +131,40 @@ def test_search_and_probabilities_are_those_of_all_orders_and_sets(small):
     )
     share = np.exp(np.array(logs) - logsumexp(logs))
     exact = np.tensordot(share, np.array(inclusion), axes=1)
-    posterior = average_tokens(search, found, limits, np.random.default_rng(0), over_orders=True)
+    posterior = average_priced(
+        regressions, search.criterion, found, limits, np.random.default_rng(0), over_orders=True
+    )
     np.testing.assert_allclose(posterior.probability, exact, atol=0.06)
 
 
-def _costs(regressions, tokens, order, node):
+def _costs(regressions, groups, order, node):
     before = order[: order.index(node)]
-    may = [t for t, edges in enumerate(tokens.edges) if edges[0] in before]
-    price = token_price(regressions.q)
+    may = [t for t, edges in enumerate(groups.edges) if edges[0] in before]
+    price = regressions.price
     found = {}
     for size in range(len(may) + 1):
         for parents in itertools.combinations(may, size):
             fit = regressions.fit(node, parents)
-            found[parents] = regressions.n * np.log(fit.rss) + fit.charge + price * size
+            found[parents] = regressions.n * np.log(fit.rss) + fit.charge.now + price * size
     return found
 
 
-def test_a_forbidden_edge_has_no_token_and_a_required_one_keeps_its_line(small):
+def test_a_forbidden_edge_has_no_group_and_a_required_one_keeps_its_line(small):
     design, moments = small
     limits = EdgeConstraints.from_edges(("a", "b", "c"), 0, [("a", "b", 0)], [("c", "a", 0)])
-    found = learn_curved(moments, tokens_of(design), limits, LearnOptions(), np.random.default_rng(0))
-    assert not found.learned.support[0, 1]
-    assert found.learned.support[2, 0]
-    assert 2 in found.tokens[0]
+    found = OrderLearner(groups=curved_groups(design)).learn(moments, limits, np.random.default_rng(0))
+    assert not found.support[0, 1]
+    assert found.support[2, 0]
+    assert 2 in chosen_groups(found)[0]
 
 
 def test_a_curve_pays_only_where_there_is_one_and_directs_the_edge(small):
     design, moments = small
-    learned = learn_curved(
-        moments, tokens_of(design), EdgeConstraints.none(D, 0), LearnOptions(), np.random.default_rng(0)
+    learned = OrderLearner(groups=curved_groups(design)).learn(
+        moments, EdgeConstraints.none(D, 0), np.random.default_rng(0)
     )
-    assert learned.tokens == ((), (0, 3), (1,))
-    firm = {(e.source, e.target): e.oriented for e in learned.learned.orientation}
+    assert chosen_groups(learned) == ((), (0, 3), (1,))
+    firm = {(e.source, e.target): e.oriented for e in learned.orientation}
     assert firm[0, 1]
 
 
@@ -180,7 +175,7 @@ def test_weights_and_curves_are_ridge_regression_in_the_units_of_the_data(small)
     Z = moments
     columns = [0, *range(3, 9)]
     sd = np.sqrt(np.diag(Z.scatter) / Z.n)
-    ridge = np.diag(1 / tokens_of(design).prior[columns]) * np.outer(sd[columns], sd[columns])
+    ridge = np.diag(1 / curved_groups(design).prior[columns]) * np.outer(sd[columns], sd[columns])
     beta = np.linalg.solve(Z.scatter[np.ix_(columns, columns)] + ridge, Z.scatter[columns, 1])
     assert found.weights[0, 1] == pytest.approx(beta[0] * 0.1 / 10.0)
     (curve,) = found.curves

@@ -7,20 +7,15 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.groups import (
-    MOST_OPEN_OF_A_NODE,
-    GroupRegressions,
-    Review,
-    edge_prices,
-    group_subset_fits,
-    learn_groups,
-)
-from feddbn.core.orders.learn import EdgeOrientation
-from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.orders.groups import CodedRegressions, Groups
+from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, EdgeOrientation, OrderLearner, Review
+from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.statistics.moments import Moments
 
 COLUMNS = [(0,), (1, 2), (3,), (4,), (5, 6), (7,)]
 """Three variables, the second with two columns, now and a time step before."""
+GROUPS = Groups(3, tuple(COLUMNS))
+LEARNER = OrderLearner("free", Criterion(1.0, order_c=1.0), groups=GROUPS)
 
 
 def made(seed=0, n=400):
@@ -43,7 +38,7 @@ def determinant(x, node, parents):
 @pytest.mark.parametrize(("node", "parents"), [(0, ()), (1, ()), (1, (0, 3)), (2, (1, 4)), (0, (1, 2, 5))])
 def test_fits_are_determinants_of_least_squares(node, parents):
     moments, x = made()
-    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    regressions = CodedRegressions(moments.scatter, moments.n, GROUPS)
     fit = regressions.fit(node, parents)
     assert fit.rss == pytest.approx(determinant(x, node, parents), rel=1e-9)
     for m in range(6):
@@ -59,9 +54,9 @@ def test_fits_are_determinants_of_least_squares(node, parents):
 
 def test_all_subsets_by_sweeps_are_the_fits_one_by_one():
     moments, _ = made()
-    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    regressions = CodedRegressions(moments.scatter, moments.n, GROUPS)
     parents = [0, 2, 3, 4]
-    found = group_subset_fits(regressions, parents, 1)
+    found, _ = regressions.subset_fits(1, parents)
     for mask in range(16):
         chosen = tuple(m for b, m in enumerate(parents) if mask >> b & 1)
         assert found[mask] == pytest.approx(regressions.fit(1, chosen).rss, rel=1e-9)
@@ -69,7 +64,7 @@ def test_all_subsets_by_sweeps_are_the_fits_one_by_one():
 
 def test_single_columns_are_the_usual_regressions():
     moments, _ = made()
-    groups = GroupRegressions(moments.scatter, moments.n, 4, [(k,) for k in range(8)])
+    groups = CodedRegressions(moments.scatter, moments.n, Groups(4, tuple((k,) for k in range(8))))
     usual = ParentRegressions(moments.scatter, moments.n, 4)
     for node, parents in ((0, ()), (1, (0, 4)), (3, (1, 2, 6))):
         one, other = groups.fit(node, parents), usual.fit(node, parents)
@@ -83,7 +78,7 @@ def test_a_copy_of_a_parent_adds_nothing_and_constants_have_no_edges():
     x = np.c_[x[:, :7], x[:, 4] * 2 + 1]
     x[:, 3] = 5.0
     moments = Moments.of_rows(x)
-    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    regressions = CodedRegressions(moments.scatter, moments.n, GROUPS)
     assert regressions.fit(1, (3,)).gain[5] == 0
     assert regressions.fit(1, (3, 5)).rss == pytest.approx(regressions.fit(1, (3,)).rss)
     assert not regressions.fit(2, ()).gain.any()
@@ -92,8 +87,8 @@ def test_a_copy_of_a_parent_adds_nothing_and_constants_have_no_edges():
 
 def test_an_edge_between_groups_costs_the_same_both_ways():
     moments, _ = made()
-    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
-    price = edge_prices(regressions, 1.0, 1, 2)
+    regressions = CodedRegressions(moments.scatter, moments.n, GROUPS)
+    price = regressions.prices(Criterion(1.0), 1, 2)
     np.testing.assert_allclose(price[:3], price[:3].T)
     assert price[1, 1] - price[0, 0] == pytest.approx(3 * np.log(moments.n))
     both = [np.log(regressions.fit(j, (i,)).rss) for i, j in ((0, 1), (1, 0))]
@@ -103,7 +98,7 @@ def test_an_edge_between_groups_costs_the_same_both_ways():
 def test_a_network_of_groups_is_found_with_its_open_edges():
     rng = np.random.default_rng(3)
     moments, _ = made(3, 2000)
-    learned = learn_groups(moments, COLUMNS, EdgeConstraints.none(3, 1), rng)
+    learned = LEARNER.learn(moments, EdgeConstraints.none(3, 1), rng)
     support = np.zeros((6, 3), dtype=bool)
     support[0, 1] = support[3, 1] = support[1, 2] = support[4, 2] = True
     np.testing.assert_array_equal(learned.network.support, support)
@@ -116,7 +111,7 @@ def test_what_is_forbidden_or_required_is_so():
     moments, _ = made()
     names = ("a", "b", "c")
     limits = EdgeConstraints.from_edges(names, 1, [("a", "b", 0), ("b", "a", 0)], [("c", "a", 1)])
-    learned = learn_groups(moments, COLUMNS, limits, np.random.default_rng(0))
+    learned = LEARNER.learn(moments, limits, np.random.default_rng(0))
     support = learned.network.support
     assert not support[0, 1]
     assert not support[1, 0]

@@ -8,7 +8,8 @@ from scipy import linalg, stats
 
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import FactorModel, find_hidden_causes, score_with_exceptions
-from feddbn.core.orders.search import Criterion, OrderResult
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import OrderResult
 from feddbn.core.statistics.moments import Moments
 
 D = 6

@@ -23,7 +23,8 @@ from feddbn.core.orders.learn import (
     variance_difference,
     varsortability,
 )
-from feddbn.core.orders.search import Criterion, OrderResult, OrderSearch
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import OrderResult, OrderSearch
 from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import lagged, simulated
 

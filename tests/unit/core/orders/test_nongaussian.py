@@ -14,7 +14,8 @@ from feddbn.core.orders.nongaussian import (
     shape_sums,
     tail_weight,
 )
-from feddbn.core.orders.search import Criterion, OrderSearch
+from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 

@@ -11,8 +11,8 @@ from feddbn.core.orders import learn
 from feddbn.core.orders import parents as regression
 from feddbn.core.orders import search as searches
 from feddbn.core.orders.learn import settle_directions
-from feddbn.core.orders.parents import ParentRegressions, ScreenedRegressions, regressions_of
-from feddbn.core.orders.search import Criterion, OrderSearch, evident_support, order_by_variance, search_order
+from feddbn.core.orders.parents import Criterion, ParentRegressions, ScreenedRegressions, regressions_of
+from feddbn.core.orders.search import OrderSearch, evident_support, order_by_variance, search_order
 from feddbn.core.pfdbnl.stages import searched_order
 from support.simulated_moments import lagged_moments, simulated
 
@@ -338,9 +338,9 @@ def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
     known._places[j] = regression._places(known._columns[j])
     search.start_top_down(False)
     search._improve()
-    assert not search.support_of(search.parents)[m, j]
+    assert not search.regressions.support_of(search.parents)[m, j]
     search.improve()
-    assert search.support_of(search.parents)[m, j]
+    assert search.regressions.support_of(search.parents)[m, j]
     # Every column has been looked at, or is of no use.
     for node, parents in enumerate(search.parents):
         every = ParentRegressions(moments.scatter, moments.n, 8).fit(node, parents)

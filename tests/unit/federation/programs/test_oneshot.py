@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.learn import LearnOptions
+from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
@@ -27,7 +27,7 @@ def series(n=80, d=3, seed=0):
 
 def run(fed, d=3, **options):
     seen = []
-    learn = LearnOptions(**{k: options.pop(k) for k in ("noise_variance", "average") if k in options})
+    learn = OrderLearner(**{k: options.pop(k) for k in ("noise_variance", "average") if k in options})
     p = options.get("n_lags", 1)
     program = oneshot_program(
         tuple(f"x{i}" for i in range(d)),
