@@ -21,16 +21,16 @@ from feddbn.cli.options import (
 )
 from feddbn.cli.printed import (
     All,
-    print_comparison,
     print_notes,
     print_result,
-    print_selection,
     print_shared_edges,
+    print_tables,
 )
 from feddbn.cli.terminal import number, print_frame, print_json, print_table, progress, say, write_csv
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.findings import Findings
 from feddbn.method_table import METHODS, default_method, get_method
+from feddbn.words.tables import held_out_tables
 
 __all__ = ["compare", "confidence", "fit", "print_scores", "score", "select", "update"]
 
@@ -241,7 +241,7 @@ def compare(
     if true is not None:
         print_scores(lines)
     if share:
-        print_comparison(found)
+        print_tables(held_out_tables({"comparison": found}))
 
 
 def print_scores(lines: Sequence[Compared]) -> None:
@@ -349,7 +349,7 @@ def select(
     if as_json:
         print_json(found.to_dict())
         return
-    print_selection(found.to_dict())
+    print_tables(held_out_tables({"selection": found.to_dict()}))
     say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
 
 

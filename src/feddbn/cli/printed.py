@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,19 +13,19 @@ from feddbn.findings import Finding
 from feddbn.method_table import METHODS
 from feddbn.words import counted, first_lines
 from feddbn.words import say as sentence_of
+from feddbn.words.tables import Table, change_tables, held_out_tables
 
 if TYPE_CHECKING:
-    from feddbn.methods.result import Result, StoredChanges
+    from feddbn.methods.result import Result
     from feddbn.methods.shared_edges import SharedEdges
 
 __all__ = [
     "All",
-    "print_comparison",
     "print_held_out",
     "print_notes",
     "print_result",
-    "print_selection",
     "print_shared_edges",
+    "print_tables",
 ]
 
 All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not only what matters most.")]
@@ -50,7 +51,8 @@ def print_result(result: Result, show_all: bool = False) -> None:
     _print_edges(result)
     changes = stored_changes(result.diagnostics, result.parameters)
     if changes is not None:
-        print_changes(changes)
+        print_tables(change_tables(changes))
+        say(sentence_of(changes.finding, "cli"))
     print_notes(result.findings, show_all)
 
 
@@ -86,66 +88,18 @@ def _print_edges(result: Result) -> None:
         say(f"{counted(len(is_open), 'link')} (--) with a direction that the data do not tell.")
 
 
-def print_changes(found: StoredChanges) -> None:
-    """Print the segments, the edges that change, and the noise variances and levels that do."""
-    rows = found.segments.to_dict("records")
-    print_table(
-        ["segment", "from", "to", "rows", "edges"],
-        [
-            [str(k + 1), str(row["start"]), str(row["stop"]), str(row["rows"]), str(int(dbn.is_edge.sum()))]
-            for k, (row, dbn) in enumerate(zip(rows, found.networks, strict=True))
-        ],
-        f"segments, by {found.unit}",
-    )
-    if found.changes:
-        print_table(
-            ["from", "to", "lag", "at", "before", "after", "probability"],
-            [
-                [row["source"], row["target"], str(row["lag"]), *_cells(row)]
-                for row in found.changes[:_MOST_CHANGES]
-            ],
-            "edges that change",
-            n_text=2,
-        )
-    if found.variances:
-        print_table(
-            ["variable", "what", "at", "before", "after", "probability"],
-            [[row["target"], row["what"], *_cells(row)] for row in found.variances[:_MOST_CHANGES]],
-            "noise variances and levels that change",
-            n_text=2,
-        )
-    if found.drift:
-        print_table(
-            ["from", "to", "lag", "at first", "in the middle", "at last", "probability"],
-            [
-                [
-                    row["source"] or "(level)",
-                    row["target"],
-                    str(row["lag"]),
-                    *(short(row[place]) for place in ("start", "middle", "end")),
-                    number(row["probability"], 2),
-                ]
-                for row in found.drift[:_MOST_CHANGES]
-            ],
-            "weights and levels that drift",
-            n_text=2,
-        )
-    if found.sites:
-        print_table(
-            ["site", "at", "from regime", "to regime"],
-            [[row["site"], str(row["row"]), str(row["before"]), str(row["after"])] for row in found.sites],
-            "when each site changes",
-            n_text=2,
-        )
-    tables = (found.changes, found.variances, found.drift)
-    hidden = sum(max(len(table) - _MOST_CHANGES, 0) for table in tables)
+def print_tables(tables: Iterable[Table]) -> None:
+    """Print tables as a report shows them, each with its remarks; of long ones the first rows."""
+    hidden = 0
+    for table in tables:
+        rows = [[str(cell) for cell in row] for row in table.rows[:_MOST_CHANGES]]
+        hidden += len(table.rows) - len(rows)
+        print_table(table.heads, rows, table.title, numbers=table.numbers)
+        for sentence in (table.note, *table.remarks):
+            for line in wrap(sentence, 80):
+                say(line)
     if hidden:
-        say(f"... and {hidden} more changes, in the result file.")
-    say(sentence_of(found.finding, "cli"))
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    return [str(row["row"]), short(row["before"]), short(row["after"]), number(row["probability"], 2)]
+        say(f"... and {hidden} more rows, in the result file.")
 
 
 _MOST_EDGES = 40
@@ -194,46 +148,9 @@ def print_shared_edges(report: SharedEdges) -> None:
 
 def print_held_out(summary: Mapping[str, Any]) -> None:
     """Print what the summary of a study's result says about held-out rows; nothing if it says nothing."""
+    print_tables(held_out_tables(summary))
     if "selection" in summary:
-        print_selection(summary["selection"])
         chosen = summary["selection"]["chosen"]
         say("The network has " + ", ".join(f"{name} = {value:g}" for name, value in chosen.items()) + ".")
     if "comparison" in summary:
-        print_comparison(summary["comparison"])
         say(f"The network is that of {METHODS[summary['method']].label}, learned from all rows.")
-
-
-def print_selection(found: Mapping[str, Any]) -> None:
-    """Print the held-out loss of every candidate (`Selection.to_dict`)."""
-    names = list(found["chosen"])
-    rows = [
-        [
-            *(f"{row[name]:g}" for name in names),
-            number(row["loss"], 4),
-            number(row["standard_error"], 4),
-            "<-" if row["chosen"] else "",
-        ]
-        for row in found["candidates"]
-    ]
-    print_table([*names, "held-out loss", "se of difference", "chosen"], rows, n_text=0)
-    for text in found["remarks"]:
-        say(text[0].upper() + text[1:])
-
-
-def print_comparison(found: Mapping[str, Any]) -> None:
-    """Print the scores of methods (`Compared.to_dict`) on held-out rows, with the sizes of the networks."""
-    lines: Sequence[Mapping[str, Any]] = found["methods"]
-    heads = ["method", "log-likelihood of a row", "edges W", "edges A", "rounds"]
-    keys = [("held_out_log_likelihood", 3), ("edges_w", 1), ("edges_a", 1), ("rounds", 2)]
-    if any("seconds" in line for line in lines):
-        heads.append("s")
-        keys.append(("seconds", 1))
-    rows = [[str(line["label"]), *(number(line[key], digits) for key, digits in keys)] for line in lines]
-    print_table(heads, rows, f"tested on the last {found['held_out_share']:.0%} of each recording")
-    silent = [str(line["label"]) for line in lines if line["held_out_log_likelihood"] is None]
-    say("Higher is better.")
-    for label in silent:
-        say(f"Weights of {label} are no straight lines; it is not judged here.")
-    for line in lines:
-        if line["converged"] is False:
-            say(f"{line['label']} stopped before it had converged.")

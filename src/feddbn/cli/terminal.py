@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +93,13 @@ def short(value: float) -> str:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, n_text: int = 1
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    n_text: int = 1,
+    numbers: Collection[int] | None = None,
 ) -> None:
-    """Print a table; the first `n_text` columns are text, the others numbers."""
+    """Print a table; the first `n_text` columns are text, the others, or those of `numbers`, numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -104,7 +108,7 @@ def print_table(
     head = None if title is None else Text(_one_line(title))
     table = Table(box=SIMPLE_HEAD, title=head, title_justify="left", title_style="bold", pad_edge=False)
     for k, name in enumerate(columns):
-        is_text = k < n_text
+        is_text = k < n_text if numbers is None else k not in numbers
         table.add_column(
             Text(_one_line(name)),
             justify="left" if is_text else "right",

@@ -6,9 +6,11 @@ Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.p
 
 from __future__ import annotations
 
-from feddbn.report.change_plots import edge_steps, plot_changes, plot_drift
 from feddbn.report.curve_plots import (
+    edge_steps,
+    plot_changes,
     plot_convergence,
+    plot_drift,
     plot_forecast,
     plot_path,
     plot_responses,

@@ -76,7 +76,7 @@ def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400) -> Marku
         parts.append(_node(str(v), at(*spots[str(v)]), radius, float(own)))
     for k in named_nodes(nodes, max_labels):
         name = str(nodes["variable"][k])
-        parts.append(_name(name, at(*spots[name]), radius, at(0.5, 0.5), on_circle, dbn.d))
+        parts.append(_svg_name(name, at(*spots[name]), radius, at(0.5, 0.5), on_circle, dbn.d))
     if n_arrows > len(rows):
         words = f"the strongest {len(rows)} of {n_arrows:,} arrows"
         parts.append(_text((width / 2, height - 4), words, 10, "middle", "above"))
@@ -128,7 +128,7 @@ def _node(name: str, at: Point, radius: float, own: float) -> Markup:
     )
 
 
-def _name(name: str, at: Point, radius: float, centre: Point, on_circle: bool, d: int) -> Markup:
+def _svg_name(name: str, at: Point, radius: float, centre: Point, on_circle: bool, d: int) -> Markup:
     """A variable's name, outside of the circle or above its node."""
     if not on_circle:
         return _text((at[0], at[1] - radius - 3), shortened(name, 16), 9, "middle", "above")

@@ -39,6 +39,7 @@ from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.words import card, counted, say
+from feddbn.words.tables import Table
 
 __all__ = ["html_of"]
 
@@ -61,18 +62,6 @@ class Point:
     level: str = ""
     head: str = ""
     more: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells as text; `more` says what is left out, and a `closed` one opens by a click."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | Markup, ...], ...]
-    numeric: tuple[bool, ...]
-    title: str = ""
-    more: str = ""
-    closed: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,16 +104,18 @@ def table_of(
     The column `bar`, whose numbers lie between 0 and 1, is drawn in front of the others as well.
     """
     shown = frame.head(at_most)
-    numeric = tuple(bool(is_numeric_dtype(dtype)) and not is_bool_dtype(dtype) for dtype in frame.dtypes)
+    numbers = [
+        k for k, dtype in enumerate(frame.dtypes) if is_numeric_dtype(dtype) and not is_bool_dtype(dtype)
+    ]
     columns = [_cells(shown[name]) for name in frame.columns]
     heads = [str(name) for name in frame.columns]
     if bar:
         columns.insert(0, [_bar(float(share)) for share in shown[bar]])
-        heads, numeric = ["", *heads], (False, *numeric)
+        heads, numbers = ["", *heads], [k + 1 for k in numbers]
     rows = tuple(zip(*columns, strict=True))
     left = len(frame) - len(shown)
     more = f"and {left:,} more{f': {all_of_it}' if all_of_it else ''}" if left else ""
-    return Table(tuple(heads), rows, numeric, title, more, closed)
+    return Table(tuple(heads), rows, numbers, title, more, closed=closed)
 
 
 def shown_number(value: float) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,14 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding, Findings
 from feddbn.method_table import find_method
-from feddbn.methods.result import StoredChanges, stored_changes
+from feddbn.methods.result import stored_changes
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import changes_by_variable, expected_changes
 from feddbn.model.graph import effect_shapes
 from feddbn.model.paths import usual
 from feddbn.model.strength import has_sign, standard_deviations
 from feddbn.report.canvas import inline_svg
-from feddbn.report.change_plots import plot_changes, plot_drift
-from feddbn.report.curve_plots import plot_convergence
+from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
 from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
 from feddbn.report.graph_plots import graph_positions, time_series_edges
 from feddbn.report.matrix_plots import (
@@ -44,11 +42,12 @@ from feddbn.report.matrix_plots import (
     plot_weights,
     site_differences,
 )
-from feddbn.report.record import EDGE_COLUMNS, ReportRecord, number, read_record
+from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
-from feddbn.words import Audience, card, full_sentence, say
+from feddbn.words import Audience, card, say
+from feddbn.words.tables import Table, change_tables, held_out_tables, known_number
 
-__all__ = ["held_out_tables", "page_data", "render_report", "summary_sentence", "write_report"]
+__all__ = ["page_data", "render_report", "summary_sentence", "write_report"]
 
 
 def write_report(
@@ -148,7 +147,7 @@ def render_report(
             if one.level != "good"
         ],
         treatment=[card(one, audience) for one in treatment(record)],
-        held_out=held_out_tables(record),
+        held_out=list(held_out_tables(record.diagnostics)),
         check=findings_tables(record, audience),
         audit=_audit_table(record.audit),
         spent=_spent(record.audit),
@@ -225,7 +224,7 @@ def _protection(privacy: Mapping[str, Any]) -> str:
         least = f" of at least {privacy['min_sites']} sites" if privacy.get("min_sites") else ""
         parts.append(f"secure aggregation: only sums{least} can be opened")
     noise = privacy.get("noise")
-    if isinstance(noise, Mapping) and number(noise.get("row")) is not None:
+    if isinstance(noise, Mapping) and known_number(noise.get("row")) is not None:
         compares = (
             f"compares to epsilon {noise['row']:.3g} for a row of ordinary size, delta {noise['delta']:.1g}"
         )
@@ -265,7 +264,7 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     return {name: Markup(svg) for name, svg in figures.items()}
 
 
-def _products(dbn: DBN) -> PageTable | None:
+def _products(dbn: DBN) -> Table | None:
     """What pairs of variables do together, strongest first; squares are among the curves."""
     names, rows = dbn.variables, []
     for one in sorted(dbn.products, key=lambda product: -abs(product.weight)):
@@ -274,7 +273,7 @@ def _products(dbn: DBN) -> PageTable | None:
             causes = f"{names[one.first]} × {names[one.second]}"
             rows.append((causes, names[one.target], one.lag, f"{one.weight:.4g}", origins, scales))
     heads = ("Causes", "Effect", "Lag", "Weight", "Origins", "Scales")
-    return PageTable(heads, rows, range(2, 4)) if rows else None
+    return Table(heads, rows, range(2, 4)) if rows else None
 
 
 def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
@@ -302,7 +301,7 @@ def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
     return rows
 
 
-def _audit_table(audit: Sequence[Mapping[str, Any]]) -> PageTable | None:
+def _audit_table(audit: Sequence[Mapping[str, Any]]) -> Table | None:
     """Per kind of task: answers that left, refusals, bytes, numbers in an answer, and what protected them.
 
     The keys are those of a site's audit log (`feddbn.privacy.audit.AuditEntry`).
@@ -321,7 +320,7 @@ def _audit_table(audit: Sequence[Mapping[str, Any]]) -> PageTable | None:
         counts = (f"{n:,}" for n in (len(sent), len(entries) - len(sent), n_bytes))
         rows.append((task, *counts, ", ".join(f"{n:,}" for n in lengths) or "–", protection or "–"))
     heads = ("Task", "Answers", "Refused", "Bytes", "Numbers in an answer", "Protection")
-    return PageTable(heads, rows, range(1, 4)) if rows else None
+    return Table(heads, rows, range(1, 4)) if rows else None
 
 
 def _spent(audit: Sequence[Mapping[str, Any]]) -> str:
@@ -481,88 +480,13 @@ def _rounded(value: float) -> float | None:
     return float(f"{number:.4g}") if np.isfinite(number) else None
 
 
-@dataclass(frozen=True)
-class PageTable:
-    """One table: heads, rows of cells, where the columns of numbers begin and end; a title, how to read it, and remarks."""
-
-    heads: tuple[str, ...]
-    rows: Sequence[Sequence[Any]]
-    numbers: range = range(0)
-    title: str = ""
-    note: str = ""
-    remarks: tuple[str, ...] = ()
-
-
-def held_out_tables(record: ReportRecord) -> list[PageTable]:
-    """The tables of a result; none if it does not tell of held-out rows."""
-    chosen, compared = record.diagnostics.get("selection"), record.diagnostics.get("comparison")
-    found = []
-    if isinstance(chosen, Mapping) and isinstance(chosen.get("candidates"), list):
-        found.append(_selection(chosen))
-    if isinstance(compared, Mapping) and isinstance(compared.get("methods"), list):
-        found.append(_comparison(compared))
-    return found
-
-
-def _selection(facts: Mapping[str, Any]) -> PageTable:
-    names = tuple(str(name) for name in facts.get("chosen") or {})
-    rows = tuple(
-        (
-            *(_shown_value(row.get(name), 4) for name in names),
-            _shown_value(row.get("loss"), 5),
-            _shown_value(row.get("standard_error"), 3),
-            "chosen" if row.get("chosen") else "",
-        )
-        for row in facts["candidates"]
-    )
-    rule = (
-        "The candidate with the lowest loss was taken."
-        if facts.get("rule") == "best"
-        else "The simplest candidate was taken that is within one standard error of the lowest loss."
-    )
-    remarks = tuple(full_sentence(str(text)) for text in facts.get("remarks") or ())
-    note = f"Loss per row, {_where(facts.get('share'))}. {'' if remarks else rule}".strip()
-    heads = (*names, "Held-out loss", "Standard error of the difference to the lowest", "")
-    return PageTable(heads, rows, title="How parameters were chosen", note=note, remarks=remarks)
-
-
-def _comparison(facts: Mapping[str, Any]) -> PageTable:
-    keys = (("held_out_log_likelihood", 5), ("edges_w", 4), ("edges_a", 4), ("rounds", 4))
-    rows = tuple(
-        (str(row.get("label")), *(_shown_value(row.get(key), digits) for key, digits in keys))
-        for row in facts["methods"]
-    )
-    heads = ("Method", "Log-likelihood of a row", "Contemporaneous edges", "Lagged edges", "Rounds")
-    note = (
-        f"Mean log-likelihood, {_where(facts.get('held_out_share'))}; higher is better. "
-        "It says how well a method predicts, not whether its arrows are right."
-    )
-    unfinished = tuple(
-        f"{row.get('label')} stopped before it had converged."
-        for row in facts["methods"]
-        if row.get("converged") is False
-    )
-    return PageTable(heads, rows, title="How well methods predict", note=note, remarks=unfinished)
-
-
-def _where(share: object) -> str:
-    known = number(share)
-    part = "later rows" if known is None else f"the last {known:.0%} of every recording"
-    return f"on {part}, which the fits did not learn from"
-
-
-def _shown_value(value: object, digits: int) -> str:
-    known = number(value)
-    return "–" if known is None else f"{known:.{digits}g}"
-
-
 _NOTE = (
     "What the data of all sites showed before anything was learned from them. An error makes a network wrong, a warning may, "
     "a note is good to know."
 )
 
 
-def findings_tables(record: ReportRecord, audience: Audience = "python") -> list[PageTable]:
+def findings_tables(record: ReportRecord, audience: Audience = "python") -> list[Table]:
     """The table of a check that is told beside the result; none if there was none."""
     found = record.diagnostics.get("check")
     if not isinstance(found, list):
@@ -573,7 +497,7 @@ def findings_tables(record: ReportRecord, audience: Audience = "python") -> list
         rows.append((one.level, str(one.values.get("site", "all")), words.detail, words.advice))
     rows = rows or [("note", "all", "Nothing was found that would make a network wrong.", "")]
     heads = ("Level", "Site", "Finding", "Cure")
-    return [PageTable(heads, rows, title="What the data-quality check found", note=_NOTE)]
+    return [Table(heads, rows, title="What the data-quality check found", note=_NOTE)]
 
 
 _MOST_ROWS = 200
@@ -588,7 +512,7 @@ _DISTRIBUTIONS = {
 }
 
 
-def kind_table(dbn: DBN) -> PageTable | None:
+def kind_table(dbn: DBN) -> Table | None:
     """Variable, kind, distribution and usual values of each; None without variables of other kinds."""
     if not dbn.conditionals:
         return None
@@ -602,7 +526,7 @@ def kind_table(dbn: DBN) -> PageTable | None:
         if node.kind.name == "count" and node.dispersion > 0:
             law = f"negative binomial (overdispersion {node.dispersion:.3g})"
         found.append((name, node.kind.name, law, _usual_values(rows[:, j], node.kind.levels)))
-    return PageTable(("Variable", "Kind", "Distribution", "Usual values"), found)
+    return Table(("Variable", "Kind", "Distribution", "Usual values"), found)
 
 
 def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
@@ -615,7 +539,7 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
     return f"{low:.3g} to {high:.3g}, median {middle:.3g}"
 
 
-def coefficient_table(dbn: DBN) -> PageTable | None:
+def coefficient_table(dbn: DBN) -> Table | None:
     """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
     if not dbn.conditionals:
         return None
@@ -626,7 +550,7 @@ def coefficient_table(dbn: DBN) -> PageTable | None:
         ratio = "–" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}"
         rows.append((*ends, int(row["lag"]), f"{row['coefficient']:.3g}", ratio, interval, row["meaning"]))
     heads = ("Cause", "Effect", "Lag", "Coefficient", "Ratio", "95% interval", "Meaning of the coefficient")
-    return PageTable(heads, rows, range(2, 5))
+    return Table(heads, rows, range(2, 5))
 
 
 def _named(variable: str, level: str) -> str:
@@ -647,69 +571,11 @@ def changes_section(record: ReportRecord, audience: Audience = "python") -> dict
     if len(found.courses):
         text = "Weights that drift, over time"
         drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
+    segments, *tables = change_tables(found)
     return {
         "sentence": say(found.finding, audience),
         "figure": Markup(figure),
         "drift": Markup(drift),
-        "segments": _segments(found),
-        "tables": [table for table in _change_tables(found) if table.rows],
+        "segments": segments,
+        "tables": tables,
     }
-
-
-def _segments(found: StoredChanges) -> PageTable:
-    rows = []
-    for k, (row, dbn) in enumerate(zip(found.segments.to_dict("records"), found.networks, strict=True)):
-        places = (found.place(row[end]) for end in ("start", "stop"))
-        rows.append((k + 1, *places, f"{row['rows']:,}", int(dbn.is_edge.sum())))
-    return PageTable(("Segment", "From", "To", "Rows of all sites", "Edges"), rows, range(3, 5))
-
-
-def _change_tables(found: StoredChanges) -> list[PageTable]:
-    """Edges, noise variances and levels that change or drift, and when each site changes."""
-
-    def numbers(row: Mapping[str, Any], *names: str) -> list[str]:
-        return [*(f"{row[name]:.4g}" for name in names), f"{row['probability']:.3f}"]
-
-    changed = ("At", "Before", "After", "Probability")
-    return [
-        PageTable(
-            ("Cause", "Effect", "Lag", *changed),
-            [
-                (
-                    row["source"],
-                    row["target"],
-                    row["lag"],
-                    found.place(row["row"]),
-                    *numbers(row, "before", "after"),
-                )
-                for row in found.changes
-            ],
-            title="Edges that change",
-        ),
-        PageTable(
-            ("Variable", "What", *changed),
-            [
-                (row["target"], row["what"], found.place(row["row"]), *numbers(row, "before", "after"))
-                for row in found.variances
-            ],
-            title="Noise variances and levels that change",
-        ),
-        PageTable(
-            ("Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"),
-            [
-                (
-                    row["source"] or "(level)",
-                    row["target"],
-                    row["lag"],
-                    *numbers(row, "start", "middle", "end"),
-                )
-                for row in found.drift
-            ],
-            title="Weights and levels that drift",
-        ),
-        PageTable(
-            ("Site", "At", "From regime", "To regime"),
-            [(row["site"], row["row"], row["before"], row["after"]) for row in found.sites],
-            title="When each site changes",
-        ),
-    ]

@@ -34,17 +34,9 @@ from feddbn.model.stored import (
 from feddbn.model.strength import standard_deviations
 from feddbn.report.graph_plots import time_series_edges
 
-__all__ = ["EDGE_COLUMNS", "ReportRecord", "number", "read_edges", "read_record"]
+__all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
 
 _WANTED = ("source", "target", "lag", "weight", "probability")
-
-
-def number(value: object) -> float | None:
-    """A finite number of a result, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        return None
-    found = float(value)
-    return found if np.isfinite(found) else None
 
 
 def read_edges(path: Path) -> pd.DataFrame:

@@ -16,7 +16,8 @@ from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.model.paths import usual
-from feddbn.report.record import ReportRecord, number
+from feddbn.report.record import ReportRecord
+from feddbn.words.tables import known_number as number
 
 __all__ = ["treatment", "verdicts"]
 

@@ -16,8 +16,9 @@ from feddbn.methods.result import Result
 from feddbn.model.stored import curves_of, plain_curves
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
-from feddbn.report.page import HORIZON, held_out_tables, page_data
+from feddbn.report.page import HORIZON, page_data
 from feddbn.report.record import read_record
+from feddbn.words.tables import held_out_tables
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 
 
@@ -305,12 +306,12 @@ def a_result(**diagnostics):
 
 
 def test_a_choice_is_shown_with_its_rule():
-    (table,) = held_out_tables(read_record(a_result(selection=CHOSEN), {}))
+    (table,) = held_out_tables({"selection": CHOSEN})
     assert table.rows == (("1", "2.25", "0.5", "chosen"), ("2", "2", "0", ""))
     assert "30%" in table.note
     few = {**CHOSEN, "remarks": ["fewer sites"]}
     few["candidates"] = [{**row, "standard_error": None} for row in CHOSEN["candidates"]]
-    (table,) = held_out_tables(read_record(a_result(selection=few), {}))
+    (table,) = held_out_tables({"selection": few})
     assert table.remarks == ("Fewer sites.",)
     assert table.rows[0][2] == "–"
 
@@ -319,10 +320,10 @@ def test_a_comparison_is_on_the_page_and_names_what_did_not_finish():
     page = render_report(a_result(comparison=COMPARED))
     assert '<section id="held-out">' in page
     assert "&lt;b&gt; stopped" in page
-    (table,) = held_out_tables(read_record(a_result(comparison=COMPARED), {}))
+    (table,) = held_out_tables({"comparison": COMPARED})
     assert table.rows[1] == ("Vote", "–", "2", "1", "1")
 
 
 @pytest.mark.parametrize("odd", [{}, {"selection": None}, {"comparison": [1]}, {"selection": {"chosen": 3}}])
 def test_a_result_without_held_out_rows_has_no_such_section(odd):
-    assert held_out_tables(read_record(a_result(**odd), {})) == []
+    assert list(held_out_tables(odd)) == []

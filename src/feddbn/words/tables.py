@@ -1,0 +1,169 @@
+"""Tables of a result that a page, a notebook and a terminal show alike; rows are text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from feddbn.words import full_sentence
+
+__all__ = ["Table", "change_tables", "held_out_tables", "known_number"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: heads, rows of cells, which columns are numbers; a title, how to read it, and remarks. A `closed` one
+    opens by a click.
+    """
+
+    heads: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+    numbers: Collection[int] = ()
+    title: str = ""
+    note: str = ""
+    remarks: tuple[str, ...] = ()
+    closed: bool = False
+
+
+def known_number(value: object) -> float | None:
+    """A finite number of a result, None for anything else."""
+    try:
+        found = None if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return found if found is not None and abs(found) < float("inf") else None
+
+
+def _digits(value: object, digits: int) -> str:
+    known = known_number(value)
+    return "–" if known is None else f"{known:.{digits}g}"
+
+
+def held_out_tables(diagnostics: Mapping[str, Any]) -> Iterator[Table]:
+    """The tables of a result's diagnostics, or of a study's summary; none if it does not tell of held-out rows."""
+    chosen, compared = diagnostics.get("selection"), diagnostics.get("comparison")
+    if isinstance(chosen, Mapping) and isinstance(chosen.get("candidates"), list):
+        yield _selection(chosen)
+    if isinstance(compared, Mapping) and isinstance(compared.get("methods"), list):
+        yield _comparison(compared)
+
+
+def _selection(facts: Mapping[str, Any]) -> Table:
+    """The held-out loss of every candidate (`Selection.to_dict`)."""
+    names = tuple(str(name) for name in facts.get("chosen") or {})
+    rows = tuple(
+        (
+            *(_digits(row.get(name), 4) for name in names),
+            _digits(row.get("loss"), 5),
+            _digits(row.get("standard_error"), 3),
+            "chosen" if row.get("chosen") else "",
+        )
+        for row in facts["candidates"]
+    )
+    rule = (
+        "The candidate with the lowest loss was taken."
+        if facts.get("rule") == "best"
+        else "The simplest candidate was taken that is within one standard error of the lowest loss."
+    )
+    remarks = tuple(full_sentence(str(text)) for text in facts.get("remarks") or ())
+    note = (
+        f"Loss per row, {_where(facts.get('share'))}. Standard errors are of the difference to the lowest loss. "
+        f"{'' if remarks else rule}".strip()
+    )
+    heads = (*names, "Held-out loss", "Standard error", "")
+    return Table(heads, rows, range(len(names) + 2), "How parameters were chosen", note, remarks)
+
+
+def _comparison(facts: Mapping[str, Any]) -> Table:
+    """The scores of methods (`Compared.to_dict`) on held-out rows, with the sizes of the networks."""
+    lines: Sequence[Mapping[str, Any]] = facts["methods"]
+    keys = [
+        ("held_out_log_likelihood", "Log-likelihood of a row", 5),
+        ("edges_w", "Edges at lag 0", 4),
+        ("edges_a", "Lagged edges", 4),
+        ("rounds", "Rounds", 4),
+    ]
+    keys += [("seconds", "Seconds", 3)] if any("seconds" in line for line in lines) else []
+    rows = tuple(
+        (str(line.get("label")), *(_digits(line.get(key), digits) for key, _, digits in keys))
+        for line in lines
+    )
+    note = (
+        f"Mean log-likelihood, {_where(facts.get('held_out_share'))}; higher is better. "
+        "It says how well a method predicts, not whether its arrows are right."
+    )
+    remarks = [
+        f"Weights of {line.get('label')} are no straight lines; it is not judged here."
+        for line in lines
+        if line.get("held_out_log_likelihood") is None
+    ]
+    remarks += [
+        f"{line.get('label')} stopped before it had converged."
+        for line in lines
+        if line.get("converged") is False
+    ]
+    heads = ("Method", *(head for _, head, _ in keys))
+    return Table(heads, rows, range(1, len(heads)), "How well methods predict", note, tuple(remarks))
+
+
+def _where(share: object) -> str:
+    known = known_number(share)
+    part = "later rows" if known is None else f"the last {known:.0%} of every recording"
+    return f"on {part}, which the fits did not learn from"
+
+
+def change_tables(found: Any) -> list[Table]:
+    """Segments of `feddbn.methods.result.StoredChanges`; then edges, noise variances and levels that change or drift, and
+    when each site changes, if any do.
+    """
+
+    def numbers(row: Mapping[str, Any], *names: str) -> tuple[str, ...]:
+        return (*(f"{row[name]:.4g}" for name in names), f"{row['probability']:.3f}")
+
+    def change(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return (found.place(row["row"]), *numbers(row, "before", "after"))
+
+    segments = []
+    for k, (row, dbn) in enumerate(zip(found.segments.to_dict("records"), found.networks, strict=True)):
+        places = (found.place(row[end]) for end in ("start", "stop"))
+        segments.append((k + 1, *places, f"{row['rows']:,}", int(dbn.is_edge.sum())))
+    changed = ("At", "Before", "After", "Probability")
+    tables = [
+        Table(
+            ("Cause", "Effect", "Lag", *changed),
+            [(row["source"], row["target"], row["lag"], *change(row)) for row in found.changes],
+            range(4, 7),
+            "Edges that change",
+        ),
+        Table(
+            ("Variable", "What", *changed),
+            [(row["target"], row["what"], *change(row)) for row in found.variances],
+            range(3, 6),
+            "Noise variances and levels that change",
+        ),
+        Table(
+            ("Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"),
+            [
+                (
+                    row["source"] or "(level)",
+                    row["target"],
+                    row["lag"],
+                    *numbers(row, "start", "middle", "end"),
+                )
+                for row in found.drift
+            ],
+            range(3, 7),
+            "Weights and levels that drift",
+        ),
+        Table(
+            ("Site", "At", "From regime", "To regime"),
+            [(row["site"], row["row"], row["before"], row["after"]) for row in found.sites],
+            title="When each site changes",
+        ),
+    ]
+    heads = ("Segment", "From", "To", "Rows of all sites", "Edges")
+    return [
+        Table(heads, segments, range(3, 5), "Segments"),
+        *(table for table in tables if table.rows),
+    ]
