@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -18,9 +19,10 @@ from feddbn.errors import ParameterError
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
-from feddbn.model.inputs import Rows, segments_of, variable_index
+from feddbn.model.inputs import Rows, variable_index
+from feddbn.model.mechanisms import Mechanisms
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
-from feddbn.model.paths import curved_paths, first_rows, usual
+from feddbn.model.paths import first_rows, paths_from, usual
 from feddbn.shown import Shown
 from feddbn.sim import (
     AskedKinds,
@@ -35,6 +37,7 @@ from feddbn.sim import (
     simulate_arrays,
     split_evenly,
 )
+from feddbn.sim.series import mechanisms_of
 from feddbn.sim.settings import check_whole
 from feddbn.sim.systems import HiddenVariables
 
@@ -107,6 +110,12 @@ class TrueNetwork(DBN):
         shapes = self.system.shapes
         return shapes is None or not (shapes.curves or shapes.products)
 
+    @cached_property
+    def mechanisms(self) -> Mechanisms:
+        """What its variables do given their causes."""
+        is_plain = self.system is None or self.system.shapes is None
+        return super().mechanisms if is_plain else mechanisms_of([self.system])  # type: ignore[list-item]
+
     def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect | NaturalEffect:  # type: ignore[override]
         """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
 
@@ -155,22 +164,9 @@ class TrueNetwork(DBN):
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
         """(n, d) of every usable row: the row less what its causes add. Of data without mess: the noise."""
-        if self.is_linear or self.conditionals:
-            return super().residuals(data)
-        if self.system is None:
+        if self.system is None and not self.conditionals:
             raise ParameterError("residuals need the functions of edges, and this system has none.")
-        found = []
-        for x in segments_of(data, self.variables, self.n_lags):
-            left, p = x[self.n_lags :].copy(), self.n_lags
-            for edge in self.system.edges:
-                lag, i, j = edge
-                left[:, j] -= self.system.effect(edge)(x[p - lag : len(x) - lag, i])
-            shapes = self.system.shapes
-            for product in () if shapes is None else shapes.products:
-                one, other = (x[p - lag : len(x) - lag, i] for i, lag in product.causes)
-                left[:, product.target] -= shapes.acting(product, (one, other))  # type: ignore[union-attr]
-            found.append(left)
-        return np.concatenate(found)
+        return super().residuals(data)
 
     forecast = _linear_only("forecast")
     do = _linear_only("do")
@@ -259,7 +255,7 @@ def _paths(dbn: DBN, shocks: list[FloatArray]) -> list[FloatArray]:
     """One path for each array of shocks, all advanced together."""
     longest = max(len(u) for u in shocks)
     padded = np.stack([np.concatenate([u, np.zeros((longest - len(u), dbn.d))]) for u in shocks])
-    paths = curved_paths(dbn, first_rows(dbn), np.full((longest, dbn.d), np.nan), padded)
+    paths = paths_from(dbn, first_rows(dbn), padded)
     return [path[: len(u)].copy() for path, u in zip(paths, shocks, strict=True)]
 
 

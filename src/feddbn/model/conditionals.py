@@ -21,6 +21,7 @@ from scipy.special import (
     log_softmax,
     nbdtrik,
     ndtr,
+    ndtri,
     pdtr,
     pdtrik,
 )
@@ -33,9 +34,11 @@ __all__ = [
     "Conditional",
     "Law",
     "Levels",
+    "Normal",
     "Weights",
     "check_agreement",
     "checked_conditionals",
+    "codes_of",
     "has_one_sign",
     "law_of",
     "weights_of",
@@ -43,6 +46,8 @@ __all__ = [
 
 _HIGHEST = 1.0 - 2.0**-53
 _LARGE = 1e7
+# Above it a count is no longer an exact number.
+_MOST = 1e15
 _LOG_ROOT_2_PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -63,46 +68,53 @@ class Law(Protocol):
     def log_density(self, x: FloatArray) -> FloatArray:
         """(n,) log density, or log probability, of values."""
 
-    def below(self, x: FloatArray) -> FloatArray:
-        """(n,) probability of less than the values."""
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is no noise, and so no density: the value is what it is."""
 
-    def upto(self, x: FloatArray) -> FloatArray:
-        """(n,) probability of the values or less."""
+    def z(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n,) what values stand for, standard normal if they are draws; those of counts and levels are partly drawn."""
 
 
-class _Normal:
+class Normal:
+    """Normal numbers with means (n,) and one variance."""
+
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.sd = eta, float(np.sqrt(dispersion))
 
     @property
     def mean(self) -> FloatArray:
+        """(n,) expected values."""
         return self.eta
 
     @property
     def variance(self) -> FloatArray:
+        """(n,) variances."""
         return np.full(len(self.eta), self.sd**2)
 
     def driven(self, z: FloatArray) -> FloatArray:
+        """(n,) values that standard normal numbers stand for."""
         return self.eta + self.sd * z
 
     def log_density(self, x: FloatArray) -> FloatArray:
+        """(n,) log density of values."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(-_LOG_ROOT_2_PI - np.log(self.sd) - self._z(x) ** 2 / 2)
+            return np.asarray(-_LOG_ROOT_2_PI - np.log(self.sd) - self.z(x) ** 2 / 2)
 
-    def below(self, x: FloatArray) -> FloatArray:
-        return self.upto(x)
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is no noise."""
+        return self.sd == 0
 
-    def upto(self, x: FloatArray) -> FloatArray:
-        return np.asarray(ndtr(self._z(x)))
-
-    def _z(self, x: FloatArray) -> FloatArray:
+    def z(self, x: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
+        """(n,) values in standard deviations from their means."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray((x - self.eta) / self.sd)
 
 
 class _LogNormal:
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
-        self.log, self.dispersion = _Normal(eta, dispersion), dispersion
+        self.log, self.dispersion = Normal(eta, dispersion), dispersion
 
     @property
     def mean(self) -> FloatArray:
@@ -118,14 +130,35 @@ class _LogNormal:
     def log_density(self, x: FloatArray) -> FloatArray:
         return self.log.log_density(np.log(x)) - np.log(x)
 
+    @property
+    def is_certain(self) -> bool:
+        return self.log.is_certain
+
+    def z(self, x: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
+        return self.log.z(np.log(x))
+
+
+class _Discrete:
+    """Some single values have a probability: a value stands for a number drawn evenly from its part of the quantiles."""
+
+    is_certain = False
+
     def below(self, x: FloatArray) -> FloatArray:
-        return self.upto(x)
+        """(n,) probability of less than the values."""
+        raise NotImplementedError
 
     def upto(self, x: FloatArray) -> FloatArray:
-        return self.log.upto(np.log(x))
+        """(n,) probability of the values or less."""
+        raise NotImplementedError
+
+    def z(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n,) numbers that are standard normal if the values are draws."""
+        low, high = self.below(x), self.upto(x)
+        u = low + rng.random(len(x)) * (high - low)
+        return np.asarray(ndtri(np.clip(u, 1 - _HIGHEST, _HIGHEST)))
 
 
-class _Count:
+class _Count(_Discrete):
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.dispersion = eta, dispersion
         self.mean: FloatArray = np.exp(eta)
@@ -135,7 +168,9 @@ class _Count:
         return np.asarray(self.mean + self.dispersion * self.mean**2)
 
     def driven(self, z: FloatArray) -> FloatArray:
-        q = np.minimum(ndtr(z), _HIGHEST)
+        q, is_far = np.minimum(ndtr(z), _HIGHEST), ~(self.mean < _MOST)
+        if is_far.any():
+            return np.where(is_far, np.inf, 0.0)
         if (self.mean > _LARGE).any():
             is_large = self.mean > _LARGE
             small = _Count(np.where(is_large, 0.0, self.eta), self.dispersion).driven(z)
@@ -174,7 +209,7 @@ class _Count:
         return np.asarray(1 / (1 + self.dispersion * self.mean))
 
 
-class Levels:
+class Levels(_Discrete):
     """Levels 0 to L-1 with probabilities (n, L)."""
 
     def __init__(self, log_probabilities: FloatArray) -> None:
@@ -224,8 +259,8 @@ def law_of(kind: str, intercept: FloatArray, slopes: FloatArray, dispersion: flo
         return Levels(np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1)))
     if kind == "binary":
         return Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
-    laws: dict[str, type[_Normal | _LogNormal | _Count]] = {
-        "continuous": _Normal,
+    laws: dict[str, type[Normal | _LogNormal | _Count]] = {
+        "continuous": Normal,
         "positive": _LogNormal,
         "count": _Count,
     }
@@ -414,6 +449,12 @@ def _place(parent: tuple[int, int]) -> tuple[int, int]:
             f"parents must hold pairs (position of a variable, lag) of whole numbers from 0 on, got {parent!r}."
         )
     return variable, lag
+
+
+def codes_of(nodes: Sequence[Conditional], rows: FloatArray, target: int) -> FloatArray:
+    """(n, w) the columns of the causes of one variable in rows with their past (n, (p+1) d)."""
+    columns = [nodes[i].kind.encode(rows[:, lag * len(nodes) + i]) for i, lag in nodes[target].parents]
+    return np.concatenate([np.zeros((len(rows), 0)), *columns], axis=1)
 
 
 _WITH_VARIANCE = ("continuous", "positive")

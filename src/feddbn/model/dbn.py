@@ -35,9 +35,9 @@ from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, samp
 from feddbn.model.frames import Frames
 from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
+from feddbn.model.mechanisms import Noise
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import Network, same_parts
-from feddbn.model.steps import Noise
 from feddbn.shown import Shown
 
 if TYPE_CHECKING:

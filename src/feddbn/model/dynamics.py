@@ -14,6 +14,7 @@ import scipy.linalg
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.inputs import positive_int
+from feddbn.model.mechanisms import companion, impact
 from feddbn.model.network import Network
 from feddbn.model.paths import usual
 
@@ -24,6 +25,8 @@ __all__ = [
     "impact",
     "impulse_responses",
     "innovation_covariance",
+    "largest_eigenvalue",
+    "long_run_covariance",
     "reduced_coefficients",
     "require_linear",
     "spectral_radius",
@@ -32,17 +35,6 @@ __all__ = [
 ]
 
 ResponseKind = Literal["structural", "reduced", "orthogonalised"]
-
-
-def impact(W: FloatArray) -> FloatArray:
-    """(d, d) ``B = (I - W)^{-1}``: what a unit shock does within its own moment."""
-    identity = np.eye(len(W))
-    try:
-        return np.asarray(np.linalg.solve(identity - W, identity), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        raise ParameterError(
-            "W has a cycle of weight 1, so I - W has no inverse; a network needs an acyclic W."
-        ) from None
 
 
 def require_linear(dbn: Network, what: str, instead: str) -> None:
@@ -77,25 +69,17 @@ def innovation_covariance(dbn: Network) -> FloatArray:
     return np.asarray((B.T * dbn.noise_variances) @ B)
 
 
-def companion(coefficients: FloatArray) -> FloatArray:
-    """(pd, pd) F with ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] F + ...``; (d, d) zeros if p = 0."""
-    p, d = coefficients.shape[:2]
-    if p == 0:
-        return np.zeros((d, d))
-    F = np.zeros((p * d, p * d))
-    F[:, :d] = coefficients.reshape(p * d, d)
-    F[: (p - 1) * d, d:] = np.eye((p - 1) * d)
-    return F
-
-
 def spectral_radius(dbn: Network) -> float:
     """Largest absolute eigenvalue of the companion matrix; below 1 the process is stationary."""
     require_linear(
         dbn, "the spectral radius", "dbn.stationary_mean(), which says whether simulated paths settle"
     )
-    if dbn.n_lags == 0:
-        return 0.0
-    return float(np.abs(np.linalg.eigvals(companion(reduced_coefficients(dbn)))).max())
+    return largest_eigenvalue(reduced_coefficients(dbn))
+
+
+def largest_eigenvalue(coefficients: FloatArray) -> float:
+    """The largest modulus of an eigenvalue of the companion matrix of (p, d, d) reduced coefficients; 0 without lags."""
+    return float(np.abs(np.linalg.eigvals(companion(coefficients))).max()) if len(coefficients) else 0.0
 
 
 def require_stationary(dbn: Network, what: str) -> None:
@@ -122,13 +106,19 @@ def stationary_covariance(dbn: Network) -> FloatArray:
         _require_means(dbn, "the covariance of the process")
         return usual(dbn).covariance.copy()
     require_stationary(dbn, "the covariance of the process")
-    innovation = innovation_covariance(dbn)
-    if dbn.n_lags == 0:
-        return innovation
-    F = companion(reduced_coefficients(dbn))
+    return long_run_covariance(dbn.W, dbn.A, dbn.noise_variances)
+
+
+def long_run_covariance(W: FloatArray, A: FloatArray, variances: FloatArray) -> FloatArray:
+    """(d, d) covariance of x_t of a stationary process with these weights and (d,) variances of noise."""
+    B, d = impact(W), len(W)
+    innovation = (B.T * variances) @ B
+    if len(A) == 0:
+        return np.asarray(innovation)
+    F = companion(A @ B)
     Q = np.zeros_like(F)
-    Q[: dbn.d, : dbn.d] = innovation
-    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q)[: dbn.d, : dbn.d])
+    Q[:d, :d] = innovation
+    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q)[:d, :d])
 
 
 def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:

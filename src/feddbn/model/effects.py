@@ -36,9 +36,8 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.network import Network
 from feddbn.model.outcomes import columns_of, indicators, outcome_columns
-from feddbn.model.paths import curved_paths, drawn_windows, ranges_seen, usual
+from feddbn.model.paths import drawn_windows, paths_from, ranges_seen, usual
 from feddbn.model.state import drawn_rows, last_state
-from feddbn.model.steps import draw_shocks
 
 __all__ = [
     "Changes",
@@ -249,12 +248,12 @@ def expected_changes(
         )
     rng = random_generator(random_state)
     start = _starts(dbn, history, n, rng)
-    shocks = draw_shocks(dbn, "gaussian", (n, horizon + 1), rng)
+    shocks = dbn.mechanisms.shocks("gaussian", (n, horizon + 1), rng)
     held = np.full((horizon + 1, dbn.d), np.nan)
     held[0, i] = begin
-    before = indicators(dbn, curved_paths(dbn, start, held, shocks))
+    before = indicators(dbn, paths_from(dbn, start, shocks, held))
     held[0, i] = begin + step
-    change = indicators(dbn, curved_paths(dbn, start, held, shocks)) - before
+    change = indicators(dbn, paths_from(dbn, start, shocks, held)) - before
     return Changes(change.mean(axis=0), change.std(axis=0) / np.sqrt(n), begin, step)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
-from feddbn.model.dynamics import companion, impact, stationary_covariance, stationary_mean
+from feddbn.model.dynamics import stationary_covariance, stationary_mean
 from feddbn.model.inputs import (
     RandomState,
     Rows,
@@ -33,12 +33,11 @@ from feddbn.model.inputs import (
     rows_of,
     variable_index,
 )
+from feddbn.model.mechanisms import Linear, Noise, companion
 from feddbn.model.network import Network
 from feddbn.model.outcomes import Outcome, outcome_columns, outlook
-from feddbn.model.paths import curved_paths, share_beyond
-from feddbn.model.residuals import quantile_residuals
+from feddbn.model.paths import paths_from, share_beyond
 from feddbn.model.state import State, drawn_rows, known_state, last_state
-from feddbn.model.steps import Noise, additive, draw_shocks
 from feddbn.shown import Shown
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "check_order", "doubts", "forecast", "sample_paths"]
@@ -74,13 +73,10 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     """Return sentences on what speaks against `rows` (n, d) being of the kind that the network describes."""
     rows = rows[-_MOST_ROWS:]
     whole = rows[np.isfinite(rows).all(axis=1)]
-    noise = _noise(dbn)
-    known = noise > 0
-    p = dbn.n_lags
-    if not known.any() or len(rows) < p or not len(whole):
+    known = dbn.noise_variances > 0
+    if not known.any() or len(rows) < dbn.n_lags or not len(whole):
         return []
-    u = _residuals(dbn, rows)[:, known] / noise[known]
-    u = u[np.isfinite(u).all(axis=1)]
+    u = _residuals(dbn, rows)
     if len(u) < _FEW_ROWS:
         return _far(dbn, whole)
     typical = np.median(np.abs(u), axis=0) / _MEDIAN
@@ -110,29 +106,12 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     return out
 
 
-def _noise(dbn: Network) -> FloatArray:
-    """(d,) standard deviations of residuals; those of variables of other kinds are standard normal, 0 without any."""
-    if dbn.conditionals:
-        return np.where(dbn.noise_variances > 0, 1.0, 0.0)
-    return np.sqrt(dbn.noise_variances)
-
-
 def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:
+    """(m, d) normal residuals of the rows that lack nothing, nor their past; of variables that have noise."""
     p, n = dbn.n_lags, len(rows)
-    if dbn.conditionals:
-        lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
-        u = np.full((n - p, dbn.d), np.nan)
-        whole = np.isfinite(lagged).all(axis=1)
-        u[whole] = quantile_residuals(dbn, lagged[whole], np.random.default_rng(0))
-        return u
-    u = rows[p:] - dbn.intercept - rows[p:] @ dbn.W
-    for lag in range(1, p + 1):
-        u = u - rows[p - lag : n - lag] @ dbn.A[lag - 1]
-    if dbn.bends:
-        whole = np.isfinite(u).all(axis=1)
-        lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
-        u[whole] -= additive(dbn).of_rows(lagged[whole])
-    return np.asarray(u)
+    lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
+    whole = lagged[np.isfinite(lagged).all(axis=1)]
+    return dbn.mechanisms.normal_residuals(whole, np.random.default_rng(0))[:, dbn.noise_variances > 0]
 
 
 def _far(dbn: Network, rows: FloatArray) -> list[str]:
@@ -159,15 +138,8 @@ def _is_shuffled(dbn: Network, rows: FloatArray, u: FloatArray) -> bool:
     """Whether rows in random order would fit as well, although the network says that order matters."""
     if dbn.n_lags == 0 or len(u) < 3 * _FEW_ROWS:
         return False
-    noise = _noise(dbn)
-    known = noise > 0
     rng = np.random.default_rng(0)
-    mixed = np.mean(
-        [
-            _size(_residuals(dbn, rows[rng.permutation(len(rows))])[:, known] / noise[known])
-            for _ in range(_PERMUTATIONS)
-        ]
-    )
+    mixed = np.mean([_size(_residuals(dbn, rows[rng.permutation(len(rows))])) for _ in range(_PERMUTATIONS)])
     return bool(mixed > 1.3 and _size(u) > 0.92 * mixed)
 
 
@@ -187,16 +159,6 @@ IntervalMethod = Literal["auto", "analytic", "simulation"]
 # A normal variable is further than 2.4 standard deviations away in 1.6 % of the moments.
 _MANY_BEYOND = 0.2
 _ONLY_LINEAR = "method='analytic' holds for linear networks only; paths of this one were simulated."
-
-
-class _Surgery(NamedTuple):
-    """One moment with some variables held: ``x_t = constants + sum_l x_{t-l} P_l + (u_t o free) B``."""
-
-    B: FloatArray
-    coefficients: FloatArray
-    constants: FloatArray
-    free: FloatArray
-    oldest_first: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +247,7 @@ def forecast(
         takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is; ``"auto"`` is analytic unless the
         network has curves. With curves all is simulated: the mean is that of the paths, known to sd / sqrt(n_paths).
     noise
-        See `draw_noise`.
+        See `feddbn.model.mechanisms.draw_noise`.
     """
     steps = positive_int(steps, "steps")
     start = _start(dbn, history)
@@ -303,9 +265,9 @@ def forecast(
 
     def simulated() -> tuple[FloatArray, FloatArray]:
         n, rng = positive_int(n_paths, "n_paths", 2), random_generator(random_state)
-        shocks = draw_shocks(dbn, noise, (n, steps), rng)
+        shocks = dbn.mechanisms.shocks(noise, (n, steps), rng)
         rows = drawn_rows(dbn, start, n, rng)
-        return rows, _run(dbn, rows, values, shocks)
+        return rows, paths_from(dbn, rows, shocks, values)
 
     if dbn.conditionals:
         if method == "analytic":
@@ -366,8 +328,9 @@ def sample_paths(
 ) -> FloatArray:
     """(n_paths, steps, d) independent futures of one history."""
     start = _start(dbn, history)
-    shocks = draw_shocks(dbn, noise, (n_paths, steps), rng)
-    return _run(dbn, drawn_rows(dbn, start, n_paths, rng), _held_values(dbn, held or {}, steps), shocks)
+    shocks = dbn.mechanisms.shocks(noise, (n_paths, steps), rng)
+    rows = drawn_rows(dbn, start, n_paths, rng)
+    return paths_from(dbn, rows, shocks, _held_values(dbn, held or {}, steps))
 
 
 def _start(dbn: Network, history: Rows | None) -> State:
@@ -428,57 +391,20 @@ def _or_level(kind: Kind) -> str:
     return f", or one of its levels {', '.join(kind.levels)}" if kind.levels else ""
 
 
-def _surgery(dbn: Network, row: FloatArray) -> _Surgery:
-    """Reduced form of the network with the non-NaN entries of `row` held."""
-    is_held = ~np.isnan(row)
-    W, A = dbn.W.copy(), dbn.A.copy()
-    W[:, is_held] = 0.0
-    A[:, :, is_held] = 0.0
-    B = impact(W)
-    constants = np.where(is_held, np.nan_to_num(row), dbn.intercept)
-    coefficients = np.asarray(A @ B)
-    oldest_first = np.ascontiguousarray(coefficients[::-1]).reshape(-1, dbn.d)
-    return _Surgery(B, coefficients, constants @ B, np.where(is_held, 0.0, 1.0), oldest_first)
-
-
-def _surgeries(dbn: Network, values: FloatArray) -> list[_Surgery]:
-    # Usually every step has the same surgery; it is worth doing once.
-    done: dict[bytes, _Surgery] = {}
-    for row in values:
-        if row.tobytes() not in done:
-            done[row.tobytes()] = _surgery(dbn, row)
-    return [done[row.tobytes()] for row in values]
-
-
 def _propagate(dbn: Network, start: State, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t."""
-    d, steps = dbn.d, len(values)
-    mean = _run(dbn, start.rows[None], values, np.zeros((1, steps, d)))[0]
-    variance = np.empty((steps, d))
+    """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t; of a linear network."""
+    d, going = dbn.d, dbn.mechanisms
+    assert isinstance(going, Linear)
+    mean = paths_from(dbn, start.rows[None], np.zeros((1, len(values), d)), values)[0]
+    variance = np.empty((len(values), d))
     P = start.covariance
-    for t, now in enumerate(_surgeries(dbn, values)):
+    for t, row in enumerate(values):
+        now = going.surgery(row)
         F = companion(now.coefficients)
         P = F.T @ P @ F
         P[:d, :d] += (now.B.T * (now.free * dbn.noise_variances)) @ now.B
         variance[t] = np.maximum(np.diag(P)[:d], 0.0)
     return mean, variance
-
-
-def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
-    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d)."""
-    if dbn.bends:
-        return curved_paths(dbn, start, values, shocks)
-    p, d = dbn.n_lags, dbn.d
-    n_paths, steps = shocks.shape[:2]
-    paths = np.empty((n_paths, p + steps, d))
-    paths[:, :p] = start
-    for t, now in enumerate(_surgeries(dbn, values)):
-        x = now.constants + (shocks[:, t] * now.free) @ now.B
-        if p:
-            # Rows run forward in time, coefficients backward: reverse the coefficients once, not the rows.
-            x += paths[:, t : t + p].reshape(n_paths, p * d) @ now.oldest_first
-        paths[:, p + t] = x
-    return paths[:, p:]
 
 
 def _time_index(history: Rows | None, steps: int) -> pd.Index:

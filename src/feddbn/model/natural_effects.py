@@ -16,12 +16,11 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import Conditional, Levels
+from feddbn.model.conditionals import Conditional, Levels, codes_of
 from feddbn.model.inputs import Rows, interval_level, level_position, positive_int, variable_index
 from feddbn.model.network import Network
 from feddbn.model.paths import usual_lagged
 from feddbn.model.residuals import rows_with_past
-from feddbn.model.steps import ConditionalSteps
 
 __all__ = ["NaturalEffect", "average_effects", "coefficient_table", "link_scale", "meaning", "natural_effect"]
 
@@ -295,7 +294,7 @@ def natural_effect(
         node.kind,
         node,
         rows[:, lag * dbn.d + i],
-        ConditionalSteps(dbn).codes(rows, j),
+        codes_of(dbn.conditionals, rows, j),
         slice(begin, begin + widths[place]),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
 from feddbn.model.curves import Curve, Product
+from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
 
 __all__ = ["Network", "check_network", "same_parts"]
 
@@ -113,7 +115,7 @@ class Network:
             if self.curves or self.products:
                 raise ParameterError("a network has curves and products, or conditionals, not both.")
         within = self.is_edge[0]
-        if self.bends and not _is_acyclic(within):
+        if self.bends and len(causes_first(within)) < d:
             raise ParameterError(
                 "curves, products and conditionals need contemporaneous effects without a cycle; W has one."
             )
@@ -152,6 +154,16 @@ class Network:
     def kinds(self) -> tuple[Kind, ...]:
         """What the values of each variable are; all continuous without `conditionals`."""
         return tuple(node.kind for node in self.conditionals) or (CONTINUOUS,) * self.d
+
+    @cached_property
+    def mechanisms(self) -> Mechanisms:
+        """What its variables do given their causes; all that is computed from the network by paths or rows reads this."""
+        if self.conditionals:
+            return Generalised(self.conditionals, self.n_lags, causes_first(self.is_edge[0]))
+        numbers = (self.W, self.A, self.intercept, self.noise_variances)
+        if self.bends:
+            return Additive.of(*numbers, self.is_edge[0], (*self.curves, *self.products))
+        return Linear(*numbers)
 
     @property
     def is_linear(self) -> bool:
@@ -239,16 +251,6 @@ def _check_place(what: str, sources: tuple[int, ...], target: int, lag: int, d: 
         raise ParameterError(
             f"{what} of {target} on itself within a time step; it needs a lag of at least 1."
         )
-
-
-def _is_acyclic(edges: BoolArray) -> bool:
-    left = np.arange(len(edges))
-    while len(left):
-        roots = ~edges[np.ix_(left, left)].any(axis=0)
-        if not roots.any():
-            return False
-        left = left[~roots]
-    return True
 
 
 def _open_edges(

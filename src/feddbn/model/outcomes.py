@@ -14,7 +14,6 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.model.conditionals import Law, Levels
 from feddbn.model.network import Network
-from feddbn.model.steps import ConditionalSteps
 
 __all__ = ["Outcome", "Outlook", "columns_of", "indicators", "outcome_columns", "outlook"]
 
@@ -73,13 +72,13 @@ def outlook(
 ) -> Outlook:
     """What paths (n, steps, d) from `start` (1 or n, p, d) say, with variables held at `held` (steps, d), NaN where free."""
     steps, p = paths.shape[1], dbn.n_lags
-    going, shown = ConditionalSteps(dbn), indicators(dbn, paths)
+    shown = indicators(dbn, paths)
     # Where a variable is held this is what it is held at.
     mean = shown.mean(axis=0)
     whole = np.concatenate([np.broadcast_to(start, (len(paths), p, dbn.d)), paths], axis=1)
     for t in range(steps):
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
-        laws = going.laws(rows)
+        laws = dbn.mechanisms.laws(rows)
         for free in np.flatnonzero(np.isnan(held[t])).tolist():
             mean[t, columns_of(dbn, free)] = _expected(laws[free], dbn.kinds[free].name).mean(axis=0)
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)

@@ -9,14 +9,14 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.mechanisms import run
 from feddbn.model.network import Network
-from feddbn.model.steps import draw_shocks, steps_of
 
 __all__ = [
     "Usual",
-    "curved_paths",
     "drawn_windows",
     "first_rows",
+    "paths_from",
     "ranges_seen",
     "share_beyond",
     "usual",
@@ -30,18 +30,15 @@ _QUIET = 0.05
 _STUCK = 0.5
 
 
-def curved_paths(dbn: Network, start: FloatArray, held: FloatArray, shocks: FloatArray) -> FloatArray:
+def paths_from(
+    dbn: Network, start: FloatArray, shocks: FloatArray, held: FloatArray | None = None
+) -> FloatArray:
     """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d).
 
     `held` (steps, d) has values that variables are held at, NaN where they are free.
     """
-    p, d = dbn.n_lags, dbn.d
-    n_paths, steps = shocks.shape[:2]
-    going = steps_of(dbn)
-    paths = np.empty((n_paths, p + steps, d))
-    paths[:, :p] = start
-    for t in range(steps):
-        x = going.moment(paths[:, t : t + p], shocks[:, t], held[t])
+
+    def check(t: int, x: FloatArray) -> None:
         far = ~(np.abs(x) < _BOUND).all(axis=0)
         if far.any():
             name = dbn.variables[int(np.flatnonzero(far)[0])]
@@ -49,8 +46,8 @@ def curved_paths(dbn: Network, start: FloatArray, held: FloatArray, shocks: Floa
                 f"simulated paths of {name!r} leave all bounds at step {t + 1}: the effects of this network are not stable;"
                 " take fewer steps, or hold the variable."
             )
-        paths[:, p + t] = x
-    return paths[:, p:]
+
+    return run(dbn.mechanisms.step, dbn.n_lags, start, shocks, held, check if dbn.bends else None)
 
 
 def ranges_seen(dbn: Network) -> tuple[FloatArray, FloatArray]:
@@ -100,12 +97,9 @@ def usual(dbn: Network) -> Usual:
 def _simulated(dbn: Network) -> Usual:
     # The seed is fixed: what a network implies does not change from call to call.
     rng = np.random.default_rng(0)
-    shocks = draw_shocks(dbn, "gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
-    start = first_rows(dbn)
-    if dbn.conditionals:
-        start = _at_any_level(dbn, start, rng)
-    free = np.full(shocks.shape[1:], np.nan)
-    rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
+    shocks = dbn.mechanisms.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
+    start = _at_any_level(dbn, first_rows(dbn), rng)
+    rows = paths_from(dbn, start, shocks)[:, _BURN_IN:].copy()
     _check_settled(dbn, rows)
     _check_levels(dbn, rows)
     flat = rows.reshape(-1, dbn.d)
@@ -128,8 +122,7 @@ def usual_lagged(dbn: Network, n: int = 1000) -> FloatArray:
 
 
 def _check_settled(dbn: Network, rows: FloatArray) -> None:
-    if dbn.conditionals:
-        rows = _on_their_scales(dbn, rows)
+    rows = _on_their_scales(dbn, rows)
     early, late = np.split(rows, [_N_ROWS // 2], axis=1)
     spread, later = early.var(axis=(0, 1)), late.var(axis=(0, 1))
     drift = np.abs(late.mean(axis=(0, 1)) - early.mean(axis=(0, 1)))

@@ -6,59 +6,35 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Levels
 from feddbn.model.inputs import Rows, positive_int, segments_of
+from feddbn.model.mechanisms import WithNoise
 from feddbn.model.network import Network
-from feddbn.model.steps import ConditionalSteps, additive
 
 __all__ = [
     "calibration_table",
-    "log_densities",
     "log_likelihood",
     "normal_segments",
     "prediction_scores",
-    "quantile_residuals",
     "residual_diagnostics",
     "residual_segments",
     "rows_with_past",
 ]
 
-_TINY = 2.0**-53
 
-
-def quantile_residuals(dbn: Network, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """(n, d) residuals of lagged rows (n, (p+1) d): standard normal if the distributions hold."""
-    found = np.empty((len(rows), dbn.d))
-    for j, (kind, law) in enumerate(zip(dbn.kinds, ConditionalSteps(dbn).laws(rows), strict=True)):
-        x = rows[:, j]
-        if kind.name in ("continuous", "positive"):
-            code, sd = kind.encode(x)[:, 0], np.sqrt(dbn.noise_variances[j])
-            node = dbn.conditionals[j]
-            centre = node.intercept[0] + ConditionalSteps(dbn).codes(rows, j) @ node.slopes[:, 0]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found[:, j] = (code - centre) / sd
-            continue
-        low, high = law.below(x), law.upto(x)
-        u = low + rng.random(len(x)) * (high - low)
-        found[:, j] = ndtri(np.clip(u, _TINY, 1 - _TINY))
-    return found
-
-
-def log_densities(dbn: Network, rows: FloatArray) -> FloatArray:
-    """(n, d) log density of every variable in lagged rows, given its causes; their sum over d is that of the row."""
-    laws = ConditionalSteps(dbn).laws(rows)
-    return np.stack([law.log_density(rows[:, j]) for j, law in enumerate(laws)], axis=1)
+def stretches_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatArray]:
+    """(n - p, (p+1) d) rows with their past ``[x_t, x_{t-1}, ..., x_{t-p}]`` of each usable stretch."""
+    segments = segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)
+    return [np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags))) for segment in segments]
 
 
 def rows_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
-    """(n, (p+1) d) lagged rows ``[x_t, x_{t-1}, ..., x_{t-p}]`` of all usable stretches."""
-    segments = segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)
-    return np.concatenate(list(lagged_rows([Block(segment) for segment in segments], dbn.n_lags)))
+    """(n, (p+1) d) those of all usable stretches."""
+    return np.concatenate(stretches_with_past(dbn, data))
 
 
 def calibration_table(dbn: Network, data: Rows | Sequence[Rows], n_bins: int = 10) -> pd.DataFrame:
@@ -74,7 +50,7 @@ def calibration_table(dbn: Network, data: Rows | Sequence[Rows], n_bins: int = 1
         )
     rows = rows_with_past(dbn, data)
     parts = []
-    for j, (kind, law) in enumerate(zip(dbn.kinds, ConditionalSteps(dbn).laws(rows), strict=True)):
+    for j, (kind, law) in enumerate(zip(dbn.kinds, dbn.mechanisms.laws(rows), strict=True)):
         if not isinstance(law, Levels):
             continue
         for k in range(1 if kind.name == "binary" else 0, kind.n_levels):
@@ -112,12 +88,8 @@ def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame
     `log_score` is the mean log density of the values (higher is better); `brier` the mean squared distance of P(1) from a
     binary value, summed over all levels of other variables with levels; `error` the root mean square of value less mean.
     """
-    if not dbn.conditionals:
-        raise ParameterError(
-            "scores by kind need a network with conditionals, and this one has none; use dbn.log_likelihood(data)."
-        )
     rows = rows_with_past(dbn, data)
-    laws, density = ConditionalSteps(dbn).laws(rows), log_densities(dbn, rows).mean(axis=0)
+    laws, density = dbn.mechanisms.laws(rows), dbn.mechanisms.log_densities(rows).mean(axis=0)
     brier, error = np.full(dbn.d, np.nan), np.full(dbn.d, np.nan)
     for j, law in enumerate(laws):
         if isinstance(law, Levels):
@@ -142,34 +114,22 @@ def residual_segments(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatAr
     """Residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products if there are any, one (n - p, d)
     array per usable stretch.
     """
-    if dbn.conditionals:
+    going = dbn.mechanisms
+    if not isinstance(going, WithNoise):
         raise ParameterError(
             "variables of other kinds have no additive residuals; use dbn.quantile_residuals(data), standard normal if the"
             " network holds."
         )
-    d = dbn.d
-    C = dbn.adjacency_matrices.reshape(-1, d)
-    curved = None if not dbn.bends else additive(dbn)
-    found = []
-    for segment in segments_of(data, dbn.variables, dbn.n_lags):
-        rows = np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags)))
-        u = rows[:, :d] - dbn.intercept - rows @ C
-        found.append(u if curved is None else u - curved.of_rows(rows))
-    return found
+    return [going.residuals(rows) for rows in stretches_with_past(dbn, data)]
 
 
 def normal_segments(dbn: Network, data: Rows | Sequence[Rows], rng: np.random.Generator) -> list[FloatArray]:
     """Residuals that are standard normal if the network holds, one (n - p, d) array per usable stretch.
 
-    Those of variables of other kinds are `feddbn.model.residuals.quantile_residuals`; others are divided by their
-    standard deviation.
+    Those of counts and levels are drawn from the part of the quantiles that a value stands for; others are divided by
+    their standard deviation.
     """
-    if not dbn.conditionals:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return [u / np.sqrt(dbn.noise_variances) for u in residual_segments(dbn, data)]
-    segments = segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)
-    rows = (np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags))) for segment in segments)
-    return [quantile_residuals(dbn, some, rng) for some in rows]
+    return [dbn.mechanisms.normal_residuals(rows, rng) for rows in stretches_with_past(dbn, data)]
 
 
 def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
@@ -178,16 +138,13 @@ def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
     ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]``; the determinant is 1 for an
     acyclic W, also with curves.
     """
-    if dbn.conditionals:
-        return float(log_densities(dbn, rows_with_past(dbn, data)).sum())
-    if np.any(dbn.noise_variances <= 0):
+    if not dbn.conditionals and np.any(dbn.noise_variances <= 0):
         raise ParameterError(
             "log_likelihood needs positive noise_variances, but one of this network's is 0 or less."
         )
-    u = np.concatenate(residual_segments(dbn, data))
-    log_det = np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1]
-    quadratic = np.log(2 * np.pi * dbn.noise_variances) + u**2 / dbn.noise_variances
-    return float(len(u) * log_det - 0.5 * quadratic.sum())
+    rows = rows_with_past(dbn, data)
+    log_det = 0.0 if dbn.bends else np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1]
+    return float(len(rows) * log_det + dbn.mechanisms.log_densities(rows).sum())
 
 
 def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:

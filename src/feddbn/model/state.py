@@ -26,7 +26,6 @@ from feddbn.model.dynamics import (
 )
 from feddbn.model.network import Network
 from feddbn.model.paths import drawn_windows
-from feddbn.model.steps import draw_shocks, steps_of
 
 __all__ = ["State", "drawn_rows", "known_state", "last_complete", "last_state"]
 
@@ -148,9 +147,9 @@ def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator)
     p, rows = dbn.n_lags, rows[-_MOST_ROWS:]
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
     past = drawn_windows(dbn, n, rng) if begin is None else np.tile(rows[begin - p : begin], (n, 1, 1))
-    going, log_weights = steps_of(dbn), np.zeros(n)
+    going, log_weights = dbn.mechanisms, np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
-        x = going.moment(past, draw_shocks(dbn, "gaussian", (n,), rng), row)
+        x = going.step(past, going.shocks("gaussian", (n,), rng), row)
         seen = ~np.isnan(row)
         log_weights += going.log_weights(past, x, seen)
         past = np.concatenate([past[:, 1:], x[:, None]], axis=1)

@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import Conditional, has_one_sign
+from feddbn.model.conditionals import Conditional, codes_of, has_one_sign
 from feddbn.model.dynamics import innovation_covariance, spectral_radius, stationary_covariance
 from feddbn.model.network import Network
 from feddbn.model.paths import usual, usual_lagged
-from feddbn.model.steps import ConditionalSteps
 
 __all__ = [
     "average_slopes",
@@ -43,9 +42,8 @@ def standardised_effects(dbn: Network) -> FloatArray:
             rows = usual_lagged(dbn)
     except ParameterError:
         return found
-    steps = ConditionalSteps(dbn)
     for j, node in enumerate(dbn.conditionals):
-        codes = steps.codes(rows, j)
+        codes = codes_of(dbn.conditionals, rows, j)
         total = (codes @ node.slopes).var(axis=0) + _own_variance(node, codes)
         begin = 0
         for (i, lag), effect in zip(node.parents, node.effects, strict=True):

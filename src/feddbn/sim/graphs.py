@@ -1,9 +1,6 @@
-"""Random graphs and the weights on their edges, all ``[from, to]``, and noise of mean 0 and variance 1."""
+"""Random graphs and the weights on their edges, all ``[from, to]``."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,24 +80,3 @@ def draw_weights(
     size = rng.uniform(low, high, size=adjacency.shape)
     sign = np.where(rng.random(adjacency.shape) < 0.5, -1.0, 1.0)
     return np.where(adjacency, scale * sign * size, 0.0)
-
-
-_Draw = Callable[[np.random.Generator, tuple[int, ...]], FloatArray]
-
-
-_DRAWS: dict[str, _Draw] = {
-    "gaussian": lambda rng, shape: rng.standard_normal(shape),
-    "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
-    # A standard Gumbel variable has mean gamma (Euler's constant) and variance pi^2 / 6.
-    "gumbel": lambda rng, shape: (rng.gumbel(size=shape) - np.euler_gamma) * (math.sqrt(6.0) / math.pi),
-    "laplace": lambda rng, shape: rng.laplace(scale=math.sqrt(0.5), size=shape),
-    "uniform": lambda rng, shape: rng.uniform(-math.sqrt(3.0), math.sqrt(3.0), size=shape),
-}
-NOISE_FAMILIES = tuple(_DRAWS)
-
-
-def draw_noise(
-    family: str, shape: tuple[int, ...], scale: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Independent draws with mean 0 and standard deviation `scale`, which broadcasts over the last axis."""
-    return _DRAWS[family](rng, shape) * scale

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.sim.graphs import draw_noise
+from feddbn.model.dynamics import long_run_covariance
+from feddbn.model.mechanisms import Additive, Linear, Step, Terms, depths, draw_noise, run
 from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.shapes import GRID, REACH, Edge, Shapes, TrueCurve, TrueProduct, draw_curve
 from feddbn.sim.systems import MAX_RADIUS, System
@@ -20,127 +22,85 @@ from feddbn.sim.systems import MAX_RADIUS, System
 _STEP = 2.0 * REACH / (len(GRID) - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Edges:
-    """Edges of one lag of all recordings in a row: edge k of the row goes from cell `source` to cell `target`.
+def mechanisms_of(systems: Sequence[System]) -> Linear | Additive:
+    """How rows go on, each by a system of its own; those that share a system share the object.
 
-    Cells are counted over (recordings, d). `curve` is the row of its curve in `tables`, or -1 if the edge is straight.
+    All systems have shapes, or none has; all have as many variables and lags.
     """
-
-    source: IntArray
-    target: IntArray
-    weight: FloatArray
-    centre: FloatArray
-    scale: FloatArray
-    curve: IntArray
-    tables: FloatArray
-
-    def add_to(self, now: FloatArray, causes: FloatArray) -> None:
-        """Add what the (recordings, d) `causes` do to `now`, of the same shape."""
-        if not len(self.source):
-            return
-        x = causes.ravel()[self.source]
-        place = (np.clip((x - self.centre) / self.scale, -REACH, REACH) + REACH) / _STEP
-        left = np.minimum(place.astype(np.int64), len(GRID) - 2)
-        low, high = self.tables[self.curve, left], self.tables[self.curve, left + 1]
-        curved = self.scale * (low + (place - left) * (high - low))
-        acts = self.weight * np.where(self.curve < 0, x, curved)
-        now += np.bincount(self.target, weights=acts, minlength=now.size).reshape(now.shape)
+    first = systems[0]
+    silent, loud = np.zeros(len(first.W)), np.ones(len(first.W))
+    if first.shapes is not None:
+        return Additive(*_terms(systems), len(first.A), silent, loud)
+    if all(system is first for system in systems):
+        return Linear(first.W, first.A, silent, loud)
+    W, A = np.stack([system.W for system in systems]), np.stack([system.A for system in systems], axis=1)
+    return Linear(W, A, silent, loud)
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """The recordings that follow one system."""
-
-    members: IntArray
-    system: System
-    shapes: Shapes
-
-
-class Stepper:
-    """Advances recordings, each with a system of its own; all systems have shapes and as many variables and lags.
-
-    Parameters
-    ----------
-    systems
-        One per recording; those that share a system share the object.
-    """
-
-    def __init__(self, systems: Sequence[System]) -> None:
-        self._groups = _groups(systems)
-        curves = {id(curve): curve for group in self._groups for curve in group.shapes.curves.values()}
-        row_of = {key: row for row, key in enumerate(curves)}
-        tables = np.array([curve.table for curve in curves.values()] or [np.zeros(len(GRID))])
-        parts = [_edges_of(group, row_of) for group in self._groups]
-        lag, depth = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-        columns = [np.concatenate([part[k] for part in parts]) for k in range(2, 8)]
-
-        def chosen(these: BoolArray) -> _Edges:
-            source, target, weight, centre, scale, row = (column[these] for column in columns)
-            return _Edges(source, target, weight, centre, scale, row, tables)
-
-        # Contemporaneous edges by the depth of their targets: their causes are complete when they act.
-        deepest = int(depth.max(initial=0))
-        self._within = [chosen((lag == 0) & (depth == k)) for k in range(1, deepest + 1)]
-        self._lagged = [chosen(lag == k) for k in range(1, len(systems[0].A) + 1)]
-
-    def advance(self, shocks: FloatArray, past: FloatArray) -> FloatArray:
-        """(T, R, d) paths of (T, R, d) noise after (any number, R, d) `past` rows; nothing acts from before those."""
-        x = np.concatenate([past, np.empty_like(shocks)])
-        for t in range(len(past), len(x)):
-            now = shocks[t - len(past)].copy()
-            for lag, edges in enumerate(self._lagged[:t], start=1):
-                edges.add_to(now, x[t - lag])
-            self._add_products(now, x, t)
-            for edges in self._within:
-                edges.add_to(now, now)
-            x[t] = now
-        return x[len(past) :]
-
-    def _add_products(self, now: FloatArray, x: FloatArray, t: int) -> None:
-        for group in self._groups:
-            for product in group.shapes.products:
-                (a, lag_a), (b, lag_b) = product.causes
-                if max(lag_a, lag_b) <= t:
-                    lagged = x[t - lag_a, group.members, a], x[t - lag_b, group.members, b]
-                    now[group.members, product.target] += group.shapes.acting(product, lagged)
-
-
-def _groups(systems: Sequence[System]) -> list[_Group]:
+def _terms(systems: Sequence[System]) -> tuple[list[Terms], list[Terms]]:
+    """Terms of past causes, then those within a time step. Cells are counted over (rows, d)."""
     members: dict[int, list[int]] = {}
-    for r, system in enumerate(systems):
-        members.setdefault(id(system), []).append(r)
-    found = []
-    for recordings in members.values():
-        system = systems[recordings[0]]
-        assert system.shapes is not None, "linear systems advance by their reduced form"
-        found.append(_Group(np.array(recordings, dtype=np.int64), system, system.shapes))
-    return found
+    for row, system in enumerate(systems):
+        members.setdefault(id(system), []).append(row)
+    groups = [(systems[rows[0]], np.array(rows, dtype=np.int64)) for rows in members.values()]
+    curves = {id(curve): curve for system, _ in groups for curve in _shapes(system).curves.values()}
+    row_of = {key: row for row, key in enumerate(curves)}
+    tables = np.array([curve.table for curve in curves.values()] or [np.zeros(len(GRID))])
+    parts = [_edges_of(system, rows, row_of) for system, rows in groups]
+    lag, depth, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    d = len(systems[0].W)
+    n_cells = len(systems) * d
+
+    def chosen(these: BoolArray, at: int) -> Terms:
+        source, target, *numbers = (column[these] for column in columns)
+        return Terms(n_cells, ((at, source),), target, _acting(*numbers, tables=tables))
+
+    lagged = [chosen(lag == k, k) for k in range(1, len(systems[0].A) + 1)]
+    for system, rows in groups:
+        shapes = _shapes(system)
+        for product in shapes.products:
+            causes = tuple((lag_of, rows * d + i) for i, lag_of in product.causes)
+            target, acting = rows * d + product.target, partial(shapes.acting, product)
+            lagged.append(Terms(n_cells, causes, target, acting))
+    # Contemporaneous edges by the depth of their targets: their causes are complete when they act.
+    within = [chosen((lag == 0) & (depth == k), 0) for k in range(1, int(depth.max(initial=0)) + 1)]
+    return lagged, within
 
 
-def _edges_of(group: _Group, row_of: Mapping[int, int]) -> tuple[NDArray[Any], ...]:
-    """Lag and depth of every edge of every recording, then the columns of `_Edges`."""
-    system, shapes = group.system, group.shapes
-    edges = system.edges
+def _shapes(system: System) -> Shapes:
+    assert system.shapes is not None, "linear systems advance by their reduced form"
+    return system.shapes
+
+
+def _edges_of(system: System, rows: IntArray, row_of: Mapping[int, int]) -> tuple[NDArray[Any], ...]:
+    """Lag, depth, source, target, weight, centre, scale and row of the curve (-1: straight) of every edge, for each of the
+    rows that follow a system.
+    """
+    shapes, edges, d = _shapes(system), system.edges, len(system.W)
     lag, i, j = np.array(edges, dtype=np.int64).reshape(-1, 3).T
     curves = [shapes.curves.get(edge) for edge in edges]
     row = np.array([-1 if curve is None else row_of[id(curve)] for curve in curves], dtype=np.int64)
     weight = np.array([system.weight(edge) for edge in edges], dtype=np.float64)
-    own = [lag, _depths(system)[j], i, j, weight, shapes.centre[i], shapes.scale[i], row]
-    start = np.repeat(group.members * len(system.W), len(edges))
-    columns = [np.tile(column, len(group.members)) for column in own]
+    own = [lag, depths(system.W != 0)[j], i, j, weight, shapes.centre[i], shapes.scale[i], row]
+    start = np.repeat(rows * d, len(edges))
+    columns = [np.tile(column, len(rows)) for column in own]
     columns[2], columns[3] = columns[2] + start, columns[3] + start
     return tuple(columns)
 
 
-def _depths(system: System) -> IntArray:
-    """(d,) the number of edges on the longest way within a time step that ends at a variable."""
-    depth = np.zeros(len(system.W), dtype=np.int64)
-    for j in system.order:
-        parents = np.flatnonzero(system.W[:, j])
-        if len(parents):
-            depth[j] = depth[parents].max() + 1
-    return depth
+def _acting(
+    weight: FloatArray, centre: FloatArray, scale: FloatArray, curve: IntArray, *, tables: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
+    """What edges add, by the values of their causes."""
+
+    def values(x: FloatArray) -> FloatArray:
+        place = (np.clip((x - centre) / scale, -REACH, REACH) + REACH) / _STEP
+        left = np.minimum(place.astype(np.int64), len(GRID) - 2)
+        low, high = tables[curve, left], tables[curve, left + 1]
+        curved = scale * (low + (place - left) * (high - low))
+        return np.asarray(weight * np.where(curve < 0, x, curved))
+
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +133,7 @@ def draw_shocks(
 ) -> list[FloatArray]:
     """One (n_burned + n_rows[r], d) array of noise per recording r, drawn with ``generators[r]``."""
     return [
-        draw_noise(noise, (n_burned + length, len(scales)), scales, rng)
+        draw_noise(noise, scales, (n_burned + length,), rng)
         for length, rng in zip(n_rows, generators, strict=True)
     ]
 
@@ -187,77 +147,45 @@ def advance(
     otherwise. Recordings of the same length advance together, so the Python loop runs over time and not over
     recordings.
     """
-    outcome: list[FloatArray | None] = [None] * len(systems)
+    effects = effects or Effects()
+    outcome: list[FloatArray] = [np.zeros((0, 0))] * len(systems)
     by_length: dict[int, list[int]] = {}
     for r, u in enumerate(shocks):
         by_length.setdefault(len(u), []).append(r)
     for length, members in by_length.items():
-        stacked = np.stack([shocks[r] for r in members], axis=1)
-        group = [systems[r] for r in members]
-        later = group if effects is None or effects.later is None else [effects.later[r] for r in members]
-        middle = n_burned + (length - n_burned) // 2
-        if group[0].shapes is not None:
-            paths = _curved(group, later, middle, stacked)
-        elif effects is None or effects.are_plain:
-            paths = _linear(group, stacked)
-        else:
-            paths = _step_by_step(group, later, middle, effects.shape or _same, stacked)
-        for column, r in enumerate(members):
-            outcome[r] = np.ascontiguousarray(paths[n_burned:, column])
-    return [recording for recording in outcome if recording is not None]
+        stacked = np.stack([shocks[r] for r in members], axis=1).swapaxes(0, 1)
+        paths = stacked[:, :0]
+        middle = length if effects.later is None else n_burned + (length - n_burned) // 2
+        for follows, part in ((systems, slice(0, middle)), (effects.later, slice(middle, None))):
+            if follows is not None:
+                group = [follows[r] for r in members]
+                plain = group[0].shapes is not None or effects.are_plain
+                step = mechanisms_of(group).step if plain else _shaped(group, effects.shape)
+                more = run(step, len(group[0].A), paths, stacked[:, part])
+                paths = np.concatenate([paths, more], axis=1) if paths.size else more
+        for r, path in zip(members, paths, strict=True):
+            outcome[r] = path[n_burned:].copy()
+    return outcome
 
 
-def _linear(systems: list[System], shocks: FloatArray) -> FloatArray:
-    """(T, R, d) paths from (T, R, d) shocks; works in place on the mixed shocks."""
-    if all(system is systems[0] for system in systems):
-        x = shocks @ systems[0].mixing
-        B = systems[0].reduced
-    else:
-        # One system per recording: the recording axis is a batch axis of matrix products of one row each.
-        x = shocks[:, :, None, :] @ np.stack([s.mixing for s in systems])
-        B = np.stack([s.reduced for s in systems], axis=1)
-    for t in range(1, len(x)):
-        for lag in range(1, min(t, len(B)) + 1):
-            x[t] += x[t - lag] @ B[lag - 1]
-    return x.reshape(shocks.shape)
-
-
-def _curved(systems: list[System], later: list[System], middle: int, shocks: FloatArray) -> FloatArray:
-    """(T, R, d) paths of systems with shapes, with `later` systems from row `middle` on."""
-    if later is systems:
-        return Stepper(systems).advance(shocks, shocks[:0])
-    first = Stepper(systems).advance(shocks[:middle], shocks[:0])
-    return np.concatenate([first, Stepper(later).advance(shocks[middle:], first)])
-
-
-def _same(x: FloatArray) -> FloatArray:
-    return x
-
-
-def _step_by_step(
-    systems: list[System],
-    later: list[System],
-    middle: int,
-    shape: Callable[[FloatArray], FloatArray],
-    shocks: FloatArray,
-) -> FloatArray:
-    """(T, R, d) paths of ``x_t = f(x_t) W + sum_l f(x_{t-l}) A_l + u_t``, with `later` systems from row `middle` on."""
+def _shaped(systems: list[System], shape: Callable[[FloatArray], FloatArray] | None) -> Step:
+    """One step of ``x_t = f(x_t) W + sum_l f(x_{t-l}) A_l + u_t``."""
     W, A = np.stack([s.W for s in systems]), np.stack([s.A for s in systems], axis=1)
-    x = np.empty_like(shocks)
-    acting = np.empty_like(shocks)
-    for t in range(len(shocks)):
-        if t == middle:
-            W, A = np.stack([s.W for s in later]), np.stack([s.A for s in later], axis=1)
-        given = shocks[t].copy()
-        for lag in range(1, min(t, len(A)) + 1):
-            given += (acting[t - lag][:, None, :] @ A[lag - 1])[:, 0]
+
+    def acting(x: FloatArray) -> FloatArray:
+        return (x if shape is None else shape(x))[:, None, :]
+
+    def step(past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        given = shocks.copy()
+        for lag in range(1, past.shape[1] + 1):
+            given += (acting(past[:, -lag]) @ A[lag - 1])[:, 0]
         now = given
-        for _ in range(
-            shocks.shape[2] - 1
-        ):  # W has no cycles: after d - 1 repetitions nothing changes any more.
-            now = given + (shape(now)[:, None, :] @ W)[:, 0]
-        x[t], acting[t] = now, shape(now)
-    return x
+        # W has no cycles: after d - 1 repetitions nothing changes any more.
+        for _ in range(shocks.shape[1] - 1):
+            now = given + (acting(now) @ W)[:, 0]
+        return now
+
+    return step
 
 
 MAX_SPREAD_RADIUS = 0.85
@@ -361,35 +289,23 @@ def in_units_of_causes(
     if systems[0].shapes is None:
         return list(systems)
     different = _different(systems)
-    straight = np.sqrt(np.mean([_straight_variances(system, scales) for system in different], axis=0))
+    straight = np.sqrt(
+        np.mean([np.diag(long_run_covariance(one.W, one.A, scales**2)) for one in different], axis=0)
+    )
     centre, scale = np.zeros_like(scales), straight
     n_chains = max(4, _N_CHAINS // len(different))
-    p, past = len(systems[0].A), np.zeros((0, n_chains * len(different), len(scales)))
+    p, past = len(systems[0].A), np.zeros((n_chains * len(different), 0, len(scales)))
     for _ in range(_N_BLOCKS):
         moved = [_in_units(system, centre, scale) for system in different]
-        stepper = Stepper([system for system in moved for _ in range(n_chains)])
-        shocks = draw_noise(noise, (_BLOCK, *past.shape[1:]), scales, rng)
-        path = stepper.advance(shocks, past)
-        past = path[len(path) - p :]
-        kept = path[-_KEPT:].reshape(-1, len(scales))
+        going = mechanisms_of([system for system in moved for _ in range(n_chains)])
+        shocks = draw_noise(noise, scales, (_BLOCK, past.shape[0]), rng).swapaxes(0, 1)
+        path = run(going.step, p, past, shocks)
+        past = path[:, _BLOCK - p :]
+        kept = path[:, -_KEPT:].swapaxes(0, 1).reshape(-1, len(scales))
         centre = np.clip((centre + kept.mean(axis=0)) / 2.0, -straight, straight)
         scale = np.clip((scale + kept.std(axis=0)) / 2.0, straight / _FURTHEST, straight * _FURTHEST)
     final = {id(system): _in_units(system, centre, scale) for system in different}
     return [final[id(system)] for system in systems]
-
-
-def _straight_variances(system: System, scales: FloatArray) -> FloatArray:
-    """(d,) variances of the variables if every edge were straight and no product acted."""
-    from scipy.linalg import solve_discrete_lyapunov
-
-    p, d = len(system.A), len(scales)
-    shocks = (system.mixing.T * scales**2) @ system.mixing
-    if p == 0:
-        return np.diag(shocks)
-    driven = np.zeros((p * d, p * d))
-    driven[:d, :d] = shocks
-    covariance = np.asarray(solve_discrete_lyapunov(system.companion.T, driven), dtype=np.float64)
-    return np.diag(covariance)[:d]
 
 
 def _different(systems: Sequence[System]) -> list[System]:

@@ -11,7 +11,8 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import ParameterError
-from feddbn.sim.graphs import GRAPHS, NOISE_FAMILIES
+from feddbn.model.mechanisms import NOISE_FAMILIES
+from feddbn.sim.graphs import GRAPHS
 from feddbn.sim.mess import MessNames, is_number, resolve_mess
 from feddbn.sim.shapes import EFFECTS
 

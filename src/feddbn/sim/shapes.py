@@ -219,7 +219,7 @@ class Shapes:
         """``z`` of values of a variable."""
         return np.asarray((x - self.centre[variable]) / self.scale[variable])
 
-    def acting(self, product: TrueProduct, lagged: tuple[FloatArray, FloatArray]) -> FloatArray:
+    def acting(self, product: TrueProduct, *lagged: FloatArray) -> FloatArray:
         """What a product adds to its target, given the values of its two causes."""
         size = product.weight
         total = np.ones_like(lagged[0])

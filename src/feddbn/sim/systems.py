@@ -19,6 +19,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.dynamics import impact, largest_eigenvalue
 from feddbn.sim.graphs import BoolArray, IntArray, draw_dag, draw_lag_graph, draw_weights
 from feddbn.sim.settings import SimulationSettings, check_number, check_whole
 from feddbn.sim.shapes import Edge, EdgeEffect, Shapes, flat_curve
@@ -101,29 +102,10 @@ class System:
         return replace(self, A=A, shapes=replace(self.shapes, curves=curves))
 
     @property
-    def reduced(self) -> FloatArray:
-        """(p, d, d) ``B_l = A_l (I - W)^{-1}``, of a linear system."""
-        return self.A @ self.mixing
-
-    @property
-    def mixing(self) -> FloatArray:
-        """(d, d) ``(I - W)^{-1}``."""
-        return np.asarray(np.linalg.inv(np.eye(len(self.W)) - self.W), dtype=np.float64)
-
-    @property
     def spectral_radius(self) -> float:
         """The largest modulus of an eigenvalue of the companion matrix of the linear part; 0 without lags."""
-        if len(self.A) == 0:
-            return 0.0
-        return float(np.abs(np.linalg.eigvals(self.linear_part.companion)).max())
-
-    @property
-    def companion(self) -> FloatArray:
-        """(p d, p d): ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] @ companion`` plus noise, if all is linear."""
-        p, d = len(self.A), len(self.W)
-        companion = np.eye(p * d, k=d)
-        companion[:, :d] = self.reduced.reshape(p * d, d)
-        return companion
+        linear = self.linear_part
+        return largest_eigenvalue(linear.A @ impact(linear.W))
 
     def damped(self, factor: float) -> System:
         """The system with every companion eigenvalue multiplied by `factor`, and products as lagged edges."""

@@ -5,12 +5,11 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from feddbn.core.graphs.constraints import has_cycle
+from feddbn.model.mechanisms import NOISE_FAMILIES, draw_noise
 from feddbn.sim import SimulationSettings, systems
 from feddbn.sim.graphs import (
-    NOISE_FAMILIES,
     draw_dag,
     draw_lag_graph,
-    draw_noise,
     draw_weights,
     n_scale_free_edges,
 )
@@ -200,7 +199,7 @@ def test_every_family_is_the_standardised_distribution_it_is_named_after(family)
     oracle, scales = ORACLES[family], np.array([0.5, 1.0, 3.0])
     assert oracle.mean() == pytest.approx(0, abs=1e-12)
     assert oracle.var() == pytest.approx(1)
-    draws = draw_noise(family, (20_000, 3), scales, np.random.default_rng(7)) / scales
+    draws = draw_noise(family, scales, (20_000,), np.random.default_rng(7)) / scales
     assert min(stats.kstest(column, oracle.cdf).pvalue for column in draws.T) > 0.001
 
 

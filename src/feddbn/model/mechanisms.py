@@ -1,0 +1,476 @@
+"""What the variables of a network do given their causes: the one thing that paths, forecasts, effects and residuals read.
+
+A variable has a distribution given its causes (`feddbn.model.conditionals.Law`: mean, draw, log density). Three families
+give it: `Linear` (all effects are straight lines), `Additive` (functions of causes add up, with normal noise) and
+`Generalised` (variables of any kind). Each takes all variables of a network at once, for many rows.
+
+Rows with their past are ``[x_t, x_{t-1}, ..., x_{t-p}]``, (n, (p+1) d).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, groupby
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.errors import ParameterError
+from feddbn.model.conditionals import Conditional, Law, Normal, codes_of
+from feddbn.model.curves import PRODUCT_REACH, Curve, Product, basis_features
+
+__all__ = [
+    "NOISE_FAMILIES",
+    "Additive",
+    "Generalised",
+    "Linear",
+    "Mechanisms",
+    "Noise",
+    "Terms",
+    "WithNoise",
+    "causes_first",
+    "companion",
+    "depths",
+    "draw_noise",
+    "impact",
+    "run",
+]
+
+Noise = Literal["gaussian", "laplace", "uniform", "exponential", "gumbel"] | FloatArray
+_STANDARD: dict[str, Callable[[np.random.Generator, tuple[int, ...]], FloatArray]] = {
+    "gaussian": lambda rng, shape: rng.standard_normal(shape),
+    "laplace": lambda rng, shape: rng.laplace(scale=math.sqrt(0.5), size=shape),
+    "uniform": lambda rng, shape: rng.uniform(-math.sqrt(3.0), math.sqrt(3.0), size=shape),
+    "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
+    # A standard Gumbel variable has mean gamma (Euler's constant) and variance pi^2 / 6.
+    "gumbel": lambda rng, shape: (rng.gumbel(size=shape) - np.euler_gamma) * (math.sqrt(6.0) / math.pi),
+}
+NOISE_FAMILIES = tuple(_STANDARD)
+"""Distributions with mean 0 and variance 1 that noise can have."""
+_CHUNK = 16384
+
+
+def draw_noise(
+    noise: str | FloatArray, sd: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
+) -> FloatArray:
+    """(*shape, d) shocks: a named distribution with mean 0 and (d,) standard deviations, or rows drawn from an (m, d)
+    array.
+
+    An array holds residuals; whole rows are drawn with replacement, so that dependence between them is kept.
+    """
+    d = len(sd)
+    if not isinstance(noise, str):
+        rows = np.asarray(noise, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != d or not len(rows) or not np.all(np.isfinite(rows)):
+            raise ParameterError(
+                f"noise must be a name or a finite array of residuals (m, {d}), got shape {rows.shape}."
+            )
+        return np.asarray(rows[rng.integers(len(rows), size=shape)])
+    if noise not in _STANDARD:
+        raise ParameterError(
+            f"noise must be one of {', '.join(NOISE_FAMILIES)} or an array of residuals, got {noise!r}."
+        )
+    return np.asarray(_STANDARD[noise](rng, (*shape, d)) * sd)
+
+
+def causes_first(edges: BoolArray) -> list[int]:
+    """The variables in an order in which every contemporaneous cause comes before its effects; those in or behind a cycle
+    are left out.
+    """
+    order: list[int] = []
+    left = np.arange(len(edges))
+    while len(left):
+        first = ~edges[np.ix_(left, left)].any(axis=0)
+        if not first.any():
+            break
+        order += left[first].tolist()
+        left = left[~first]
+    return order
+
+
+def depths(edges: BoolArray) -> IntArray:
+    """(d,) the number of edges on the longest way within a time step that ends at a variable."""
+    depth = np.zeros(len(edges), dtype=np.int64)
+    for j in causes_first(edges):
+        depth[j] = (depth[edges[:, j]] + 1).max(initial=0)
+    return depth
+
+
+class Mechanisms(ABC):
+    """How a network of d variables and p lags goes on."""
+
+    d: int
+    n_lags: int
+
+    @abstractmethod
+    def shocks(self, noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+        """(*shape, d) what drives the network: noise, or standard normal numbers that stand for draws."""
+
+    @abstractmethod
+    def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        """(n, d) the time step after `past` (n, p, d), oldest first, with shocks (n, d); `held` (d,) is NaN where free."""
+
+    @abstractmethod
+    def laws(self, rows: FloatArray, which: Iterable[int] | None = None) -> list[Law]:
+        """The distributions of all variables, or of some, in rows with their past."""
+
+    def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
+        """(n,) log density of the cells `seen` (d,) of the time step x (n, d) after `past`; what has no noise has none."""
+        rows = np.concatenate([x[:, None], past[:, ::-1]], axis=1).reshape(len(x), -1)
+        chosen = np.flatnonzero(seen).tolist()
+        found = zip(chosen, self.laws(rows, chosen), strict=True)
+        return np.asarray(
+            sum((law.log_density(x[:, j]) for j, law in found if not law.is_certain), np.zeros(len(x)))
+        )
+
+    def normal_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n, d) residuals of rows with their past that are standard normal if the network holds."""
+        return np.stack([law.z(rows[:, j], rng) for j, law in enumerate(self.laws(rows))], axis=1)
+
+    def log_densities(self, rows: FloatArray) -> FloatArray:
+        """(n, d) log density of every variable in rows with their past; without cycles their sum is that of the row."""
+        return np.stack([law.log_density(rows[:, j]) for j, law in enumerate(self.laws(rows))], axis=1)
+
+
+Step = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""`Mechanisms.step`, or another way to go on."""
+
+
+def run(
+    step: Step,
+    n_lags: int,
+    start: FloatArray,
+    shocks: FloatArray,
+    held: FloatArray | None = None,
+    check: Callable[[int, FloatArray], None] | None = None,
+) -> FloatArray:
+    """(n, steps, d) paths driven by `shocks` (n, steps, d) from `start` (1 or n, any number, d).
+
+    `held` (steps, d) has values that variables are held at, NaN where they are free; `check` sees every time step.
+    """
+    (n, steps, d), known = shocks.shape, start.shape[1]
+    free = np.full(d, np.nan)
+    # One time step after the other in memory, as they are made.
+    paths = np.empty((known + steps, n, d))
+    paths[:known] = start.swapaxes(0, 1)
+    for t in range(steps):
+        past = paths[max(known + t - n_lags, 0) : known + t].swapaxes(0, 1)
+        x = step(past, shocks[:, t], free if held is None else held[t])
+        if check is not None:
+            check(t, x)
+        paths[known + t] = x
+    return np.ascontiguousarray(paths[known:].swapaxes(0, 1))
+
+
+class WithNoise(Mechanisms):
+    """Noise is added to what is expected."""
+
+    def __init__(self, n_lags: int, intercept: FloatArray, variances: FloatArray) -> None:
+        self.n_lags, self.d, self.intercept, self.variances = n_lags, len(intercept), intercept, variances
+
+    @abstractmethod
+    def residuals(self, rows: FloatArray) -> FloatArray:
+        """(n, d) what is left of rows with their past without what is expected of them."""
+
+    def shocks(self, noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+        """(*shape, d) noise of a named distribution, or drawn rows of residuals (`draw_noise`)."""
+        return draw_noise(noise, np.sqrt(self.variances), shape, rng)
+
+    def laws(self, rows: FloatArray, which: Iterable[int] | None = None) -> list[Law]:
+        """Normal distributions about what is expected."""
+        expected = rows[:, : self.d] - self.residuals(rows)
+        return [
+            Normal(expected[:, j], self.variances[j]) for j in (range(self.d) if which is None else which)
+        ]
+
+    def normal_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n, d) residuals over the standard deviations of the noise; infinite or NaN without noise."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.residuals(rows) / np.sqrt(self.variances))
+
+
+class Surgery(NamedTuple):
+    """One time step with some variables held: ``x_t = constants + sum_l x_{t-l} P_l + (u_t o free) B``."""
+
+    B: FloatArray
+    coefficients: FloatArray
+    constants: FloatArray
+    free: FloatArray
+
+
+def impact(W: FloatArray) -> FloatArray:
+    """(..., d, d) ``B = (I - W)^{-1}``: what a unit shock does within its own time step."""
+    identity = np.eye(W.shape[-1])
+    try:
+        return np.asarray(np.linalg.solve(identity - W, identity), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise ParameterError(
+            "W has a cycle of weight 1, so I - W has no inverse; a network needs an acyclic W."
+        ) from None
+
+
+def companion(coefficients: FloatArray) -> FloatArray:
+    """(pd, pd) F with ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] F + ...``; (d, d) zeros if p = 0."""
+    p, d = coefficients.shape[:2]
+    if p == 0:
+        return np.zeros((d, d))
+    F = np.eye(p * d, k=d)
+    F[:, :d] = coefficients.reshape(p * d, d)
+    return F
+
+
+class Linear(WithNoise):
+    """``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t``, by the reduced form.
+
+    Parameters
+    ----------
+    W, A
+        (d, d) and (p, d, d); or (n, d, d) and (p, n, d, d), a network for every row.
+    intercept, variances
+        (d,) and (d,).
+    """
+
+    def __init__(self, W: FloatArray, A: FloatArray, intercept: FloatArray, variances: FloatArray) -> None:
+        super().__init__(len(A), intercept, variances)
+        self.W, self.A = W, A
+        self._done: dict[bytes, Surgery] = {}
+
+    def surgery(self, held: FloatArray) -> Surgery:
+        """The reduced form with the entries of `held` (d,) that are not NaN held."""
+        # Usually every step has the same surgery; it is worth doing once.
+        key = held.tobytes()
+        if key not in self._done:
+            is_held = ~np.isnan(held)
+            W, A = np.where(is_held, 0.0, self.W), np.where(is_held, 0.0, self.A)
+            B = impact(W)
+            constants = np.where(is_held, np.nan_to_num(held), self.intercept)
+            free = np.where(is_held, 0.0, 1.0)
+            self._done[key] = Surgery(B, np.asarray(A @ B), constants @ B, free)
+        return self._done[key]
+
+    def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        """(n, d) the time step after `past`, which may have fewer than p rows."""
+        now = self.surgery(held)
+        x = now.constants + _times(shocks * now.free, now.B)
+        for lag in range(1, past.shape[1] + 1):
+            x += _times(past[:, -lag], now.coefficients[lag - 1])
+        return x
+
+    def residuals(self, rows: FloatArray) -> FloatArray:
+        """(n, d) ``x_t - c - x_t W - sum_l x_{t-l} A_l``; of one network."""
+        C = np.concatenate([self.W[None], self.A]).reshape(-1, self.d)
+        return np.asarray(rows[:, : self.d] - self.intercept - rows @ C)
+
+
+def _times(x: FloatArray, M: FloatArray) -> FloatArray:
+    """(n, d) rows times one matrix, or each times its own."""
+    return np.asarray(x @ M if M.ndim == 2 else (x[:, None] @ M)[:, 0])
+
+
+Evaluated = Callable[..., FloatArray]
+"""(..., k) values of k functions at (..., k) values of their causes, one array for each cause."""
+
+
+class Terms(NamedTuple):
+    """k functions of causes that add to targets.
+
+    Cells are counted over the d variables of a row; or over all variables of all rows, where rows have networks of their
+    own.
+
+    Attributes
+    ----------
+    n_cells
+        How many cells are counted.
+    causes
+        (lag, cells (k,)) of the first causes of all functions, of their second causes, ...
+    target
+        (k,) cells.
+    values
+        The functions.
+    """
+
+    n_cells: int
+    causes: tuple[tuple[int, IntArray], ...]
+    target: IntArray
+    values: Evaluated
+
+    @property
+    def reach(self) -> int:
+        """The largest lag."""
+        return max(lag for lag, _ in self.causes)
+
+    def add_to(self, total: FloatArray, now: FloatArray, past: FloatArray) -> None:
+        """Add to `total` (n, d) what the time step `now` (n, d) and its `past` (n, any number, d), oldest first, say."""
+        given = [past[:, -lag] if lag else now for lag, _ in self.causes]
+        x = [
+            each.reshape(-1, self.n_cells)[:, cells]
+            for each, (_, cells) in zip(given, self.causes, strict=True)
+        ]
+        acts = self.values(*x)
+        cells = np.add.outer(np.arange(0, total.size, self.n_cells), self.target)
+        total += np.bincount(cells.ravel(), weights=acts.ravel(), minlength=total.size).reshape(total.shape)
+
+
+class Additive(WithNoise):
+    """``x_t = c + sums of functions of causes + u_t``.
+
+    Parameters
+    ----------
+    lagged
+        Terms whose causes are all in the past.
+    within
+        Terms with a cause in the same time step, in an order in which causes are complete before they act.
+    n_lags, intercept, variances
+        p, (d,) and (d,).
+    """
+
+    def __init__(
+        self,
+        lagged: Sequence[Terms],
+        within: Sequence[Terms],
+        n_lags: int,
+        intercept: FloatArray,
+        variances: FloatArray,
+    ) -> None:
+        super().__init__(n_lags, intercept, variances)
+        self._lagged, self._within = lagged, within
+
+    @classmethod
+    def of(
+        cls,
+        W: FloatArray,
+        A: FloatArray,
+        intercept: FloatArray,
+        variances: FloatArray,
+        is_edge: BoolArray,
+        parts: Sequence[Curve | Product],
+    ) -> Additive:
+        """Weights, and curves and products (`feddbn.model.curves`) beside them; `is_edge` is that within a time step."""
+        depth = depths(is_edge)
+        lagged = [
+            _terms(A[lag - 1], [one for one in parts if one.lag == lag], lag) for lag in range(1, len(A) + 1)
+        ]
+        within = [
+            _terms(
+                np.where(depth == k, W, 0.0),
+                [one for one in parts if not one.lag and depth[one.target] == k],
+                0,
+            )
+            for k in range(1, depth.max(initial=0) + 1)
+        ]
+        return cls([*chain(*lagged)], [*chain(*within)], len(A), intercept, variances)
+
+    def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        """(n, d) the time step after `past`, which may have fewer than p rows: nothing acts from before it."""
+        now, is_held = self.intercept + shocks, np.flatnonzero(~np.isnan(held))
+        for terms in self._lagged:
+            if terms.reach <= past.shape[1]:
+                terms.add_to(now, now, past)
+        now[:, is_held] = held[is_held]
+        for terms in self._within:
+            terms.add_to(now, now, past)
+            if len(is_held):
+                now[:, is_held] = held[is_held]
+        return now
+
+    def residuals(self, rows: FloatArray) -> FloatArray:
+        """(n, d) ``x_t - c`` less all terms."""
+        found = np.empty((len(rows), self.d))
+        for first in range(0, len(rows), _CHUNK):
+            part = rows[first : first + _CHUNK].reshape(-1, self.n_lags + 1, self.d)
+            x, past = np.ascontiguousarray(part[:, 0]), part[:, :0:-1]
+            expected = np.tile(self.intercept, (len(x), 1))
+            for terms in (*self._lagged, *self._within):
+                terms.add_to(expected, x, past)
+            found[first : first + _CHUNK] = x - expected
+        return found
+
+
+def _terms(weights: FloatArray, parts: Sequence[Curve | Product], lag: int) -> list[Terms]:
+    """What acts at one lag: weights (d, d), then curves of each basis and size, then products."""
+    d = len(weights)
+    source, target = np.nonzero(weights)
+    straight = weights[source, target]
+    found = [Terms(d, ((lag, source),), target, lambda x: straight * x)]
+
+    def key(curve: Curve) -> tuple[str, int]:
+        return curve.basis, len(curve.coefficients)
+
+    for _, some in groupby(sorted((one for one in parts if isinstance(one, Curve)), key=key), key):
+        curves = list(some)
+        source, target = (
+            np.array(ends) for ends in zip(*((c.source, c.target) for c in curves), strict=True)
+        )
+        found.append(Terms(d, ((lag, source),), target, _evaluated(curves)))
+    products = [one for one in parts if isinstance(one, Product)]
+    if products:
+        ends = zip(*((one.first, one.second, one.target) for one in products), strict=True)
+        first, second, target = (np.array(each) for each in ends)
+        found.append(Terms(d, ((lag, first), (lag, second)), target, _multiplied(products)))
+    return [terms for terms in found if len(terms.target)]
+
+
+def _evaluated(curves: Sequence[Curve]) -> Evaluated:
+    """Curves of one basis and size."""
+    origin, scale, coefficients = (
+        np.array(numbers)
+        for numbers in zip(*((one.origin, one.scale, one.coefficients) for one in curves), strict=True)
+    )
+    basis, n = curves[0].basis, len(curves[0].coefficients)
+
+    def values(x: FloatArray) -> FloatArray:
+        return np.asarray(
+            np.einsum("...km,km->...k", basis_features(basis, (x - origin) / scale, n), coefficients)
+        )
+
+    return values
+
+
+def _multiplied(products: Sequence[Product]) -> Evaluated:
+    weight, origins, scales = (
+        np.array(numbers)
+        for numbers in zip(*((one.weight, one.origins, one.scales) for one in products), strict=True)
+    )
+
+    def values(*pair: FloatArray) -> FloatArray:
+        z = [
+            np.clip((x - origins[:, k]) / scales[:, k], -PRODUCT_REACH, PRODUCT_REACH)
+            for k, x in enumerate(pair)
+        ]
+        return np.asarray(weight * z[0] * z[1])
+
+    return values
+
+
+class Generalised(Mechanisms):
+    """Variables of any kind, each with its own distribution given its causes."""
+
+    def __init__(self, nodes: Sequence[Conditional], n_lags: int, order: Sequence[int]) -> None:
+        self.d, self.n_lags, self._nodes, self._order = len(nodes), n_lags, nodes, order
+
+    def shocks(self, noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+        """(*shape, d) standard normal numbers, each of which stands for a draw."""
+        if not isinstance(noise, str) or noise != "gaussian":
+            raise ParameterError(
+                "noise has no meaning for variables of other kinds, which have distributions of their own; leave it out."
+            )
+        return rng.standard_normal((*shape, self.d))
+
+    def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        """(n, d) the time step after `past` (n, p, d), variable after variable."""
+        rows = np.empty((len(past), self.n_lags + 1, self.d))
+        rows[:, 0], rows[:, 1:] = held, past[:, ::-1]
+        flat = rows.reshape(len(past), -1)
+        with np.errstate(over="ignore"):
+            for j in self._order:
+                if np.isnan(held[j]):
+                    flat[:, j] = self._nodes[j].law(codes_of(self._nodes, flat, j)).driven(shocks[:, j])
+        return rows[:, 0]
+
+    def laws(self, rows: FloatArray, which: Iterable[int] | None = None) -> list[Law]:
+        """One distribution for each variable, or for some."""
+        chosen = range(self.d) if which is None else which
+        return [self._nodes[j].law(codes_of(self._nodes, rows, j)) for j in chosen]
