@@ -51,6 +51,7 @@ from itertools import takewhile
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.graphs.constraints import causes_first
 from feddbn.core.solvers.lasso import followed_weights, lasso_weights, pivoted, prices
 from feddbn.shown import Shown
 
@@ -66,7 +67,6 @@ __all__ = [
     "order_as_it_is",
     "order_value",
     "set_of",
-    "within_must",
 ]
 
 # Solutions that leave the span of what is known of H by more than this share are not exact.
@@ -149,8 +149,8 @@ class LassoScores:
         self._bits = [1 << i for i in range(self.d)]
         self.all = (1 << self.d) - 1
         self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
-        must = np.zeros((self.d, self.d), dtype=bool) if required is None else required[: self.d]
-        self.must_follow = [set_of(np.flatnonzero(column)) for column in must.T]
+        self.must = np.zeros((self.d, self.d), dtype=bool) if required is None else required[: self.d]
+        self.must_follow = [set_of(np.flatnonzero(column)) for column in self.must.T]
         self.n_solved, self.is_exact = 0, True
         self._solved: list[dict[int, _Solved]] = [{} for _ in range(self.d)]
         self.solve_together([(j, self.all, math.inf) for j in range(self.d)])
@@ -331,17 +331,6 @@ def order_value(scores: LassoScores, order: Sequence[int]) -> float:
     return total
 
 
-def within_must(scores: LassoScores, order: Sequence[int]) -> list[int]:
-    """Return the order with sources of required edges moved in front of their targets."""
-    waiting, before, found = list(order), 0, []
-    while waiting:
-        node = next(j for j in waiting if not scores.must_follow[j] & ~before)
-        waiting.remove(node)
-        before |= 1 << node
-        found.append(node)
-    return found
-
-
 def improved(
     scores: LassoScores, start: Sequence[int], budget: int, better: float = _BETTER
 ) -> tuple[list[int], float]:
@@ -349,7 +338,7 @@ def improved(
 
     A move must lower the value by the share `better` of it.
     """
-    now = _Now(scores, within_must(scores, start))
+    now = _Now(scores, causes_first(start, scores.must))
     limit, unmoved, node = scores.n_solved + budget, 0, 0
     while unmoved < scores.d and scores.n_solved < limit:
         place = now.best_place(node, better * max(abs(now.total), 1e-300))
@@ -594,7 +583,7 @@ def best_order(scores: LassoScores, starts: Sequence[Sequence[int]], budget: int
     """
     limit = scores.n_solved + budget
     for_moves = scores.n_solved + budget // 2
-    firsts = {tuple(within_must(scores, start)): None for start in starts}
+    firsts = {tuple(causes_first(start, scores.must)): None for start in starts}
     by_value = sorted(firsts, key=lambda start: order_value(scores, start))
     found = [improved(scores, start, max(for_moves - scores.n_solved, 0)) for start in by_value]
     order, value = min(found, key=lambda one: one[1])
@@ -610,7 +599,7 @@ def best_order(scores: LassoScores, starts: Sequence[Sequence[int]], budget: int
 
 def order_as_it_is(scores: LassoScores, start: Sequence[int]) -> BestOrder:
     """Return an order without any move, with its certificate: no node costs less than with all others before it."""
-    order = within_must(scores, start)
+    order = causes_first(start, scores.must)
     before, asked = 0, []
     for node in order:
         asked.append((node, before, math.inf))

@@ -16,6 +16,7 @@ __all__ = [
     "Edge",
     "EdgeConstraints",
     "break_cycles",
+    "causes_first",
     "threshold",
     "topological_order",
 ]
@@ -110,6 +111,18 @@ def has_cycle(adjacency: BoolArray) -> bool:
         remaining[sources] = False
         alive &= ~sources
     return False
+
+
+def causes_first(order: Sequence[int], must: BoolArray) -> list[int]:
+    """Return the order nearest to `order`, greedily, in which the causes of edges that must be, (d, d), come first."""
+    waiting, found = list(order), []
+    if not must.any():
+        return waiting
+    while waiting:
+        node = next(j for j in waiting if not must[waiting, j].any())
+        waiting.remove(node)
+        found.append(node)
+    return found
 
 
 def _positions(

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.graphs.constraints import EdgeConstraints, causes_first, has_cycle
 from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.orders.search import OrderResult
 
@@ -243,17 +243,6 @@ class OrderChain:
         before = rank[:, None] < rank[None, :]
         self.masks = self._lag_masks + (self._bit * before).sum(axis=0)
         self._logs = np.concatenate([table.log_sum for table in self.tables])
-
-    @staticmethod
-    def feasible(order: list[int], constraints: EdgeConstraints) -> list[int]:
-        """The order nearest to `order`, greedily, in which required parents come first."""
-        waiting, result = list(order), []
-        must = constraints.required[: constraints.d]
-        while waiting:
-            node = next(j for j in waiting if not must[waiting, j].any())
-            waiting.remove(node)
-            result.append(node)
-        return result
 
     def sweep(self) -> None:
         """Draw the place of every node, in random sequence, from its conditional distribution."""
@@ -561,9 +550,10 @@ def sampled_orders(
     """What the orders of several chains imply, of those that arrived; the first begins at a given order."""
     runs = []
     for index in range(n_chains):
-        chain.restart(
-            list(first) if index == 0 else chain.feasible(rng.permutation(chain.d).tolist(), constraints)
-        )
+        order = list(first)
+        if index:
+            order = causes_first(rng.permutation(chain.d).tolist(), constraints.required[: chain.d])
+        chain.restart(order)
         totals = OrderTotals(chain.tables[0].regressions)
         for sweep in range(n_sweeps + n_sweeps // 5):
             chain.sweep()

@@ -506,6 +506,26 @@ class OrderLearner:
         return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
 
 
+def chosen_groups(curved: Learned) -> tuple[tuple[int, ...], ...]:
+    """For each node its groups: the line of every edge, and the curves and products that the evidence is for.
+
+    Every edge has its line, so that a weight says how steep it is on average.
+    """
+    edges = curved.search.regressions.edges
+    assert edges is not None
+    return tuple(
+        tuple(sorted({*parents, *(row for t in parents for row in edges[t])}))
+        for parents in curved.network.parents
+    )
+
+
+def straight_score(curved: Learned, straight: Learned) -> float:
+    """The score that a network of straight lines has by the evidence of groups: comparable with a curved one's."""
+    other = curved.search.like(noise_variance=straight.noise.kind)
+    network = [tuple(np.flatnonzero(straight.support[:, j]).tolist()) for j in range(other.d)]
+    return other.score_of(network)
+
+
 def choose_lags(
     moments: Moments,
     constraints: EdgeConstraints,

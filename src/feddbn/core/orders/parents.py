@@ -176,8 +176,8 @@ class ParentRegressions:
         self.column_total: FloatArray = diagonal
         self.correlation: FloatArray = correlations(scatter)[0]
         self._usable = (diagonal > 0).astype(np.float64)
-        self._cache: dict[tuple[int, Parents], NodeFit] = {}
-        self._max_entries = max(1000, _CACHE_FLOATS // self.q)
+        self._known: list[dict[Parents, NodeFit]] = [{} for _ in range(d)]
+        self._most_known = max(100, _CACHE_FLOATS // (self.q * max(d, 1)))
 
     def scaled(self, factors: FloatArray) -> ParentRegressions:
         """The same after the first d columns, now and at every lag, are divided by `factors` (d,).
@@ -258,55 +258,65 @@ class ParentRegressions:
 
     def fit(self, node: int, parents: Parents) -> NodeFit:
         """Return the fit of `node` on `parents` (ascending)."""
-        key = (node, parents)
-        found = self._cache.get(key)
+        known = self._known[node]
+        found = known.get(parents)
         if found is None:
-            if len(self._cache) >= self._max_entries:
-                self._cache.clear()
-            found = self._cache[key] = self._compute(node, parents)
+            if len(known) >= self._most_known:
+                known.clear()
+            found = known[parents] = self._compute(node, parents)
         return found
 
     def _compute(self, node: int, parents: Parents) -> NodeFit:
+        """The fit, and what every column would add."""
+        return self._fitted(node, parents, None)
+
+    def _fitted(self, node: int, parents: Parents, columns: IntArray | None) -> NodeFit:
+        """The same with the gains of some columns (ascending, the parents among them)."""
         R = self.correlation
-        covariance = R[node].copy()
-        variance = self._usable.copy()
+        covariance = R[node].copy() if columns is None else R[node, columns]
+        variance = self._usable.copy() if columns is None else self._usable[columns]
         loss: tuple[float, ...] = ()
-        rss = float(variance[node])
+        rss = float(self._usable[node])
         if parents:
             index = np.array(parents)
-            columns = R[index]
-            solved = inverse_factor(columns[:, index])
+            within = index if columns is None else np.searchsorted(columns, index)
+            seen = R[index] if columns is None else R[index[:, None], columns]
+            solved = inverse_factor(seen[:, within])
             if solved is None:
                 return self._without_dependent(node, parents)
             inverse, inflation = solved
-            orthogonal = inverse @ columns
-            along = orthogonal[:, node]
+            orthogonal = inverse @ seen
+            along = orthogonal[:, node] if columns is None else inverse @ R[index, node]
             beta = along @ inverse
             rss = max(rss - float(along @ along), NO_RESIDUAL)
             loss = tuple((beta * beta / inflation).tolist())
             covariance -= along @ orthogonal
             orthogonal *= orthogonal
-            variance -= orthogonal.sum(axis=0)
-            variance[index] = 0.0
-        variance[node] = 0.0
+            variance -= np.add.reduce(orthogonal, axis=0)
+            variance[within] = 0.0
+        if columns is None:
+            variance[node] = 0.0
         covariance *= covariance
-        gain = np.zeros(self.q)
+        gain = np.zeros(len(variance))
         np.divide(covariance, variance, out=gain, where=variance > COLLINEAR)
         np.minimum(gain, max(rss - NO_RESIDUAL, 0.0), out=gain)
-        return NodeFit(rss, gain, loss)
+        return NodeFit(rss, gain, loss, columns)
 
     def _without_dependent(self, node: int, parents: Parents) -> NodeFit:
         """The fit on those parents that do not follow from the ones before; without the others nothing is lost."""
-        index = np.array(parents)
-        kept = [parents[k] for k in independent(self.correlation[np.ix_(index, index)])]
+        kept = self._independent(parents)
         if len(kept) == len(parents):
             # Independent one by one, yet too close to dependent together: the last one adds the least.
             kept.pop()
         fit = self.fit(node, tuple(kept))
-        lost = dict(zip(kept, fit.loss, strict=True))
-        gain = fit.gain.copy()
+        lost, gain, index = dict(zip(kept, fit.loss, strict=True)), fit.gain.copy(), list(parents)
         gain[index if fit.columns is None else np.searchsorted(fit.columns, index)] = 0.0
         return NodeFit(fit.rss, gain, tuple(lost.get(m, 0.0) for m in parents), fit.columns)
+
+    def _independent(self, parents: Parents) -> list[int]:
+        """The parents that do not follow from the ones before."""
+        index = list(parents)
+        return [parents[k] for k in independent(self.correlation[np.ix_(index, index)])]
 
 
 @dataclass(frozen=True)
@@ -449,9 +459,8 @@ class ScreenedRegressions(ParentRegressions):
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         super().__init__(scatter, n, d)
         self._columns: list[IntArray] = _screened(self.correlation, self.n, d)
-        self._places: list[dict[int, int]] = [_places(columns) for columns in self._columns]
         self._sets: dict[int, int] = {}
-        self._known: list[dict[Parents, NodeFit]] = [{} for _ in range(d)]
+        self._most_known = _MOST_FITS
 
     def columns(self, node: int) -> IntArray:
         """The columns that are looked at for a node, ascending."""
@@ -464,61 +473,23 @@ class ScreenedRegressions(ParentRegressions):
             found = self._sets[node] = sum(1 << m for m in self._columns[node].tolist())
         return found
 
-    def fit(self, node: int, parents: Parents) -> NodeFit:
-        """Return the fit of `node` on `parents` (ascending)."""
-        known = self._known[node]
-        found = known.get(parents)
-        if found is None:
-            if len(known) >= _MOST_FITS:
-                known.clear()
-            found = known[parents] = self._compute(node, parents)
-        return found
-
     def missed(self, node: int, parents: Parents) -> FloatArray:
         """(q,) the gains of all columns beside these parents; those that are looked at anyway have 0."""
-        gain = super()._compute(node, parents).gains(self.q).copy()
+        gain = self._fitted(node, parents, None).gains(self.q).copy()
         gain[self._columns[node]] = 0.0
         return gain
 
     def take_up(self, node: int, columns: Iterable[int]) -> None:
         """Look at further columns for a node."""
         self._columns[node] = np.union1d(self._columns[node], np.fromiter(columns, dtype=np.intp))
-        self._places[node] = _places(self._columns[node])
         self._sets.pop(node, None)
         self._known[node].clear()
 
     def _compute(self, node: int, parents: Parents) -> NodeFit:
-        places = self._places[node]
-        if not places.keys() >= set(parents):
+        seen = self.column_set(node)
+        if not all(seen >> m & 1 for m in parents):
             self.take_up(node, parents)
-            places = self._places[node]
-        R, columns = self.correlation, self._columns[node]
-        covariance = R[node, columns]
-        variance = self._usable[columns]
-        loss: tuple[float, ...] = ()
-        rss = float(self._usable[node])
-        if parents:
-            index = np.array(parents)
-            within = [places[m] for m in parents]
-            seen = R[index[:, None], columns]
-            solved = inverse_factor(seen[:, within])
-            if solved is None:
-                return self._without_dependent(node, parents)
-            inverse, inflation = solved
-            along = inverse @ R[index, node]
-            beta = along @ inverse
-            rss = max(rss - float(along @ along), NO_RESIDUAL)
-            loss = tuple((beta * beta / inflation).tolist())
-            orthogonal = inverse @ seen
-            covariance -= along @ orthogonal
-            orthogonal *= orthogonal
-            variance -= np.add.reduce(orthogonal, axis=0)
-            variance[within] = 0.0
-        covariance *= covariance
-        gain = np.zeros(len(columns))
-        np.divide(covariance, variance, out=gain, where=variance > COLLINEAR)
-        np.minimum(gain, max(rss - NO_RESIDUAL, 0.0), out=gain)
-        return NodeFit(rss, gain, loss, columns)
+        return self._fitted(node, parents, self._columns[node])
 
 
 def _screened(R: FloatArray, n: float, d: int) -> list[IntArray]:
@@ -547,10 +518,6 @@ def _partial_correlations(R: FloatArray, n: float) -> FloatArray:
     inverse = np.tril(inverse, -1) + np.tril(inverse).T
     root = np.sqrt(np.maximum(np.diag(inverse), 1e-300))
     return np.asarray(inverse / root / root[:, None])
-
-
-def _places(columns: IntArray) -> dict[int, int]:
-    return {m: place for place, m in enumerate(columns.tolist())}
 
 
 _IMPROVEMENT = 1e-9

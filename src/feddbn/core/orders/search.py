@@ -30,7 +30,7 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
+from feddbn.core.graphs.constraints import EdgeConstraints, causes_first, topological_order
 from feddbn.core.orders.parents import (
     MANY_NODES,
     Columns,
@@ -522,20 +522,10 @@ class OrderSearch:
             node = int(rng.integers(self.d))
             self.order.remove(node)
             self.order.insert(int(rng.integers(self.d)), node)
-        self._place_all(self._repaired())
+        self._place_all(causes_first(self.order, self.limits.required[: self.d]))
         self.parents = [
             self.selection.select(j, self.parents[j], self._candidates(j))[0] for j in range(self.d)
         ]
-
-    def _repaired(self) -> list[int]:
-        """The order with required parents moved in front."""
-        waiting, left, repaired = list(self.order), (1 << self.d) - 1, []
-        while waiting:
-            node = next(j for j in waiting if not self._must_follow[j] & left)
-            waiting.remove(node)
-            left ^= 1 << node
-            repaired.append(node)
-        return repaired
 
     def improve(self, selection: ParentSelection | None = None) -> None:
         """Alternate noise variance and prices with insertion moves until the network stays the same.

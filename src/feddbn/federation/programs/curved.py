@@ -26,16 +26,14 @@ from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
 from feddbn.core.designs.recordings import CompleteRows, CompleteSite, Recording, SiteData
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.curved import (
+from feddbn.core.orders.groups import (
     CurvedNetwork,
-    chosen_groups,
+    CurvedRegressions,
     curved_groups,
     curved_network,
     in_data_units,
-    straight_score,
 )
-from feddbn.core.orders.groups import CurvedRegressions
-from feddbn.core.orders.learn import Learned, OrderLearner, choose_lags
+from feddbn.core.orders.learn import Learned, OrderLearner, choose_lags, chosen_groups, straight_score
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
 from feddbn.core.statistics.diagnostics import outputs_of

@@ -10,9 +10,8 @@ from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.features import CURVE, curve_features
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.average import average_priced
-from feddbn.core.orders.curved import chosen_groups, curved_groups, curved_network, in_data_units
-from feddbn.core.orders.groups import CurvedRegressions
-from feddbn.core.orders.learn import OrderLearner
+from feddbn.core.orders.groups import CurvedRegressions, curved_groups, curved_network, in_data_units
+from feddbn.core.orders.learn import OrderLearner, chosen_groups
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.moments import Moments
