@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.fits import ChangeOptions, Changing, Limits
+from feddbn.core.changes import Changing, CutLearner, Limits
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_shares, refit
@@ -457,7 +457,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         kind: Any = settings.noise_variance
         learn = OrderLearner(kind, criterion, average="auto" if settings.penalty == Criterion().c else False)
         options = OneShotOptions(int(settings.n_lags), prepare=self._rows_on(federation), learn=learn)
-        changes = ChangeOptions(
+        changes = CutLearner(
             0 if settings.drift is True else int(settings.max_changes),
             criterion,
             kind,

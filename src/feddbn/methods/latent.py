@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
 from feddbn.core.ancestral.marks import Marks
-from feddbn.core.ancestral.search import SearchOptions, search
+from feddbn.core.ancestral.search import MarkLearner
 from feddbn.core.arrays import BoolArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.graphs.status import Status
@@ -134,8 +134,8 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
             )
         if n < 2 * q:
             self._tell(Finding("few-rows-for-marks", "warning", {"n": n, "q": q}))
-        options = SearchOptions(float(settings.alpha), settings.n_passes, settings.max_conditions)
-        found = search(summary.independence, d, p, options, self._inputs)
+        learner = MarkLearner(float(settings.alpha), settings.n_passes, settings.max_conditions)
+        found = learner.learn(summary.independence, d, p, self._inputs)
         self.ancestral_graph_ = AncestralGraph(found.marks, names, found.values, found.p_values)
         self.graph_, self.edges_ = self.ancestral_graph_.marks, self.ancestral_graph_.edges()
         self.n_tests_ = found.n_tests

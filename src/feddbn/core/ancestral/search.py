@@ -389,8 +389,8 @@ _STRONGLY = 0.1
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """How to search.
+class MarkLearner:
+    """The search for marks: how to search.
 
     Attributes
     ----------
@@ -408,6 +408,24 @@ class SearchOptions:
     n_passes: int = 3
     max_conditions: int | None = None
     max_subsets: int = 2000
+
+    def learn(self, gram: Independence, d: int, n_lags: int, inputs: Sequence[int] = ()) -> FoundMarks:
+        """Return the ancestral graph of d variables over a window of ``n_lags + 1`` moments; `gram` knows ``2 n_lags`` lags.
+
+        `inputs` are variables that only act on others: an edge with one of them is an effect of it.
+        """
+        run = _Run(gram, WindowGraph.complete(d, n_lags, inputs), self, inputs)
+        for _ in range(self.n_passes - 1):
+            run.remove_edges()
+            run.look_beyond()
+            orient(run.graph, run.known, run.dependent, to_the_end=False)
+            run.begin_again()
+        run.remove_edges()
+        run.remove_by_wider_sets()
+        run.look_beyond()
+        put_colliders(run.graph, run.known, run.dependent)
+        orient(run.graph, run.known, run.dependent, to_the_end=True)
+        return FoundMarks(run.graph.words(), run.known.values, run.known.p_values, run.n_tests)
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,32 +448,11 @@ class FoundMarks:
     n_tests: int
 
 
-def search(
-    test: Independence, d: int, n_lags: int, options: SearchOptions, inputs: Sequence[int] = ()
-) -> FoundMarks:
-    """Learn the ancestral graph of d variables over a window of ``n_lags + 1`` moments; `test` knows ``2 n_lags`` lags.
-
-    `inputs` are variables that only act on others: an edge with one of them is an effect of it.
-    """
-    run = _Run(test, WindowGraph.complete(d, n_lags, inputs), options, inputs)
-    for _ in range(options.n_passes - 1):
-        run.remove_edges()
-        run.look_beyond()
-        orient(run.graph, run.known, run.dependent, to_the_end=False)
-        run.begin_again()
-    run.remove_edges()
-    run.remove_by_wider_sets()
-    run.look_beyond()
-    put_colliders(run.graph, run.known, run.dependent)
-    orient(run.graph, run.known, run.dependent, to_the_end=True)
-    return FoundMarks(run.graph.words(), run.known.values, run.known.p_values, run.n_tests)
-
-
 class _Run:
     """A search under way."""
 
     def __init__(
-        self, test: Independence, graph: WindowGraph, options: SearchOptions, inputs: Sequence[int]
+        self, test: Independence, graph: WindowGraph, options: MarkLearner, inputs: Sequence[int]
     ) -> None:
         self.test, self.graph, self.options, self._inputs = test, graph, options, inputs
         self.known = Separations(graph)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feddbn.core.changes.fits import ChangeOptions, Changing, Cuts, ranges_of
-from feddbn.core.changes.learn import learn_changes, learn_drift, learn_regimes
+from feddbn.core.changes import Changing, CutLearner, Cuts, ranges_of
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments, sums_length
@@ -134,7 +133,7 @@ def changing_program(
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     options: OneShotOptions,
-    changes: ChangeOptions,
+    changes: CutLearner,
     wish: BlockWish,
     n_sites: int | None,
     rng: np.random.Generator,
@@ -148,7 +147,6 @@ def changing_program(
     told by a usual policy, or any number if it is None. With `checks` residuals are looked at. Blocks that fewer than
     `fewest_sites` sites have rows in are put together with those before them.
     """
-    d = len(variables)
     asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, n_sites)
     if fewest_sites is not None:
         n_blocks = yield from treated(block_counts_program(question, fewest_sites), asked.treatment)
@@ -159,11 +157,7 @@ def changing_program(
         blocks, by_block = trimmed(blocks, by_block)
     n = sum(block.n for block in by_block)
     shortest = shortest_segment(n, blocks, asked.moments.q)
-    changes = replace(changes, shortest=shortest)
-    found = learn_changes(by_block, constraints, changes, rng)
-    if changes.drift:
-        drifting = learn_drift(by_block, d, found, constraints, changes)
-        found = found if drifting is None else replace(drifting, scores=found.scores)
+    found = replace(changes, shortest=shortest).learn(by_block, constraints, rng)
     constant = None
     if not found.cuts and found.functions is None:
         constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
@@ -292,7 +286,7 @@ def site_clocks_program(
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     options: OneShotOptions,
-    changes: ChangeOptions,
+    changes: CutLearner,
     wish: BlockWish,
     sites: tuple[str, ...],
     rng: np.random.Generator,
@@ -309,7 +303,7 @@ def site_clocks_program(
     by_site = {name: found for name, found in by_site.items() if sum(block.n for block in found) > 0}
     n = sum(block.n for found in by_site.values() for block in found)
     shortest = shortest_segment(n, blocks, asked.moments.q)
-    found = learn_regimes(by_site, constraints, replace(changes, shortest=shortest), rng)
+    found = replace(changes, shortest=shortest).learn_regimes(by_site, constraints, rng)
     constant = None
     if not found.changing.cuts:
         constant = learn_from_moments(asked.moments, variables, constraints, options, rng)

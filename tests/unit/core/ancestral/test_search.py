@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from feddbn.core.ancestral.marks import true_marks, unrolled
-from feddbn.core.ancestral.search import PartialCorrelations, SearchOptions, search
+from feddbn.core.ancestral.search import MarkLearner, PartialCorrelations
 from support.hidden_systems import draw_system, exact_correlations
 
 EXACT = 1e15
@@ -25,7 +25,7 @@ def compared(seed, n, n_hidden, n_lags, memory=1.0):
     W, A = draw_system(rng, n, n_lags, memory=memory)
     seen = np.sort(rng.choice(n, n - n_hidden, replace=False))
     R = exact_correlations(W, A, seen, 2 * n_lags, rng.uniform(0.5, 2.0, n))
-    found = search(PartialCorrelations(R, EXACT), len(seen), n_lags, SearchOptions()).marks
+    found = MarkLearner().learn(PartialCorrelations(R, EXACT), len(seen), n_lags).marks
     return true_marks(W, A, seen, n_lags), found
 
 
@@ -62,7 +62,7 @@ def test_the_order_of_variables_does_not_matter():
 
     def marks(values):
         rows = np.hstack([values[2:], values[1:-1], values[:-2]])
-        return search(PartialCorrelations(np.corrcoef(rows.T), 298), 5, 1, SearchOptions()).marks
+        return MarkLearner().learn(PartialCorrelations(np.corrcoef(rows.T), 298), 5, 1).marks
 
     assert (marks(x[:, :5])[np.ix_(order, order)] == marks(x[:, order])).all()
 
@@ -73,7 +73,7 @@ def test_inputs_only_act():
     A[0][:, 0] = W[:, 0] = 0.0
     A[0][0, 0], W[0, 1] = 0.5, 0.7
     R = exact_correlations(W, A, range(4), 2, np.ones(4))
-    found = search(PartialCorrelations(R, EXACT), 4, 1, SearchOptions(), inputs=[0]).marks
+    found = MarkLearner().learn(PartialCorrelations(R, EXACT), 4, 1, inputs=[0]).marks
     assert (found[:, 0, 1] == "").all()
     assert found[0, 1, 0] == "-->"
     assert set(found[0].ravel()) <= {"", "-->"}

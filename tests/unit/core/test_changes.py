@@ -13,16 +13,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from feddbn.core.changes.fits import (
-    ChangeOptions,
+from feddbn.core.changes import (
+    CutLearner,
     Limits,
     SegmentFits,
     SegmentGrams,
+    _CutSearch,
+    _dealt_regimes,
+    _summed,
     best_partitions,
     fit_node,
     ranges_of,
+    time_functions,
 )
-from feddbn.core.changes.learn import _dealt_regimes, _summed, learn_drift, learn_regimes, time_functions
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 
@@ -150,13 +153,13 @@ def limits():
 
 
 def found_in(rows, drift=True):
-    blocks, options = blocks_of(rows), ChangeOptions()
+    blocks, options = blocks_of(rows), CutLearner()
     # Without a cut, and with the one that a step would have.
     before = min(
         (SegmentFits(blocks, cuts, limits(), options).of((0, 1)) for cuts in ((), (B // 2,))),
         key=lambda one: one.score,
     )
-    return before, learn_drift(blocks, 2, before, limits(), options)
+    return before, _CutSearch(options, blocks, limits()).drifting(before)
 
 
 def test_functions_are_ramps_and_curves_without_a_line():
@@ -241,7 +244,7 @@ def test_a_site_deals_out_its_blocks_as_well_as_any_cuts_do(n_regimes):
     regimes = [regime_blocks([w] * 9, 10 * k) for k, w in enumerate((0.8, -0.5, 0.2)[:n_regimes])]
     moments = [one for part in regimes for one in part]
     cuts = tuple(9 * k for k in range(1, n_regimes))
-    found = SegmentFits(moments, cuts, LIMITS, ChangeOptions()).of((0, 1))
+    found = SegmentFits(moments, cuts, LIMITS, CutLearner()).of((0, 1))
     for seed, weights in enumerate(
         ([0.8] * 3 + [-0.5] * 4, [-0.5] * 7, [0.8] * 7, [0.8, 0.8, -0.5, 0.2, 0.2, 0.2, 0.2])
     ):
@@ -270,8 +273,8 @@ def test_regimes_are_sums_over_sites_and_add_up_to_all_rows():
 
 def test_regimes_and_cuts_are_found_together():
     sites = {f"s{k}": regime_blocks([0.7] * k + [-0.7] * (BLOCKS - k), k) for k in (2, 3, 5, 7)}
-    options = ChangeOptions(max_changes=2, shortest=40.0)
-    found = learn_regimes(sites, LIMITS, options, np.random.default_rng(0))
+    options = CutLearner(max_changes=2, shortest=40.0)
+    found = options.learn_regimes(sites, LIMITS, np.random.default_rng(0))
     assert found.cuts == {"s2": (2,), "s3": (3,), "s5": (5,), "s7": (7,)}
     weights = [found.changing.network(s)[0][0, 1] for s in range(2)]
     np.testing.assert_allclose(weights, [0.7, -0.7], atol=0.15)
