@@ -510,7 +510,7 @@ def _on_all(
 
     from feddbn.model.effects import expected_changes
     from feddbn.model.inputs import variable_index
-    from feddbn.model.outcomes import outcome_columns
+    from feddbn.model.paths import outcome_columns
 
     i = variable_index(source, dbn.variables, "source")
     if not dbn.bends:

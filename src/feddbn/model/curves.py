@@ -8,7 +8,6 @@ scale its functions have mean 0 and are uncorrelated with x, so the weight is th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from feddbn.core.designs.features import (
     square_features,
 )
 from feddbn.errors import ParameterError
+from feddbn.model.inputs import is_number, positive_int
 
 __all__ = ["PRODUCT_REACH", "Curve", "Product", "basis_features"]
 
@@ -66,7 +66,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         for name in ("source", "target", "lag"):
-            object.__setattr__(self, name, _whole(getattr(self, name), f"{name} of a curve"))
+            object.__setattr__(self, name, positive_int(getattr(self, name), f"{name} of a curve", 0))
         object.__setattr__(self, "origin", _number(self.origin, "origin of a curve"))
         object.__setattr__(self, "scale", _positive(self.scale, "scale of a curve"))
         b = _numbers(self.coefficients, "coefficients of a curve", 1)
@@ -148,7 +148,7 @@ class Product:
 
     def __post_init__(self) -> None:
         for name in ("first", "second", "target", "lag"):
-            object.__setattr__(self, name, _whole(getattr(self, name), f"{name} of a product"))
+            object.__setattr__(self, name, positive_int(getattr(self, name), f"{name} of a product", 0))
         if self.first > self.second:
             raise ParameterError(
                 f"first of a product must not be larger than second, got {self.first} and {self.second};"
@@ -216,15 +216,8 @@ def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
     return np.asarray(flat.reshape(*z.shape, n))
 
 
-def _whole(value: object, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ParameterError(f"{what} must be a whole number of at least 0, got {value!r}.")
-    return int(value)
-
-
 def _number(value: object, what: str) -> float:
-    is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_real or not math.isfinite(float(value)):  # type: ignore[arg-type]
+    if not is_number(value):
         raise ParameterError(f"{what} must be a finite number, got {value!r}.")
     return float(value)  # type: ignore[arg-type]
 

@@ -2,7 +2,8 @@
 are added where effects are not straight (`feddbn.model.curves`).
 
 `feddbn.model.network.Network` holds the numbers; what they imply is computed by the other modules of this
-package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, export.
+package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, export. Their functions take a
+network first and are methods of `DBN`.
 """
 
 from __future__ import annotations
@@ -14,24 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.model import (
-    dynamics,
-    effects,
-    export,
-    graph,
-    natural_effects,
-    residuals,
-    strength,
-)
+from feddbn.model import dynamics, effects, export, graph, natural_effects, residuals, strength
+from feddbn.model import forecast as forecasts
 from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
-from feddbn.model.csv_cells import guarded_frame
 from feddbn.model.effects import EdgeEffect
-from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
+from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.frames import Frames
 from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
@@ -63,6 +56,39 @@ class DBN(Network, Shown):
     >>> dbn.frames.total_effects(1).query("source == 'x' and target == 'y'")["effect"].tolist()
     [0.5, 0.2]
     """
+
+    # What comes next, and what if.
+    forecast = forecasts.forecast
+    do = forecasts.do
+    # How it moves, and what causes do.
+    stationary_mean = dynamics.stationary_mean
+    stationary_covariance = dynamics.stationary_covariance
+    impulse_responses = dynamics.impulse_responses
+    fevd = dynamics.fevd
+    total_effects = effects.total_effects
+    direct_effects = effects.direct_effects
+    mediated_effects = effects.mediated_effects
+    standardised_weights = strength.standardised_weights
+    curves_table = effects.curves_table
+    coefficients = natural_effects.coefficient_table
+    average_effects = natural_effects.average_effects
+    # How well it fits.
+    log_likelihood = residuals.log_likelihood
+    residual_diagnostics = residuals.residual_diagnostics
+    calibration = residuals.calibration_table
+    scores = residuals.prediction_scores
+    # The forms in which others read it.
+    to_curves_csv = export.curves_csv_text
+    to_coefficients_csv = export.coefficients_csv_text
+    edges = graph.edge_table
+    to_lingam = graph.lingam_arrays
+    to_tigramite = graph.tigramite_arrays
+    to_dict = export.plain_dict
+    to_json = export.json_text
+    to_npz = export.write_npz
+    to_csv = export.csv_text
+    to_graphml = export.graphml_text
+    to_dot = export.dot_text
 
     @classmethod
     def from_moments(
@@ -115,58 +141,6 @@ class DBN(Network, Shown):
         pairs = ((getattr(self, k), getattr(other, k)) for k in ("W", "A", "intercept", "noise_variances"))
         return all(bool(np.all(np.abs(a - b) <= atol)) for a, b in pairs)
 
-    # What comes next, and what if.
-
-    def forecast(
-        self,
-        history: Rows | None,
-        steps: int,
-        interval: float | None = None,
-        method: IntervalMethod = "auto",
-        random_state: RandomState = None,
-        *,
-        n_paths: int = 2000,
-        noise: Noise = "gaussian",
-    ) -> Forecast:
-        """Mean and, with ``interval=0.9``, bounds of the next `steps` time steps after `history` (at least
-        n_lags rows).
-
-        ``method="analytic"`` is exact for Gaussian noise; ``"simulation"`` takes quantiles of `n_paths`
-        sampled paths, for example of the site's own residuals: ``noise=dbn.residuals(data)``; ``"auto"`` is
-        analytic for linear networks, and all of a network with curves is simulated. See
-        `feddbn.model.forecast.forecast`.
-        """
-        return self.do({}, history, steps, interval, method, random_state, n_paths=n_paths, noise=noise)
-
-    def do(
-        self,
-        interventions: Held,
-        history: Rows | None,
-        steps: int,
-        interval: float | None = None,
-        method: IntervalMethod = "auto",
-        random_state: RandomState = None,
-        *,
-        n_paths: int = 2000,
-        noise: Noise = "gaussian",
-    ) -> Forecast:
-        """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
-
-        A value is one number, or one number per step with NaN where the variable is left free. Incoming
-        edges of a held variable are cut; its effects, within the time step and later, propagate.
-        """
-        return forecast(
-            self,
-            history,
-            steps,
-            held=interventions,
-            interval=interval,
-            method=method,
-            n_paths=n_paths,
-            noise=noise,
-            random_state=random_state,
-        )
-
     def simulate(
         self,
         n: int,
@@ -190,8 +164,6 @@ class DBN(Network, Shown):
         shown = [kind.shown(column) for kind, column in zip(self.kinds, paths[0, skip:].T, strict=True)]
         return pd.DataFrame(np.stack(shown, axis=1), columns=list(self.variables))
 
-    # How it moves.
-
     @property
     def spectral_radius(self) -> float:
         """Largest absolute eigenvalue of the companion matrix; not defined with curves."""
@@ -208,40 +180,10 @@ class DBN(Network, Shown):
         dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
         return np.asarray(self.intercept @ dynamics.impact(self.W))
 
-    def stationary_mean(self) -> FloatArray:
-        """(d,) long-run mean; with curves that of simulated rows."""
-        return dynamics.stationary_mean(self)
-
-    def stationary_covariance(self) -> FloatArray:
-        """(d, d) long-run contemporaneous covariance; with curves that of simulated rows."""
-        return dynamics.stationary_covariance(self)
-
-    def impulse_responses(
-        self, horizon: int, kind: dynamics.ResponseKind = "structural", *, sd: bool = False
-    ) -> FloatArray:
-        """(horizon+1, d, d) responses [h, from, to] to a shock; see `feddbn.model.dynamics.impulse_responses`."""
-        return dynamics.impulse_responses(self, horizon, kind, sd=sd)
-
-    def fevd(self, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural") -> FloatArray:
-        """(horizon, d, d) shares [h-1, from, to] of the h-step forecast-error variance."""
-        return dynamics.fevd(self, horizon, kind)
-
     @property
     def frames(self) -> Frames:
         """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
         return Frames(self)
-
-    def total_effects(self, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one time step, over every path."""
-        return effects.total_effects(self, horizon)
-
-    def direct_effects(self, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) effects [h, from, to] along single edges."""
-        return effects.direct_effects(self, horizon)
-
-    def mediated_effects(self, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) part of the total effects that passes through `mediators` (None: through anything)."""
-        return effects.mediated_effects(self, mediators, horizon)
 
     def effects(
         self,
@@ -278,33 +220,11 @@ class DBN(Network, Shown):
         )
         return effects.changes_table(self, target, changes)
 
-    def standardised_weights(self, sd: ArrayLike | None = None) -> FloatArray:
-        """(n_lags+1, d, d) ``weight * sd_from / sd_to``, W first: effects that can be compared whatever the units.
-
-        `sd` are (d,) standard deviations, by default those of the network's own stationary process.
-        """
-        return strength.standardised_weights(self, sd)
-
-    # What its curves are.
-
     def effect(self, source: str | int, target: str | int, lag: int) -> EdgeEffect | NaturalEffect:
         """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``."""
         if self.conditionals:
             return natural_effect(self, source, target, lag)
         return effects.edge_effect(self, source, target, lag)
-
-    def curves_table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
-        """Frame source, target, lag, value, effect, lower, upper, inside of all effects that are no straight lines.
-
-        `inside` is False beyond the range in which the function was learned.
-        """
-        return effects.curves_table(self, n, level)
-
-    def to_curves_csv(self, path: str | Path | None = None, n: int = 41, level: float = 0.95) -> str:
-        """`curves_table` as CSV text, also written to `path` if given; safe in spreadsheets."""
-        return export.write_text(export.curves_csv_text(self, n, level), path)
-
-    # How well it fits.
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
         """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item.
@@ -312,24 +232,6 @@ class DBN(Network, Shown):
         Of a recording with a level of its own: ``dbn.at_level(rows.mean())``, here and in the two below.
         """
         return np.concatenate(residuals.residual_segments(self, data))
-
-    def log_likelihood(self, data: Rows | Sequence[Rows]) -> float:
-        """Log-likelihood (Gaussian, or of its distributions) of usable rows, each given the n_lags rows before it."""
-        return residuals.log_likelihood(self, data)
-
-    def residual_diagnostics(self, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
-        """One row per variable: mean, variance, autocorrelation, Ljung-Box and normality of its residuals."""
-        return residuals.residual_diagnostics(self, data, n_lags)
-
-    # As edges, graphs and files.
-
-    def edges(self, threshold: float = 0.0) -> pd.DataFrame:
-        """Frame source, target, lag, weight, standardised, oriented of the edges with ``|weight| > threshold``; with curves
-        also shape, and weights are average slopes.
-        """
-        return graph.edge_table(self, threshold)
-
-    # What its distributions tell, where variables have kinds.
 
     @classmethod
     def from_conditionals(
@@ -350,48 +252,11 @@ class DBN(Network, Shown):
         weights = weights_of(checked, p)
         return cls(weights.W, weights.A, variables, open_edges=open_edges, conditionals=checked)
 
-    def coefficients(self, level: float = 0.95) -> pd.DataFrame:
-        """Frame of every coefficient on the scale of its link, with its interval, `ratio` and `meaning` in words."""
-        self._require_conditionals("coefficients", "dbn.edges()")
-        return natural_effects.coefficient_table(self, level)
-
-    def to_coefficients_csv(self, path: str | Path | None = None, level: float = 0.95) -> str:
-        """`coefficients` as CSV text, also written to `path` if given; safe in spreadsheets."""
-        text = guarded_frame(self.coefficients(level)).to_csv(index=False, lineterminator="\n")
-        return export.write_text(str(text), path)
-
-    def average_effects(
-        self, over: Rows | None = None, *, by: str = "unit", level: float = 0.95
-    ) -> pd.DataFrame:
-        """Frame source, target, lag, from, to, outcome, change, lower, upper: what each edge does to the mean of its
-        target, or to the probabilities of its levels; see `feddbn.model.natural_effects.average_effects`.
-        """
-        self._require_conditionals("average_effects", "dbn.edges(), whose weights are such changes")
-        return natural_effects.average_effects(self, over, by=by, level=level)
-
     def quantile_residuals(self, data: Rows | Sequence[Rows], random_state: RandomState = None) -> FloatArray:
         """(n, d) residuals that are standard normal if the network holds, whatever the kinds; see
         `feddbn.model.residuals.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
         """
         return np.concatenate(residuals.normal_segments(self, data, random_generator(random_state)))
-
-    def calibration(self, data: Rows | Sequence[Rows], n_bins: int = 10) -> pd.DataFrame:
-        """Frame variable, level, low, high, predicted, seen, error, n: do predicted probabilities happen as often as they
-        say? Give rows that were not used for learning; see `feddbn.model.residuals.calibration_table`.
-        """
-        return residuals.calibration_table(self, data, n_bins)
-
-    def scores(self, data: Rows | Sequence[Rows]) -> pd.DataFrame:
-        """One row per variable: kind, n, log_score, brier, error; see `feddbn.model.residuals.prediction_scores`."""
-        return residuals.prediction_scores(self, data)
-
-    def _require_conditionals(self, what: str, instead: str) -> None:
-        if not self.conditionals:
-            raise ParameterError(
-                f"{what} is for variables of other kinds, and all of this network's are plain numbers; use {instead}."
-            )
-
-    # The forms in which others read and write it.
 
     @classmethod
     def from_edges(
@@ -411,19 +276,11 @@ class DBN(Network, Shown):
         """Inverse of `to_networkx` (``"time-series"``)."""
         return cls(**graph.parts_of_graph(time_series_graph))
 
-    def to_lingam(self) -> FloatArray:
-        """(n_lags+1, d, d) in lingam's orientation [to, from]; it has no mark for an open direction."""
-        return graph.lingam_arrays(self)
-
     @classmethod
     def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
         """Network of ``VARLiNGAM.adjacency_matrices_``."""
         stack = graph.stack_of_lingam(adjacency_matrices)
         return cls(stack[0], stack[1:], variables)
-
-    def to_tigramite(self) -> tuple[NDArray[np.str_], FloatArray]:
-        """(graph, val_matrix), both (d, d, n_lags+1), as tigramite's plotting wants them; open edges are 'o-o'."""
-        return graph.tigramite_arrays(self)
 
     @classmethod
     def from_tigramite(
@@ -433,36 +290,20 @@ class DBN(Network, Shown):
         stack = stack_of_tigramite(graph, val_matrix)
         return cls(stack[0], stack[1:], variables)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The stored form (docs/schema.md) as plain lists and text."""
-        return export.plain_dict(self)
-
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
         return cls(**export.parts_of_dict(stored))
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """JSON text of the stored form, also written to `path` if given."""
-        return export.write_text(export.json_text(self), path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
         """Inverse of `to_json`, from a path or from the text itself."""
         return cls(**export.parts_of_json(source))
 
-    def to_npz(self, path: str | Path) -> None:
-        """Write the stored form as a numpy archive."""
-        export.write_npz(self, path)
-
     @classmethod
     def from_npz(cls, path: str | Path) -> Self:
         """Inverse of `to_npz`."""
         return cls(**export.parts_of_npz(path))
-
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Edge list as CSV text, also written to `path` if given; carries weights and open directions only."""
-        return export.write_text(export.csv_text(self), path)
 
     @classmethod
     def from_csv(
@@ -471,15 +312,7 @@ class DBN(Network, Shown):
         """Network of a CSV edge list (path or text)."""
         return cls(**export.parts_of_csv(source, variables, n_lags))
 
-    def to_graphml(self, path: str | Path | None = None) -> str:
-        """GraphML text of the time-series graph, also written to `path` if given."""
-        return export.write_text(export.graphml_text(self), path)
-
     @classmethod
     def from_graphml(cls, source: str | Path) -> Self:
         """Inverse of `to_graphml`, from a path or from the text itself."""
         return cls(**export.parts_of_graphml(source))
-
-    def to_dot(self, path: str | Path | None = None) -> str:
-        """Graphviz DOT text of the time-series graph, also written to `path` if given."""
-        return export.write_text(export.dot_text(self), path)

@@ -35,8 +35,15 @@ from feddbn.model.inputs import (
     variable_index,
 )
 from feddbn.model.network import Network
-from feddbn.model.outcomes import columns_of, indicators, outcome_columns
-from feddbn.model.paths import drawn_windows, paths_from, ranges_seen, usual
+from feddbn.model.paths import (
+    columns_of,
+    drawn_windows,
+    indicators,
+    outcome_columns,
+    paths_from,
+    ranges_seen,
+    usual,
+)
 from feddbn.model.state import drawn_rows, last_state
 
 __all__ = [
@@ -202,8 +209,8 @@ def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
 
 
 class Changes(NamedTuple):
-    """Expected changes (horizon+1, m) of all outcomes (`feddbn.model.outcomes`: all variables, if none has several levels),
-    their Monte-Carlo standard errors, and from where to where.
+    """Expected changes (horizon+1, m) of all outcomes (`feddbn.model.paths.outcome_columns`: all variables, if none has
+    several levels), their Monte-Carlo standard errors, and from where to where.
     """
 
     mean: FloatArray

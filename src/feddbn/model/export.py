@@ -25,19 +25,14 @@ from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
 from feddbn.model.effects import curves_table
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
+from feddbn.model.natural_effects import coefficient_table
 from feddbn.model.network import Network
-from feddbn.model.stored import (
-    conditionals_of,
-    curves_of,
-    plain_conditionals,
-    plain_curves,
-    plain_products,
-    products_of,
-)
+from feddbn.model.stored import PARTS, parts_of, plain_parts
 
 __all__ = [
     "FORMAT",
     "VERSION",
+    "coefficients_csv_text",
     "csv_text",
     "curves_csv_text",
     "dot_text",
@@ -59,12 +54,7 @@ VERSION = 4
 """2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`; a network without them is written as the version that
 every reader of it understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
-_LISTS = {
-    "open_edges": "a list of pairs of variables",
-    "curves": "a list",
-    "products": "a list",
-    "conditionals": "a list",
-}
+_LISTS = {"open_edges": "a list of pairs of variables", **dict.fromkeys(PARTS, "a list")}
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
@@ -81,13 +71,7 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
     }
     if dbn.open_edges:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
-    if dbn.curves:
-        plain["curves"] = plain_curves(dbn)
-    if dbn.products:
-        plain["products"] = plain_products(dbn)
-    if dbn.conditionals:
-        plain["conditionals"] = plain_conditionals(dbn)
-    return plain
+    return {**plain, **plain_parts(dbn)}
 
 
 def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
@@ -117,26 +101,20 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         arrays[key] = _array(stored[key], shape, f"{where} is damaged: {key!r}")
     if np.any(arrays["noise_variances"] < 0):
         raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
-    curves = curves_of(stored.get("curves"), variables, where)
-    products = products_of(stored.get("products"), variables, where)
-    nodes = conditionals_of(stored.get("conditionals"), variables, where)
+    parts = parts_of(stored, variables, where)
     try:
-        is_edge = Network(
-            **arrays, variables=variables, curves=curves, products=products, conditionals=nodes
-        ).is_edge[0]
+        is_edge = Network(**arrays, variables=variables, **parts).is_edge[0]
     except ParameterError as error:
         raise FileError(f"{where} is damaged: {error}") from None
-    return Parts(
-        W=arrays["W"],
-        A=arrays["A"],
-        variables=tuple(variables),
-        intercept=arrays["intercept"],
-        noise_variances=arrays["noise_variances"],
-        open_edges=_open_edges(stored.get("open_edges"), variables, is_edge, where),
-        curves=curves,
-        products=products,
-        conditionals=nodes,
-    )
+    return {
+        "W": arrays["W"],
+        "A": arrays["A"],
+        "variables": tuple(variables),
+        "intercept": arrays["intercept"],
+        "noise_variances": arrays["noise_variances"],
+        "open_edges": _open_edges(stored.get("open_edges"), variables, is_edge, where),
+        **parts,
+    }
 
 
 def _open_edges(
@@ -153,9 +131,9 @@ def _open_edges(
     return tuple((source, target) for source, target in pairs)
 
 
-def json_text(dbn: Network) -> str:
-    """The stored form as JSON; numbers are written so that they read back bit for bit."""
-    return json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1)
+def json_text(dbn: Network, path: str | Path | None = None) -> str:
+    """JSON text of the stored form, also written to `path` if given; numbers read back bit for bit."""
+    return write_text(json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1), path)
 
 
 def parts_of_json(source: str | Path) -> Parts:
@@ -217,8 +195,10 @@ def parts_of_npz(path: str | Path) -> Parts:
     return parts_of_dict(stored, where)
 
 
-def csv_text(dbn: Network) -> str:
-    """Edge list source, target, lag, weight, standardised, oriented as CSV with a header, safe in spreadsheets."""
+def csv_text(dbn: Network, path: str | Path | None = None) -> str:
+    """Edge list source, target, lag, weight, standardised, oriented as CSV text with a header, also written to `path` if
+    given; safe in spreadsheets.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
@@ -226,13 +206,23 @@ def csv_text(dbn: Network) -> str:
         numbers = [repr(float(weight)), repr(float(standardised))]
         names = [guarded(source), guarded(target)]
         writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
-    return buffer.getvalue()
+    return write_text(buffer.getvalue(), path)
 
 
-def curves_csv_text(dbn: Network, n: int, level: float) -> str:
-    """`curves_table` as CSV with a header, safe in spreadsheets; numbers read back bit for bit, unknown bounds are empty."""
-    text = guarded_frame(curves_table(dbn, n, level)).to_csv(index=False, lineterminator="\n")
-    return str(text)
+def curves_csv_text(dbn: Network, path: str | Path | None = None, n: int = 41, level: float = 0.95) -> str:
+    """`curves_table` as CSV text, also written to `path` if given; safe in spreadsheets. Numbers read back bit for bit,
+    unknown bounds are empty.
+    """
+    return _table_text(curves_table(dbn, n, level), path)
+
+
+def coefficients_csv_text(dbn: Network, path: str | Path | None = None, level: float = 0.95) -> str:
+    """`coefficients` as CSV text, also written to `path` if given; safe in spreadsheets."""
+    return _table_text(coefficient_table(dbn, level), path)
+
+
+def _table_text(table: pd.DataFrame, path: str | Path | None) -> str:
+    return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
 
 
 def _edges(dbn: Network) -> Iterable[tuple[Any, ...]]:
@@ -265,8 +255,8 @@ def parts_of_csv(
         ) from None
 
 
-def graphml_text(dbn: Network) -> str:
-    """The time-series graph as GraphML."""
+def graphml_text(dbn: Network, path: str | Path | None = None) -> str:
+    """GraphML text of the time-series graph, also written to `path` if given."""
     import networkx as nx
 
     text = "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
@@ -275,7 +265,7 @@ def graphml_text(dbn: Network) -> str:
         text = re.sub(
             rf'(<data key="{key}">)(True|False)<', lambda found: f"{found[1]}{found[2].lower()}<", text
         )
-    return text
+    return write_text(text, path)
 
 
 def parts_of_graphml(source: str | Path) -> Parts:
@@ -292,8 +282,8 @@ def parts_of_graphml(source: str | Path) -> Parts:
         raise FileError(f"{where} is not readable GraphML; it may be damaged or cut off.") from None
 
 
-def dot_text(dbn: Network) -> str:
-    """The time-series graph in Graphviz's DOT language: one column per lag, oldest at the left."""
+def dot_text(dbn: Network, path: str | Path | None = None) -> str:
+    """Graphviz DOT text of the time-series graph, also written to `path` if given: one column per lag, oldest at the left."""
     lines = ["digraph dbn {", "  rankdir=LR;", "  node [shape=ellipse];"]
     for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
         if kind.name in _DOT_SHAPES:
@@ -306,7 +296,7 @@ def dot_text(dbn: Network) -> str:
         ends = f"{_quoted(f'{source}_lag{lag}')} -> {_quoted(f'{target}_lag0')}"
         line = "" if oriented else ", dir=none"
         lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"{line}];')
-    return "\n".join([*lines, "}"]) + "\n"
+    return write_text("\n".join([*lines, "}"]) + "\n", path)
 
 
 def write_text(text: str, path: str | Path | None) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
+from feddbn.model.conditionals import Levels
 from feddbn.model.dynamics import stationary_covariance, stationary_mean
 from feddbn.model.inputs import (
     RandomState,
@@ -35,12 +36,19 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.mechanisms import Linear, Noise, companion
 from feddbn.model.network import Network
-from feddbn.model.outcomes import Outcome, outcome_columns, outlook
-from feddbn.model.paths import paths_from, share_beyond
+from feddbn.model.paths import (
+    BY_LEVEL,
+    Outcome,
+    columns_of,
+    indicators,
+    outcome_columns,
+    paths_from,
+    share_beyond,
+)
 from feddbn.model.state import State, drawn_rows, known_state, last_state
 from feddbn.shown import Shown
 
-__all__ = ["Forecast", "Held", "IntervalMethod", "check_order", "doubts", "forecast", "sample_paths"]
+__all__ = ["Forecast", "Held", "IntervalMethod", "check_order", "do", "doubts", "forecast", "sample_paths"]
 
 _MOST_ROWS = 2000
 _FEW_ROWS = 20
@@ -223,45 +231,65 @@ def forecast(
     dbn: Network,
     history: Rows | None,
     steps: int,
-    *,
-    held: Held | None = None,
     interval: float | None = None,
     method: IntervalMethod = "auto",
+    random_state: RandomState = None,
+    *,
     n_paths: int = 2000,
     noise: Noise = "gaussian",
-    random_state: RandomState = None,
 ) -> Forecast:
-    """Expected trajectory after `history`, with variables held as `held` says.
+    """Mean and, with ``interval=0.9``, bounds of the next `steps` time steps after `history`: `do` with nothing held."""
+    return do(dbn, {}, history, steps, interval, method, random_state, n_paths=n_paths, noise=noise)
+
+
+def do(
+    dbn: Network,
+    interventions: Held,
+    history: Rows | None,
+    steps: int,
+    interval: float | None = None,
+    method: IntervalMethod = "auto",
+    random_state: RandomState = None,
+    *,
+    n_paths: int = 2000,
+    noise: Noise = "gaussian",
+) -> Forecast:
+    """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
+
+    Incoming edges of a held variable are cut; its effects, within the time step and later, propagate.
 
     Parameters
     ----------
+    interventions
+        Variable -> one value for every step, or one per step (NaN: not held at that step); a level by its name.
     history
         At least n_lags rows, oldest first; None starts from the mean of a stationary process. Cells may be
         missing (NaN), also whole rows: step 1 is the time step after the last row, whether or not that has values.
         Rows in other units, of another level or in another order than the network describes are warned of
         (`HistoryWarning`).
-    held
-        Variable -> one value for every step, or one per step (NaN: not held at that step); a level by its name.
     interval, method
         Coverage of the central interval. ``"analytic"`` is exact for Gaussian noise; ``"simulation"``
         takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is; ``"auto"`` is analytic unless the
         network has curves. With curves all is simulated: the mean is that of the paths, known to sd / sqrt(n_paths).
     noise
-        See `feddbn.model.mechanisms.draw_noise`.
+        A distribution by name, or residuals to draw from: ``noise=dbn.residuals(data)``
+        (`feddbn.model.mechanisms.draw_noise`).
     """
     steps = positive_int(steps, "steps")
     start = _start(dbn, history)
     if history is not None:
         for sentence in doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds)):
-            warnings.warn(sentence, HistoryWarning, stacklevel=4)
-    values = _held_values(dbn, held or {}, steps)
+            warnings.warn(sentence, HistoryWarning, stacklevel=3)
+    values = _held_values(dbn, interventions, steps)
     if method not in ("auto", "analytic", "simulation"):
         raise ParameterError(f"method must be 'auto', 'analytic' or 'simulation', got {method!r}.")
     level = None if interval is None else interval_level(interval)
     index = _time_index(history, steps)
 
+    outcomes = outcome_columns(dbn)
+
     def frame(array: FloatArray) -> pd.DataFrame:
-        return pd.DataFrame(array, index=index, columns=list(dbn.variables))
+        return pd.DataFrame(array, index=index, columns=[outcome.name for outcome in outcomes])
 
     def simulated() -> tuple[FloatArray, FloatArray]:
         n, rng = positive_int(n_paths, "n_paths", 2), random_generator(random_state)
@@ -269,45 +297,75 @@ def forecast(
         rows = drawn_rows(dbn, start, n, rng)
         return rows, paths_from(dbn, rows, shocks, values)
 
-    if dbn.conditionals:
-        if method == "analytic":
-            warnings.warn(_ONLY_LINEAR, CurvesWarning, stacklevel=4)
-        outcomes = outcome_columns(dbn)
-        seen = outlook(dbn, *simulated(), values, level)
-        frames = [pd.DataFrame(a, index=index, columns=[o.name for o in outcomes]) for a in seen]
-        expected, spread, low, high = frames
-        lower_frame, upper_frame = (None, None) if level is None else (low, high)
-        return Forecast(expected, lower_frame, upper_frame, spread, level, start.n_inferred, None, outcomes)
     beyond = None
-    if not dbn.bends:
+    if dbn.bends:
+        rows, paths = simulated()
+        mean, sd, *bounds = outlook(dbn, rows, paths, values, level)
+        if not dbn.conditionals:
+            beyond = frame(share_beyond(dbn, paths))
+        for sentence in _remarks(beyond, method):
+            warnings.warn(sentence, CurvesWarning, stacklevel=3)
+    else:
         mean, variance = _propagate(dbn, start, values)
         sd = np.sqrt(variance)
-        paths = simulated()[1] if method == "simulation" and level is not None else None
-    else:
-        paths = simulated()[1]
-        mean, sd = paths.mean(axis=0), paths.std(axis=0)
-        # The mean of many copies of one number is that number only up to rounding.
-        mean, sd = np.where(np.isnan(values), mean, values), np.where(np.isnan(values), sd, 0.0)
-        beyond = frame(share_beyond(dbn, paths))
-        for sentence in _remarks(beyond, method):
-            warnings.warn(sentence, CurvesWarning, stacklevel=4)
-    if level is None:
-        return Forecast(frame(mean), None, None, frame(sd), None, start.n_inferred, beyond)
-    if paths is None:
-        reach = ndtri(0.5 + level / 2) * sd
-        lower, upper = mean - reach, mean + reach
-    else:
-        lower, upper = np.quantile(paths, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-    return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level, start.n_inferred, beyond)
+        reach = ndtri(0.5 + (level or 0.0) / 2) * sd
+        bounds = [mean - reach, mean + reach]
+        if method == "simulation" and level is not None:
+            bounds = list(np.quantile(simulated()[1], [0.5 - level / 2, 0.5 + level / 2], axis=0))
+    lower, upper = (None if level is None else frame(bound) for bound in bounds)
+    told = outcomes if dbn.conditionals else ()
+    return Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
 
 
-def _remarks(beyond: pd.DataFrame, method: IntervalMethod) -> list[str]:
-    """What a forecast of a network with curves has to say."""
+class Outlook(NamedTuple):
+    """(steps, m) what is expected of outcomes, standard deviations, and bounds, NaN where a variable has levels."""
+
+    mean: FloatArray
+    sd: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+def outlook(
+    dbn: Network, start: FloatArray, paths: FloatArray, held: FloatArray, level: float | None
+) -> Outlook:
+    """What paths (n, steps, d) from `start` (1 or n, p, d) say, with variables held at `held` (steps, d), NaN where free.
+
+    With variables of other kinds the mean is not that of the paths, but that over paths of what is expected given the
+    causes on the path: closer to the truth with the same number of paths, and exact where the causes are known.
+    """
+    steps, p = paths.shape[1], dbn.n_lags
+    columns, shown = [columns_of(dbn, j) for j in range(dbn.d)], indicators(dbn, paths)
+    is_held = np.repeat(~np.isnan(held), [here.stop - here.start for here in columns], axis=1)
+    # The mean of many copies of one number is that number only up to rounding.
+    mean = np.where(is_held, shown[0], shown.mean(axis=0))
+    whole = np.concatenate([np.broadcast_to(start, (len(paths), p, dbn.d)), paths], axis=1)
+    for t in range(steps if dbn.conditionals else 0):
+        rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
+        free = np.flatnonzero(np.isnan(held[t])).tolist()
+        for j, law in zip(free, dbn.mechanisms.laws(rows, free), strict=True):
+            is_told = dbn.kinds[j].name in BY_LEVEL
+            expected = law.probabilities if is_told and isinstance(law, Levels) else law.mean[:, None]
+            mean[t, columns[j]] = expected.mean(axis=0)
+    sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
+    quantiles = [0.5, 0.5] if level is None else [0.5 - level / 2, 0.5 + level / 2]
+    for kind, here in zip(dbn.kinds, columns, strict=True):
+        if kind.levels:
+            sd[:, here] = np.sqrt(mean[:, here] * (1 - mean[:, here]))
+        else:
+            # Whole numbers for counts: no value between two that can be seen.
+            method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if kind.name == "count" else "linear"
+            bounds[:, :, here] = np.quantile(shown[:, :, here], quantiles, axis=0, method=method)
+    return Outlook(mean, np.where(is_held, 0.0, sd), *bounds)
+
+
+def _remarks(beyond: pd.DataFrame | None, method: IntervalMethod) -> list[str]:
+    """What a forecast by simulated paths has to say."""
     out = []
     if method == "analytic":
         out.append(_ONLY_LINEAR)
-    shares = beyond.to_numpy()
-    if shares.max(initial=0.0) > _MANY_BEYOND:
+    shares = np.zeros((0, 0)) if beyond is None else beyond.to_numpy()
+    if beyond is not None and shares.max(initial=0.0) > _MANY_BEYOND:
         worst = int(shares.max(axis=0).argmax())
         first = int(np.flatnonzero(shares[:, worst] > _MANY_BEYOND)[0]) + 1
         out.append(

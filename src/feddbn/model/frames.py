@@ -6,13 +6,12 @@ each number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.model import dynamics, effects, residuals, strength
@@ -20,6 +19,31 @@ from feddbn.model.inputs import Rows
 from feddbn.model.network import Network
 
 __all__ = ["Frames"]
+
+Given = ParamSpec("Given")
+
+
+def _pairs(
+    found: Callable[Concatenate[Network, Given], FloatArray], value: str, step: str = "step", first: int = 0
+) -> Callable[Concatenate[Frames, Given], pd.DataFrame]:
+    """A method that has one row per number of ``stack[step, from, to]``: all steps of one pair after each other."""
+
+    def method(self: Frames, /, *args: Given.args, **kwargs: Given.kwargs) -> pd.DataFrame:
+        stack = found(self.network, *args, **kwargs)
+        steps, d, _ = stack.shape
+        names: Any = np.array(self.network.variables, dtype=object)
+        return pd.DataFrame(
+            {
+                "source": np.repeat(names, d * steps),
+                "target": np.tile(np.repeat(names, steps), d),
+                step: np.tile(np.arange(first, first + steps), d * d),
+                value: np.moveaxis(stack, 0, 2).ravel(),
+            }
+        )
+
+    method.__name__ = found.__name__
+    method.__doc__ = f"Frame source, target, {step}, {value}; see `DBN.{found.__name__}`."
+    return method
 
 
 @dataclass(frozen=True)
@@ -37,34 +61,12 @@ class Frames:
 
     network: Network
 
-    def impulse_responses(
-        self, horizon: int, kind: dynamics.ResponseKind = "structural", *, sd: bool = False
-    ) -> pd.DataFrame:
-        """Frame source, target, step, response; see `DBN.impulse_responses`."""
-        return self._pairs(dynamics.impulse_responses(self.network, horizon, kind, sd=sd), "response")
-
-    def fevd(
-        self, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural"
-    ) -> pd.DataFrame:
-        """Frame source, target, step (from 1 on), share; see `DBN.fevd`."""
-        return self._pairs(dynamics.fevd(self.network, horizon, kind), "share", first=1)
-
-    def total_effects(self, horizon: int) -> pd.DataFrame:
-        """Frame source, target, step, effect; see `DBN.total_effects`."""
-        return self._pairs(effects.total_effects(self.network, horizon), "effect")
-
-    def direct_effects(self, horizon: int) -> pd.DataFrame:
-        """Frame source, target, step, effect; see `DBN.direct_effects`."""
-        return self._pairs(effects.direct_effects(self.network, horizon), "effect")
-
-    def mediated_effects(self, mediators: Sequence[str | int] | None, horizon: int) -> pd.DataFrame:
-        """Frame source, target, step, effect; see `DBN.mediated_effects`."""
-        return self._pairs(effects.mediated_effects(self.network, mediators, horizon), "effect")
-
-    def standardised_weights(self, sd: ArrayLike | None = None) -> pd.DataFrame:
-        """Frame source, target, lag, weight of all pairs, edges or not; see `DBN.standardised_weights`."""
-        found = strength.standardised_weights(self.network, sd)
-        return self._pairs(found, "weight").rename(columns={"step": "lag"})
+    impulse_responses = _pairs(dynamics.impulse_responses, "response")
+    fevd = _pairs(dynamics.fevd, "share", first=1)
+    total_effects = _pairs(effects.total_effects, "effect")
+    direct_effects = _pairs(effects.direct_effects, "effect")
+    mediated_effects = _pairs(effects.mediated_effects, "effect")
+    standardised_weights = _pairs(strength.standardised_weights, "weight", "lag")
 
     def stationary_mean(self) -> pd.DataFrame:
         """Frame variable, mean, sd of the long run; see `DBN.stationary_mean`."""
@@ -81,16 +83,3 @@ class Frames:
         """(n, d) frame with one column per variable; see `DBN.residuals`."""
         found = np.concatenate(residuals.residual_segments(self.network, data))
         return pd.DataFrame(found, columns=list(self.network.variables))
-
-    def _pairs(self, stack: FloatArray, value: str, first: int = 0) -> pd.DataFrame:
-        """One row per number of ``stack[step, from, to]``: all steps of one pair after each other."""
-        steps, d, _ = stack.shape
-        names: Any = np.array(self.network.variables, dtype=object)
-        return pd.DataFrame(
-            {
-                "source": np.repeat(names, d * steps),
-                "target": np.tile(np.repeat(names, steps), d),
-                "step": np.tile(np.arange(first, first + steps), d * d),
-                value: np.moveaxis(stack, 0, 2).ravel(),
-            }
-        )

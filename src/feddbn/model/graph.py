@@ -18,14 +18,7 @@ from feddbn.model.dynamics import require_linear
 from feddbn.model.inputs import is_number
 from feddbn.model.natural_effects import link_scale
 from feddbn.model.network import Network
-from feddbn.model.stored import (
-    conditionals_of,
-    curves_of,
-    plain_conditionals,
-    plain_curves,
-    plain_products,
-    products_of,
-)
+from feddbn.model.stored import PARTS, parts_of, plain_parts
 from feddbn.model.strength import average_slopes, has_sign, sizes_by_source, standardised_weights
 
 __all__ = [
@@ -253,13 +246,8 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
                 extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
-    for key, stored in (
-        ("curves", plain_curves(dbn)),
-        ("products", plain_products(dbn)),
-        ("conditionals", plain_conditionals(dbn)),
-    ):
-        if stored:
-            graph.graph[key] = json.dumps(stored, ensure_ascii=False)
+    for key, stored in plain_parts(dbn).items():
+        graph.graph[key] = json.dumps(stored, ensure_ascii=False)
     for lag, i, j in np.argwhere(dbn.is_edge):
         graph.add_edge(
             f"{dbn.variables[i]}_lag{lag}",
@@ -327,7 +315,7 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
                 f"the edge {start} -> {end} has the weight {weight!r}, which is not a finite number."
             )
         stack[lag, index[i], index[j]] = float(weight)
-        has_parts = "curves" in graph.graph or "conditionals" in graph.graph
+        has_parts = bool(graph.graph.keys() & PARTS)
         if lag == 0 and (weight != 0 or has_parts) and not _truth(data.get("oriented", True)):
             open_edges.append((i, j))
     vectors: dict[str, FloatArray | None] = {}
@@ -335,25 +323,26 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
         given = {place[node][0]: value for node, value in graph.nodes(data=key) if value is not None}
         complete = set(given) == set(names) and all(is_number(v) for v in given.values())
         vectors[key] = np.array([float(given[name]) for name in names]) if complete else None
-    return Parts(
-        W=stack[0],
-        A=stack[1:],
-        variables=names,
-        intercept=vectors["intercept"],
-        noise_variances=vectors["noise_variance"],
-        open_edges=tuple(open_edges),
-        curves=curves_of(_listed(graph, "curves"), list(names), "the graph"),
-        products=products_of(_listed(graph, "products"), list(names), "the graph"),
-        conditionals=conditionals_of(_listed(graph, "conditionals"), list(names), "the graph"),
-    )
+    return {
+        "W": stack[0],
+        "A": stack[1:],
+        "variables": names,
+        "intercept": vectors["intercept"],
+        "noise_variances": vectors["noise_variance"],
+        "open_edges": tuple(open_edges),
+        **parts_of(_listed(graph), names, "the graph"),
+    }
 
 
-def _listed(graph: nx.DiGraph, key: str) -> Any:
-    """What the graph's attribute `key` lists, as JSON text; None without one."""
-    try:
-        return json.loads(graph.graph[key]) if key in graph.graph else None
-    except (TypeError, ValueError):
-        raise FileError(f"the graph is damaged: {key!r} is not readable JSON.") from None
+def _listed(graph: nx.DiGraph) -> dict[str, Any]:
+    """What the graph's attributes list of curves, products and distributions, as JSON text."""
+    found = {}
+    for key in graph.graph.keys() & PARTS:
+        try:
+            found[key] = json.loads(graph.graph[key])
+        except (TypeError, ValueError):
+            raise FileError(f"the graph is damaged: {key!r} is not readable JSON.") from None
+    return found
 
 
 def _node_place(node: Hashable, data: dict[str, Any]) -> tuple[str, int]:

@@ -81,6 +81,7 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
     `ratio` is ``exp(coefficient)``: an odds ratio, a rate ratio or a factor; NaN where the target is continuous. `error`
     and the bounds are NaN where it is not known how sure the numbers are.
     """
+    _require_kinds(dbn, "coefficients", "dbn.edges()")
     reach = float(ndtri(0.5 + interval_level(level, "level") / 2))
     rows = []
     for j, node in enumerate(dbn.conditionals):
@@ -109,6 +110,13 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
                     }
                 )
     return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+def _require_kinds(dbn: Network, what: str, instead: str) -> None:
+    if not dbn.conditionals:
+        raise ParameterError(
+            f"{what} is for variables of other kinds, and all of this network's are plain numbers; use {instead}."
+        )
 
 
 def _errors(node: Conditional) -> list[FloatArray]:
@@ -312,6 +320,7 @@ def average_effects(
         "unit": a source without levels is raised by 1 in every row; "sd": by its standard deviation in these rows. Binary
         and categorical sources go from the first level to each other one, ordinal ones from each level to the next.
     """
+    _require_kinds(dbn, "average_effects", "dbn.edges(), whose weights are such changes")
     if by not in ("unit", "sd"):
         raise ParameterError(f"by must be 'unit' or 'sd', got {by!r}.")
     parts = []

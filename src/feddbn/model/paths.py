@@ -13,9 +13,14 @@ from feddbn.model.mechanisms import run
 from feddbn.model.network import Network
 
 __all__ = [
+    "BY_LEVEL",
+    "Outcome",
     "Usual",
+    "columns_of",
     "drawn_windows",
     "first_rows",
+    "indicators",
+    "outcome_columns",
     "paths_from",
     "ranges_seen",
     "share_beyond",
@@ -177,3 +182,43 @@ def first_rows(dbn: Network) -> FloatArray:
     for curve in dbn.curves:
         origins[curve.source] = curve.origin
     return np.tile(origins, (1, dbn.n_lags, 1))
+
+
+BY_LEVEL = ("ordinal", "categorical")
+"""Kinds of which every level is told by itself: a mean, or the probability of 1, is told of the others."""
+
+
+class Outcome(NamedTuple):
+    """What one column tells of."""
+
+    variable: str
+    level: str = ""
+
+    @property
+    def name(self) -> str:
+        """The variable, or variable=level."""
+        return f"{self.variable}={self.level}" if self.level else self.variable
+
+
+def outcome_columns(dbn: Network) -> tuple[Outcome, ...]:
+    """The columns, variable after variable."""
+    found = []
+    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
+        found += [Outcome(name, level) for level in kind.levels] if kind.name in BY_LEVEL else [Outcome(name)]
+    return tuple(found)
+
+
+def columns_of(dbn: Network, variable: int) -> slice:
+    """Which of these columns are those of one variable."""
+    widths = [kind.n_levels if kind.name in BY_LEVEL else 1 for kind in dbn.kinds]
+    begin = sum(widths[:variable])
+    return slice(begin, begin + widths[variable])
+
+
+def indicators(dbn: Network, values: FloatArray) -> FloatArray:
+    """(..., m) the outcomes of values (..., d): values themselves, or 1 at the level that is there."""
+    parts = []
+    for j, kind in enumerate(dbn.kinds):
+        column = values[..., j, None]
+        parts.append((column == np.arange(kind.n_levels)) * 1.0 if kind.name in BY_LEVEL else column)
+    return np.concatenate(parts, axis=-1)

@@ -23,14 +23,7 @@ from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.csv_cells import unguarded
 from feddbn.model.dbn import DBN
-from feddbn.model.stored import (
-    conditionals_of,
-    curves_of,
-    plain_conditionals,
-    plain_curves,
-    plain_products,
-    products_of,
-)
+from feddbn.model.stored import parts_of, plain_parts
 from feddbn.model.strength import standard_deviations
 from feddbn.report.graph_plots import time_series_edges
 
@@ -231,11 +224,8 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     if set(dbn.variables) != set(variables):
         return None
     order = [dbn.variables.index(name) for name in variables]
-    curves = curves_of(plain_curves(dbn), list(variables), "the truth")
-    products = products_of(plain_products(dbn), list(variables), "the truth")
-    nodes = conditionals_of(plain_conditionals(dbn), list(variables), "the truth")
     weights = dbn.adjacency_matrices[:, order][:, :, order]
-    return DBN(weights[0], weights[1:], variables, curves=curves, products=products, conditionals=nodes)
+    return DBN(weights[0], weights[1:], variables, **parts_of(plain_parts(dbn), variables, "the truth"))
 
 
 def _deviations(facts: object, d: int) -> FloatArray | None:

@@ -145,8 +145,8 @@ def test_damaged_files_are_named(dbn):
 
     for change, words in (
         (lambda c: c.pop(), "not one for each variable"),
-        (lambda c: c[0]["causes"][0].update(source="nobody"), "lacks a key, or not"),
-        (lambda c: c[0]["causes"][0].update(effects=[[9.0]]), "A is not what conditionals say"),
+        (lambda c: c[0]["causes"][0].update(source="nobody"), "names no variable"),
+        (lambda c: c[0]["causes"][0].update(effects=[[9.0]]), "A is not what"),
     ):
         with pytest.raises(FileError, match=words):
             DBN.from_dict(damaged(change))

@@ -13,7 +13,7 @@ import pytest
 from feddbn import DBN
 from feddbn.findings import Finding
 from feddbn.methods.result import Result
-from feddbn.model.stored import curves_of, plain_curves
+from feddbn.model.stored import parts_of, plain_parts
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page import HORIZON, page_data
@@ -271,7 +271,7 @@ def test_the_report_keeps_curves_of_stored_results_and_of_a_truth_in_another_ord
         dbn.W[np.ix_(order, order)],
         dbn.A[:, order][:, :, order],
         [dbn.variables[k] for k in order],
-        curves=curves_of(plain_curves(dbn), ["c", "a", "b"], "here"),
+        curves=parts_of(plain_parts(dbn), ["c", "a", "b"], "here")["curves"],
     )
     record = read_record({"dbn": dbn.to_dict(), "truth": turned.to_dict()})
     assert record.dbn.equals(dbn)

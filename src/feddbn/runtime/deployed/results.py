@@ -21,7 +21,7 @@ from feddbn.findings import Finding
 from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
-from feddbn.model.stored import conditionals_of, curves_of, products_of
+from feddbn.model.stored import parts_of
 
 MAX_LISTED = 100_000
 
@@ -112,9 +112,7 @@ def export_result(directory: Path) -> StudyResult | None:
             arrays["intercept"],
             arrays["noise_variances"],
             [(str(source), str(target)) for source, target in stored.get("open_edges") or ()],
-            curves=curves_of(stored.get("curves"), list(names), "the result"),
-            products=products_of(stored.get("products"), list(names), "the result"),
-            conditionals=conditionals_of(stored.get("conditionals"), list(names), "the result"),
+            **parts_of(stored, names, "the result"),
         )
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
     if isinstance(result.summary.get("findings"), list):
