@@ -17,13 +17,8 @@ from feddbn.report.curve_plots import (
     strongest_responses,
 )
 from feddbn.report.effect_plots import curve_panels, effect_panels, plot_curves, plot_effects, plot_outlook
-from feddbn.report.graph_plots import (
-    plot_process_graph,
-    plot_time_series_graph,
-    process_graph,
-    time_series_edges,
-)
-from feddbn.report.mark_plots import plot_marks
+from feddbn.report.graph_layout import process_graph, time_series_edges
+from feddbn.report.graph_plots import plot_marks, plot_process_graph, plot_time_series_graph
 from feddbn.report.matrix_plots import (
     plot_site_differences,
     plot_truth_and_estimate,

@@ -1,291 +1,70 @@
-"""The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per time step).
+"""Graphs as pictures: the process graph (one node per variable), the time-series graph (one node per variable and time
+step), and graphs with marks.
 
-Where nodes, arrows and names go is computed in Python from the weights alone, so that the same network always looks the same.
-Up to `CIRCLE_LIMIT` variables stand on a circle in the order of a hierarchical clustering, which puts strongly linked
-variables next to each other. Above it the labels of a circle collide and a force layout (attraction along edges, repulsion
-between all nodes, a pull to the middle) with the circle as its start spreads the clusters
-instead. No random numbers are used.
+The process graph has two hands. Matplotlib draws it for figures. `graph_svg` writes it as a few kilobytes of SVG that live
+inside another page, such as a notebook, in milliseconds; names and weights stay text there, so that they can be selected,
+read aloud and hovered over. Ink is then the page's own colour, and the two colours of weights are readable on light and on
+dark pages, so nothing has to be known about the page. Both take the same layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from hashlib import sha256
+from math import atan2, cos, hypot, sin
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, PathPatch
 from matplotlib.path import Path
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
-from feddbn.errors import ParameterError
+from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
-from feddbn.model.network import check_network
 from feddbn.model.strength import has_sign
 from feddbn.report.canvas import (
     EDGE_COLOURS,
     HEAT_COLOURS,
+    LINE_COLOURS,
+    inline_svg,
     new_axes,
     shortened,
     strength_bar,
     symmetric_scale,
     weight_name,
 )
+from feddbn.report.graph_layout import (
+    CROWDED,
+    Point,
+    ProcessGraph,
+    cluster_order,
+    control_of,
+    link_strengths,
+    process_graph,
+    require_not_negative,
+    time_series_edges,
+)
 
 __all__ = [
-    "CIRCLE_LIMIT",
-    "bend_of",
-    "cluster_order",
-    "control_of",
-    "graph_positions",
-    "link_strengths",
-    "named_nodes",
-    "on_arc",
+    "BOTH",
+    "MOST_DRAWN",
+    "NEGATIVE",
+    "POSITIVE",
+    "graph_svg",
+    "mark_svg",
+    "plot_marks",
     "plot_process_graph",
     "plot_time_series_graph",
-    "process_graph",
-    "time_series_edges",
 ]
 
-CIRCLE_LIMIT = 36
 
-
-def link_strengths(dbn: DBN) -> FloatArray:
-    """(d, d) symmetric: ``max over lags of |standardised weight|`` between two variables in either direction, zero
-    diagonal; so the picture does not depend on units.
-    """
-    strength = np.nan_to_num(np.abs(dbn.standardised_weights())).max(axis=0)
-    strength = np.maximum(strength, strength.T)
-    np.fill_diagonal(strength, 0.0)
-    return np.asarray(strength, dtype=np.float64)
-
-
-def cluster_order(strength: FloatArray) -> list[int]:
-    """The order of the variables along a dendrogram of average linkage, strongly linked ones adjacent.
-
-    Distance between two variables is ``1 - s/(2 max s)`` when linked, plus 1 when not; ties fall back on
-    position.
-    """
-    d = len(strength)
-    if strength.shape != (d, d):
-        raise ParameterError(f"strength must be square, got shape {strength.shape}.")
-    top = float(strength.max()) if d else 0.0
-    if d < 3 or top == 0.0:
-        return list(range(d))
-    distance = np.where(strength > 0, 1.0 - 0.5 * strength / top, 2.0)
-    np.fill_diagonal(distance, 0.0)
-    tree = linkage(squareform(distance, checks=False), method="average", optimal_ordering=d <= 200)
-    return [int(i) for i in leaves_list(tree)]
-
-
-def graph_positions(dbn: DBN) -> FloatArray:
-    """(d, 2) positions in the unit square, y pointing up."""
-    strength = link_strengths(dbn)
-    order = cluster_order(strength)
-    circle = _circle(order)
-    if dbn.d <= CIRCLE_LIMIT:
-        return circle
-    return _into_unit_square(_spread(circle, strength > 0))
-
-
-def named_nodes(nodes: pd.DataFrame, at_most: int) -> list[int]:
-    """Positions of the nodes that are named: all, or the most connected ones whose names have room beside one another.
-
-    Greedy: a name is kept if its box on a page of unit width meets none kept before it.
-    """
-    d = len(nodes)
-    if d <= at_most:
-        return list(range(d))
-    ranked = np.lexsort((np.arange(d), -nodes["degree"].to_numpy()))[: 2 * at_most]
-    kept: list[tuple[float, float, float]] = []
-    chosen: set[int] = set()
-    for i in map(int, ranked):
-        x, y = float(nodes["x"][i]), float(nodes["y"][i])
-        half = 0.0045 * min(len(str(nodes["variable"][i])), 16) + 0.005
-        if len(chosen) < at_most and all(abs(x - u) > half + h or abs(y - v) > 0.022 for u, v, h in kept):
-            kept.append((x, y, half))
-            chosen.add(i)
-    return sorted(chosen)
-
-
-def bend_of(
-    where: dict[str, tuple[float, float]], source: str, target: str, pairs: set[tuple[str, str]]
-) -> float:
-    """Bow towards the middle of the page, where no node of a circle is; the second of two opposite arrows
-    bows more.
-    """
-    (x0, y0), (x1, y1) = where[source], where[target]
-    to_middle = (0.5 - (x0 + x1) / 2) * (y1 - y0) - (0.5 - (y0 + y1) / 2) * (x1 - x0)
-    size = 0.4 if (target, source) in pairs and target < source else 0.2
-    return size if to_middle >= 0 else -size
-
-
-def control_of(start: tuple[float, float], stop: tuple[float, float], bend: float) -> tuple[float, float]:
-    """The middle point of the quadratic curve by which matplotlib's arc3 bows from start to stop."""
-    (x0, y0), (x1, y1) = start, stop
-    return (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
-
-
-def on_arc(start: tuple[float, float], stop: tuple[float, float], bend: float) -> tuple[float, float]:
-    """A point of matplotlib's arc3 curve; past the middle, so that i -> j and j -> i are labelled apart."""
-    (x0, y0), (x1, y1) = start, stop
-    control = control_of(start, stop, bend)
-    s = 0.56
-    return (
-        (1 - s) ** 2 * x0 + 2 * s * (1 - s) * control[0] + s**2 * x1,
-        (1 - s) ** 2 * y0 + 2 * s * (1 - s) * control[1] + s**2 * y1,
-    )
-
-
-def _circle(order: list[int]) -> FloatArray:
-    d = len(order)
-    positions = np.empty((d, 2))
-    # Clockwise from the top, as one reads a clock.
-    angles = np.pi / 2 - 2 * np.pi * np.arange(d) / max(d, 1)
-    positions[order] = np.column_stack([np.cos(angles), np.sin(angles)])
-    return 0.5 + 0.5 * positions if d > 1 else np.full((d, 2), 0.5)
-
-
-def _spread(start: FloatArray, linked: np.ndarray, n_steps: int = 300) -> FloatArray:
-    """Fruchterman and Reingold's (1991) forces with gravity; the step length cools linearly."""
-    d = len(start)
-    ideal = 1.0 / np.sqrt(d)
-    x = start.copy()
-    for step in range(n_steps):
-        gap = x[:, None] - x[None, :]
-        length = np.maximum(np.hypot(gap[..., 0], gap[..., 1]), 1e-3)
-        push = (ideal / length) ** 2 - np.where(linked, 0.35 * length / ideal, 0.0)
-        np.fill_diagonal(push, 0.0)
-        # Nodes without edges feel only repulsion; gravity keeps them on the page.
-        force = (push[..., None] * gap).sum(axis=1) - 4.0 * (x - 0.5)
-        size = np.maximum(np.hypot(force[:, 0], force[:, 1]), 1e-12)
-        reach = 0.1 * (1 - step / n_steps) + 1e-3
-        x = x + force / size[:, None] * np.minimum(size, reach)[:, None]
-    return _separate(x)
-
-
-def _separate(x: FloatArray, n_sweeps: int = 60) -> FloatArray:
-    """Move overlapping nodes apart until no two are nearer than a fixed share of the page."""
-    nearest = 0.55 * float(np.ptp(x, axis=0).max()) / np.sqrt(len(x))
-    for _ in range(n_sweeps):
-        gap = x[:, None] - x[None, :]
-        length = np.hypot(gap[..., 0], gap[..., 1])
-        np.fill_diagonal(length, np.inf)
-        short = np.maximum(nearest - length, 0.0)
-        if not short.any():
-            break
-        x = x + 0.5 * ((short / np.maximum(length, 1e-6))[..., None] * gap).sum(axis=1)
-    return x
-
-
-def _into_unit_square(x: FloatArray) -> FloatArray:
-    low, high = x.min(axis=0), x.max(axis=0)
-    return np.asarray((x - low) / np.maximum(high - low, 1e-12))
-
-
-MARKS = {"continuous": "o", "positive": "^", "count": "s", "binary": "D", "ordinal": "p", "categorical": "h"}
-
-
-def draw_nodes(ax: Axes, nodes: pd.DataFrame, kinds: Sequence[Kind], size: float, norm: Normalize) -> None:
-    """Draw nodes x, y in the colour of their self_effect, one shape per kind, and explain shapes if there are several."""
-    names = np.array([kind.name for kind in kinds])
-    shown = [name for name in MARKS if (names == name).any()]
-    for name in shown:
-        some = nodes[names == name]
-        ax.scatter(
-            some["x"], some["y"], s=size, c=some["self_effect"], cmap=HEAT_COLOURS, norm=norm, marker=MARKS[name],
-            edgecolors="#333333", linewidths=1.0, zorder=3,
-        )  # fmt: skip
-    if shown != ["continuous"]:
-        handles = [
-            Line2D(
-                [], [], linestyle="", marker=MARKS[name], markersize=7, markerfacecolor="#f4f4f4", label=name,
-                markeredgecolor="#333333",
-            )
-            for name in shown
-        ]  # fmt: skip
-        ax.legend(
-            handles=handles, frameon=False, fontsize=8, ncols=min(len(shown), 3), loc="lower center",
-            bbox_to_anchor=(0.5, 1.05), handletextpad=0.2, columnspacing=1.0,
-        )  # fmt: skip
-
-
-REPEAT_LIMIT = 12
-
-
-@dataclass(frozen=True)
-class ProcessGraph:
-    """What the process graph shows, before anything is drawn.
-
-    Attributes
-    ----------
-    nodes
-        columns variable, x, y (unit square), self_effect (the strongest ``A_l[i, i]``, 0 if none), degree.
-    arrows
-        columns source, target, lag (of the strongest weight), lags (text, strongest first), weight, curved, oriented.
-        Contemporaneous arrows are straight; all lagged effects of one pair are one curved arrow. An arrow that is not
-        oriented has no head: its direction is open.
-    """
-
-    nodes: pd.DataFrame
-    arrows: pd.DataFrame
-
-
-def process_graph(dbn: DBN, *, min_weight: float = 0.0, standardised: bool = False) -> ProcessGraph:
-    """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``)
-    left out; with `standardised`, weights are in standard deviations.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> from feddbn.report import process_graph
-    >>> graph = process_graph(feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"]))
-    >>> graph.arrows[["source", "target", "lags"]].values.tolist(), graph.nodes["self_effect"].tolist()
-    ([['x', 'y', '0']], [0.4, 0.0])
-    """
-    check_network(dbn, "dbn")
-    _require_not_negative(min_weight)
-    d = dbn.d
-    stack = dbn.standardised_weights() if standardised else dbn.adjacency_matrices
-    W, A = stack[0], stack[1:]
-    is_open = set(dbn.open_edges)
-    lagged = np.where(np.abs(A) > min_weight, A, 0.0)
-    diagonal = lagged[:, np.arange(d), np.arange(d)]
-    self_effect = _strongest(diagonal) if dbn.n_lags else np.zeros(d)
-    rows: list[tuple[str, str, int, str, float, bool, bool]] = []
-    for i, j in np.argwhere(np.abs(W) > min_weight):
-        ends = dbn.variables[i], dbn.variables[j]
-        rows.append((*ends, 0, "0", float(W[i, j]), False, ends not in is_open))
-    for i, j in np.argwhere((lagged != 0).any(axis=0)) if dbn.n_lags else []:
-        if i == j:
-            continue
-        by_strength = [
-            int(lag) for lag in np.argsort(-np.abs(lagged[:, i, j]), kind="stable") if lagged[lag, i, j]
-        ]
-        text = ",".join(str(lag + 1) for lag in by_strength)
-        best = by_strength[0]
-        ends = dbn.variables[i], dbn.variables[j]
-        rows.append((*ends, best + 1, text, float(lagged[best, i, j]), True, True))
-    arrows = pd.DataFrame(rows, columns=["source", "target", "lag", "lags", "weight", "curved", "oriented"])
-    positions = graph_positions(dbn)
-    ends = pd.concat([arrows["source"], arrows["target"]]).value_counts()
-    nodes = pd.DataFrame(
-        {
-            "variable": list(dbn.variables),
-            "x": positions[:, 0],
-            "y": positions[:, 1],
-            "self_effect": self_effect,
-            "degree": [int(ends.get(v, 0)) for v in dbn.variables],
-        }
-    )
-    return ProcessGraph(nodes, arrows)
+_BOTH_WAYS = "#777777"
 
 
 def plot_process_graph(
@@ -329,93 +108,222 @@ def plot_process_graph(
     >>> sorted(text.get_text() for text in ax.texts)
     ['x', 'y']
     """
-    graph = process_graph(dbn, min_weight=min_weight, standardised=standardised)
-    nodes, arrows = graph.nodes, graph.arrows
-    d = dbn.d
+    graph = process_graph(
+        dbn, min_weight=min_weight, standardised=standardised, limit=limit, max_labels=max_labels
+    )
+    nodes, d = graph.nodes, dbn.d
     side = float(np.clip(4.2 + 0.16 * d, 5.0, 12.0))
     ax = new_axes(ax, side + 1.8, side)
-    norm = symmetric_scale(arrows["weight"], limit=limit)
-    colours = _colours(dbn, norm)
+    norm = Normalize(-graph.largest, graph.largest)
     auto = symmetric_scale(nodes["self_effect"], limit=1.0)
-    on_circle = d <= CIRCLE_LIMIT
     width = float(np.clip(30 / np.sqrt(d) * 1.6, 7, 20))
-    size = (width * 1.0) ** 2
-    where = {v: (x, y) for v, x, y in zip(nodes["variable"], nodes["x"], nodes["y"], strict=True)}
-    # Strong arrows last, so that they lie on top.
-    drawn = arrows.iloc[np.argsort(np.abs(arrows["weight"].to_numpy(dtype=float)), kind="stable")]
-    crowded = len(arrows) > 90
-    pairs = {
-        (str(a), str(b))
-        for a, b, bent in zip(arrows["source"], arrows["target"], arrows["curved"], strict=True)
-        if bent
-    }
-    for row in drawn.to_dict("records"):
-        colour = colours(row)
-        share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
-        bend = bend_of(where, str(row["source"]), str(row["target"]), pairs) if row["curved"] else 0.0
+    where = dict(zip(nodes["variable"], zip(nodes["x"], nodes["y"], strict=True), strict=True))
+    for row in graph.arrows.to_dict("records"):
         ax.add_patch(
             FancyArrowPatch(
                 where[row["source"]],
                 where[row["target"]],
-                connectionstyle=f"arc3,rad={bend}",
+                connectionstyle=f"arc3,rad={row['bend']}",
                 arrowstyle="-|>" if row["oriented"] else "-",
-                mutation_scale=8 if crowded else 12,
+                mutation_scale=8 if graph.is_crowded else 12,
                 shrinkA=width / 2,
                 shrinkB=width / 2 + bool(row["oriented"]),
-                color=colour,
-                linewidth=(0.4 + 1.2 * share) if crowded else (0.9 + 2.0 * share),
-                alpha=0.35 + 0.6 * min(share, 1.0) if crowded else 0.95,
+                color=EDGE_COLOURS(norm(row["weight"])) if row["signed"] else _BOTH_WAYS,
+                linewidth=row["width"],
+                alpha=row["opacity"],
                 zorder=2,
             )
         )
-        if row["curved"] and not crowded:
-            x, y = on_arc(where[row["source"]], where[row["target"]], bend)
+        if row["number"]:
             ax.text(
-                x, y, row["lags"], fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4,
+                row["x"], row["y"], row["number"], fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4,
                 color="#222222",
                 bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
             )  # fmt: skip
-    draw_nodes(ax, nodes, dbn.kinds, size, auto)
-    _name_nodes(ax, nodes, on_circle, width, max_labels)
+    _draw_nodes(ax, nodes, dbn.kinds, width**2, auto)
+    _name_nodes(ax, graph, width)
     ax.set_xlim(-0.06, 1.06)
     ax.set_ylim(-0.06, 1.06)
     ax.set_aspect("equal")
     ax.set_axis_off()
     strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
     strength_bar(ax, norm, EDGE_COLOURS, f"{weight_name(standardised)} (arrow)", shrink=0.5)
-    _explain_lines(ax, dbn, not arrows["oriented"].all(), 12)
+    _explain_lines(ax, dbn, not graph.arrows["oriented"].all(), 12)
     return ax
 
 
-def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
-    """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per
-    effect, weakest first.
+_SHAPES = {
+    "continuous": "o",
+    "positive": "^",
+    "count": "s",
+    "binary": "D",
+    "ordinal": "p",
+    "categorical": "h",
+}
 
-    Examples
-    --------
-    >>> import feddbn
-    >>> from feddbn.report import time_series_edges
-    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
-    >>> time_series_edges(dbn)[["source", "target", "lag", "weight"]].values.tolist()
-    [['x', 'x', 1, 0.4], ['x', 'y', 0, 0.5]]
+
+def _draw_nodes(ax: Axes, nodes: pd.DataFrame, kinds: Sequence[Kind], size: float, norm: Normalize) -> None:
+    """Draw nodes x, y in the colour of their self_effect, one shape per kind, and explain shapes if there are several."""
+    names = np.array([kind.name for kind in kinds])
+    shown = [name for name in _SHAPES if (names == name).any()]
+    for name in shown:
+        some = nodes[names == name]
+        ax.scatter(
+            some["x"], some["y"], s=size, c=some["self_effect"], cmap=HEAT_COLOURS, norm=norm, marker=_SHAPES[name],
+            edgecolors="#333333", linewidths=1.0, zorder=3,
+        )  # fmt: skip
+    if shown != ["continuous"]:
+        handles = [
+            Line2D(
+                [], [], linestyle="", marker=_SHAPES[name], markersize=7, markerfacecolor="#f4f4f4", label=name,
+                markeredgecolor="#333333",
+            )
+            for name in shown
+        ]  # fmt: skip
+        ax.legend(
+            handles=handles, frameon=False, fontsize=8, ncols=min(len(shown), 3), loc="lower center",
+            bbox_to_anchor=(0.5, 1.05), handletextpad=0.2, columnspacing=1.0,
+        )  # fmt: skip
+
+
+def _name_nodes(ax: Axes, graph: ProcessGraph, width: float) -> None:
+    d = len(graph.nodes)
+    boxed: dict[str, Any] = {
+        "fontsize": 7, "color": "#222222", "bbox": {"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75}
+    }  # fmt: skip
+    plain: dict[str, Any] = {"fontsize": 10 if d <= 12 else 8.5, "annotation_clip": False}
+    reach = width / 2 + (5 if graph.on_circle else 1)
+    for node in graph.nodes[graph.nodes["is_named"]].to_dict("records"):
+        x, y = _sides(node["angle"])
+        ax.annotate(
+            shortened(node["variable"], 16), (node["x"], node["y"]), textcoords="offset points", zorder=6,
+            xytext=(reach * cos(node["angle"]), reach * sin(node["angle"])),
+            ha=("center", "left", "right")[x], va=("center", "bottom", "top")[y],
+            **(plain if graph.on_circle else boxed),
+        )  # fmt: skip
+
+
+def _sides(angle: float) -> tuple[int, int]:
+    """On which side of a node its name stands, across and up: 1, 0 (in the middle) or -1."""
+    across = 0 if abs(cos(angle)) < 0.25 else 1 if cos(angle) > 0 else -1
+    return across, 0 if abs(sin(angle)) < 0.6 else 1 if sin(angle) > 0 else -1
+
+
+def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
+    """Say some points below the picture what a line without a head and a grey one are, if there are any."""
+    words = ["line without a head: direction not known"] if is_open else []
+    both = "grey: several levels, no one direction" if dbn.conditionals else "grey: the effect goes both ways"
+    words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else [both]
+    if words:
+        ax.annotate(
+            "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
+            textcoords="offset points", fontsize=9, color="#444444", annotation_clip=False,
+        )  # fmt: skip
+
+
+# The middles of both arms of ColorBrewer's RdBu: at least 3 to 1 against white and against black.
+POSITIVE, NEGATIVE, BOTH = "#d6604d", "#4393c3", "#888888"
+MOST_DRAWN = 120
+"""Variables; a picture of more is a cloud, and the page grows by a hundred kilobytes."""
+
+
+def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400) -> Markup:
+    """One ``<svg>`` element with a node per variable and an arrow per effect; the same network gives the same text.
+
+    Red is positive, blue negative, grey goes both ways; width is the weight in standard deviations, a number the lags,
+    the filling of a node its effect on its own future, and a line without a head a link whose direction is open. Of more than
+    `max_arrows` only the strongest are drawn, and the picture says so.
     """
-    check_network(dbn, "dbn")
-    _require_not_negative(min_weight)
-    stack = dbn.adjacency_matrices
-    # An effect that only bends is an arrow, too.
-    index = np.argwhere((np.abs(stack) > min_weight) | ((stack == 0) & dbn.is_edge & (min_weight == 0)))
-    weights = stack[tuple(index.T)] if len(index) else np.zeros(0)
-    frame = pd.DataFrame(
-        {
-            "source": [dbn.variables[i] for i in index[:, 1]],
-            "target": [dbn.variables[j] for j in index[:, 2]],
-            "lag": index[:, 0].astype(int),
-            "weight": weights,
-            "standardised": dbn.standardised_weights()[tuple(index.T)],
-            "oriented": dbn.is_oriented[tuple(index.T)],
-        }
+    graph = process_graph(dbn, standardised=True, max_labels=max_labels, max_arrows=max_arrows)
+    side = float(np.clip(190 + 9 * dbn.d, 220, 640))
+    radius = float(np.clip(26 / np.sqrt(max(dbn.d, 1)) * 1.5, 4.5, 11))
+    wide, high = (95.0, 26.0) if graph.on_circle else (30.0, 20.0)
+    width, height = side + 2 * wide, side + 2 * high
+
+    def at(x: float, y: float) -> Point:
+        return wide + x * side, high + (1 - y) * side
+
+    nodes = graph.nodes.to_dict("records")
+    spots = {node["variable"]: (node["x"], node["y"]) for node in nodes}
+    parts: list[Markup] = []
+    for row in graph.arrows.to_dict("records"):
+        ends = spots[row["source"]], spots[row["target"]]
+        middle = at(*control_of(*ends, row["bend"]))
+        parts.append(_arrow(row, (at(*ends[0]), at(*ends[1])), middle, radius, graph.is_crowded))
+        if row["number"]:
+            # Beside the line: a box behind it would need the page's colour.
+            parts.append(_text(_towards(at(row["x"], row["y"]), middle, 7), row["number"], 9))
+    parts += [
+        _node(node["variable"], at(*spots[node["variable"]]), radius, node["self_effect"]) for node in nodes
+    ]
+    size, reach = (12 if dbn.d <= 12 else 10, radius + 5) if graph.on_circle else (9, radius + 3)
+    for node in nodes:
+        if node["is_named"]:
+            x, y = at(node["x"], node["y"])
+            spot = x + reach * cos(node["angle"]), y - reach * sin(node["angle"])
+            parts.append(_text(spot, shortened(node["variable"], 16), size, *_sides(node["angle"])))
+    if graph.n_left_out:
+        n = len(graph.arrows)
+        words = f"the strongest {n} of {n + graph.n_left_out:,} arrows"
+        parts.append(_text((width / 2, height - 4), words, 10, 0, 1))
+    label = f"Network of {dbn.d} variables and {len(dbn.edges())} effects"
+    return Markup(
+        '<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{}" viewBox="0 0 {:.0f} {:.0f}" '
+        'style="width:100%;max-width:{:.0f}px;height:auto" font-family="system-ui,sans-serif">{}</svg>'
+    ).format(label, width, height, width, Markup("").join(parts))
+
+
+def _arrow(
+    row: dict[Any, Any], ends: tuple[Point, Point], middle: Point, radius: float, crowded: bool
+) -> Markup:
+    """A line from node to node, its head, and what it says when one points at it."""
+    line = row["width"]
+    colour = BOTH if not row["signed"] else POSITIVE if row["weight"] > 0 else NEGATIVE
+    head = (4.0 if crowded else 6.0) + line if row["oriented"] else 0.0
+    start = _towards(ends[0], middle, radius)
+    tip = _towards(ends[1], middle, radius + 1 * bool(head))
+    neck = _towards(tip, middle, head)
+    says = f"{row['source']} {'→' if row['oriented'] else '—'} {row['target']}, lag {row['lags']}: {row['weight']:.3g} sd"
+    shape = Markup(
+        '<path d="M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}" fill="none" stroke="{}" stroke-width="{:.1f}"/>'
     )
-    return frame.iloc[np.argsort(np.abs(weights), kind="stable")].reset_index(drop=True)
+    out = shape.format(*start, *middle, *neck, colour, line)
+    if head:
+        angle = atan2(tip[1] - neck[1], tip[0] - neck[0])
+        across = 0.42 * head * sin(angle), -0.42 * head * cos(angle)
+        corners = (*tip, neck[0] + across[0], neck[1] + across[1], neck[0] - across[0], neck[1] - across[1])
+        out += Markup('<path d="M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}Z" fill="{}"/>').format(
+            *corners, colour
+        )
+    return Markup('<g opacity="{:.2f}"><title>{}</title>{}</g>').format(row["opacity"], says, out)
+
+
+def _node(name: str, at: Point, radius: float, own: float) -> Markup:
+    says = f"{name}: {own:.3g} on its own future" if own else name
+    filling = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="{}" fill-opacity="{:.2f}"/>')
+    colour, depth = POSITIVE if own > 0 else NEGATIVE, min(abs(own), 1.0) if own == own else 0.0
+    ring = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="none" stroke="currentColor"/>')
+    return Markup("<g><title>{}</title>{}{}</g>").format(
+        says, filling.format(*at, radius, colour, depth), ring.format(*at, radius)
+    )
+
+
+def _text(at: Point, words: str, size: int, across: int = 0, up: int = 0) -> Markup:
+    """Words in the middle of a point, or on one side of it."""
+    form = '<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="currentColor">{}</text>'
+    down = (0.35, 0.0, 0.75)[up] * size
+    return Markup(form).format(at[0], at[1] + down, size, ("middle", "start", "end")[across], words)
+
+
+def _towards(start: Point, stop: Point, length: float) -> Point:
+    """The point `length` away from start on the way to stop, or halfway if that is nearer."""
+    dx, dy = stop[0] - start[0], stop[1] - start[1]
+    whole = hypot(dx, dy)
+    share = min(length / whole, 0.5) if whole else 0.0
+    return start[0] + share * dx, start[1] + share * dy
+
+
+REPEAT_LIMIT = 12
 
 
 def plot_time_series_graph(
@@ -442,7 +350,7 @@ def plot_time_series_graph(
     >>> plot_time_series_graph(dbn).figure is not None
     True
     """
-    _require_not_negative(min_weight)
+    require_not_negative(min_weight)
     edges = time_series_edges(dbn)
     if standardised:
         edges = edges.assign(weight=edges["standardised"])
@@ -450,23 +358,24 @@ def plot_time_series_graph(
     edges = edges.iloc[np.argsort(edges["weight"].abs(), kind="stable")]
     d, p = dbn.d, dbn.n_lags
     order = cluster_order(link_strengths(dbn)) if cluster else list(range(d))
-    row_of = {dbn.variables[v]: d - 1 - place for place, v in enumerate(order)}
+    row_of = {dbn.variables[v]: place for place, v in enumerate(order)}
     height = float(np.clip(0.42 * d, 3.0, 9.0) if d <= 40 else np.clip(0.13 * d, 9.0, 26.0))
     ax = new_axes(ax, 3.2 + 1.7 * (p + 1), height)
     norm = symmetric_scale(edges["weight"], limit=limit)
-    colours = _colours(dbn, norm)
-    crowded = len(edges) > 90
+    signed, place = has_sign(dbn), {name: k for k, name in enumerate(dbn.variables)}
+    crowded = len(edges) > CROWDED
     radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
     for row in edges.to_dict("records"):
         share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
         start, stop = row_of[row["source"]], row_of[row["target"]]
+        one_way = signed[row["lag"], place[row["source"]], place[row["target"]]]
         first = row["lag"] - p if d <= REPEAT_LIMIT else 0
         for step in range(first, 1):
             current = step == 0
             style: dict[str, Any] = {
                 "arrowstyle": "-|>" if row["oriented"] else "-",
                 "mutation_scale": 7 if crowded else 11,
-                "edgecolor": colours(row),
+                "edgecolor": EDGE_COLOURS(norm(row["weight"])) if one_way else _BOTH_WAYS,
                 "linewidth": (0.5 + 1.2 * share) * (1.0 if crowded else 1.4),
                 "alpha": (0.3 + 0.6 * min(share, 1.0) if crowded else 0.9) if current else 0.18,
                 "zorder": 3 if current else 2,
@@ -485,67 +394,25 @@ def plot_time_series_graph(
                         **style,
                     )
                 )
-    grid_x, grid_y = np.meshgrid(np.arange(-p, 1), np.arange(d))
-    ax.scatter(
-        grid_x, grid_y, s=radius**2, facecolor="#f4f4f4", edgecolor="#333333", linewidths=0.8, zorder=4
-    )
-    ax.set_xticks(range(-p, 1), ["t" if m == 0 else f"t−{-m}" for m in range(-p, 1)])
-    ax.set_yticks([row_of[v] for v in dbn.variables], [shortened(v, 18) for v in dbn.variables])
-    ax.tick_params(length=0, labelsize=9 if d <= 20 else 8 if d <= 40 else 6)
+    _steps(ax, [dbn.variables[v] for v in order], p, radius, "#f4f4f4")
+    ax.tick_params(labelsize=9 if d <= 20 else 8 if d <= 40 else 6)
     ax.tick_params(axis="x", labelsize=10, labeltop=True)
     ax.set_xlim(-p - 0.2, 0.65)
-    ax.set_ylim(-0.7, d - 0.3)
-    for side in ax.spines.values():
-        side.set_visible(False)
+    ax.set_ylim(d - 0.3, -0.7)
     strength_bar(ax, norm, EDGE_COLOURS, weight_name(standardised), shrink=0.6 if d <= 40 else 0.25)
     _explain_lines(ax, dbn, not edges["oriented"].all(), 30)
     return ax
 
 
-def _colours(dbn: DBN, norm: Normalize) -> Callable[[dict[Any, Any]], Any]:
-    """The colour of an arrow: its weight, or grey if its effect goes both ways."""
-    goes_one_way, place = has_sign(dbn), {name: k for k, name in enumerate(dbn.variables)}
-
-    def colour(row: dict[Any, Any]) -> Any:
-        is_signed = goes_one_way[row["lag"], place[row["source"]], place[row["target"]]]
-        return EDGE_COLOURS(norm(row["weight"])) if is_signed else "#777777"
-
-    return colour
-
-
-def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
-    """Say some points below the picture what a line without a head and a grey one are, if there are any."""
-    words = ["line without a head: direction not known"] if is_open else []
-    both = "grey: several levels, no one direction" if dbn.conditionals else "grey: the effect goes both ways"
-    words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else [both]
-    if words:
-        ax.annotate(
-            "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
-            textcoords="offset points", fontsize=9, color="#444444", annotation_clip=False,
-        )  # fmt: skip
-
-
-def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, max_labels: int) -> None:
-    d = len(nodes)
-    for i in named_nodes(nodes, max_labels):
-        x, y, name = float(nodes["x"][i]), float(nodes["y"][i]), shortened(str(nodes["variable"][i]), 16)
-        if not on_circle:
-            ax.annotate(
-                name, (x, y), xytext=(0, width / 2 + 1), textcoords="offset points", ha="center", va="bottom",
-                fontsize=7, zorder=6, color="#222222",
-                bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75},
-            )  # fmt: skip
-            continue
-        angle = float(np.arctan2(y - 0.5, x - 0.5))
-        if d == 1:
-            angle = np.pi / 2
-        reach = width / 2 + 5
-        ha = "center" if abs(np.cos(angle)) < 0.25 else "left" if np.cos(angle) > 0 else "right"
-        va = "center" if abs(np.sin(angle)) < 0.6 else "bottom" if np.sin(angle) > 0 else "top"
-        ax.annotate(
-            name, (x, y), xytext=(reach * np.cos(angle), reach * np.sin(angle)), textcoords="offset points",
-            ha=ha, va=va, fontsize=10 if d <= 12 else 8.5, zorder=6, annotation_clip=False,
-        )  # fmt: skip
+def _steps(ax: Axes, names: Sequence[str], p: int, radius: float, filling: str) -> None:
+    """A row of nodes for each name, the first on top; a column for each time step, the present at the right."""
+    x, y = np.meshgrid(np.arange(-p, 1), np.arange(len(names)))
+    ax.scatter(x, y, s=radius**2, facecolor=filling, edgecolor="#333333", linewidths=0.8, zorder=4)
+    ax.set_xticks(range(-p, 1), ["t" if m == 0 else f"t−{-m}" for m in range(-p, 1)])
+    ax.set_yticks(range(len(names)), [shortened(name, 18) for name in names])
+    ax.tick_params(length=0)
+    for side in ax.spines.values():
+        side.set_visible(False)
 
 
 def _bow(step: int, start: int, stop: int, d: int, radius: float) -> Path:
@@ -558,11 +425,85 @@ def _bow(step: int, start: int, stop: int, d: int, radius: float) -> Path:
     return Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
 
 
-def _strongest(values: FloatArray) -> FloatArray:
-    best = np.abs(values).argmax(axis=0)
-    return np.asarray(values[best, np.arange(values.shape[1])], dtype=np.float64)
+_CAUSE, _HIDDEN, _OPEN = LINE_COLOURS[0], LINE_COLOURS[1], "#777777"
+_LEGEND = (("a cause", _CAUSE), ("a hidden cause of both", _HIDDEN), ("not known which", _OPEN))
+_REACH = 0.11
+"""How far from the middle of a node an edge ends, where neighbouring nodes are 1 apart."""
 
 
-def _require_not_negative(min_weight: float) -> None:
-    if not min_weight >= 0:
-        raise ParameterError(f"min_weight must be 0 or larger, got {min_weight!r}.")
+def plot_marks(graph: AncestralGraph, *, ax: Axes | None = None) -> Axes:
+    """The axes with one row per variable and one column per time step; edges end in the present.
+
+    An arrowhead says that this end is no cause of the other, a plain end (tail) that it is one, a circle that it is not
+    known. Blue edges are causes, orange ones are due to a hidden cause of both ends, grey ones may be either.
+
+    Parameters
+    ----------
+    graph
+        `LatentDBN.ancestral_graph_`, or the truth of a simulation.
+    ax
+        Where to draw; None makes a new figure.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_marks
+    >>> graph = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).ancestral_truth()
+    >>> [label.get_text() for label in plot_marks(graph).get_yticklabels()]
+    ['x0', 'x1', 'x2']
+    """
+    d, p = len(graph.variables), graph.n_lags
+    axes = new_axes(ax, 2.2 + 2.0 * (p + 1), 1.2 + 0.8 * d)
+    axes.set_xlim(-p - 0.7, 0.9)
+    axes.set_ylim(d - 0.5, -0.5)
+    axes.set_aspect("auto")
+    _steps(axes, graph.variables, p, 15, "white")
+    for edge in graph.edges().to_dict("records"):
+        i, j = graph.variables.index(edge["source"]), graph.variables.index(edge["target"])
+        _draw_mark(axes, str(edge["mark"]), (-int(edge["lag"]), i), (0, j))
+    handles = [Line2D([], [], color=colour, lw=2, label=words) for words, colour in _LEGEND]
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.06), ncol=3, frameon=False)
+    return axes
+
+
+def _draw_mark(axes: Axes, mark: str, start: tuple[int, int], stop: tuple[int, int]) -> None:
+    first, last = np.array(start, dtype=float), np.array(stop, dtype=float)
+    length = float(np.linalg.norm(last - first))
+    middle = (first + last) / 2
+    if start[0] == stop[0]:
+        middle[0] += 0.35 + 0.15 * length
+    elif start[1] == stop[1] and length > 1:
+        middle[1] -= 0.5
+    colour = _CAUSE if mark == "-->" else _HIDDEN if mark == "<->" else _OPEN
+    share = min(0.3, _REACH / max(length, 0.5))
+    points = np.array([_at(first, middle, last, t) for t in np.linspace(share, 1 - share, 25)])
+    axes.add_patch(PathPatch(Path(points), fill=False, ec=colour, lw=1.8, zorder=2))
+    for sign, end, inner in ((mark[0], points[0], points[2]), (mark[2], points[-1], points[-3])):
+        if sign in "<>":
+            head = FancyArrowPatch(
+                (inner[0], inner[1]),
+                (end[0], end[1]),
+                arrowstyle="-|>",
+                mutation_scale=15,
+                shrinkA=0,
+                shrinkB=0,
+                color=colour,
+                lw=1.2,
+                zorder=4,
+            )
+            axes.add_patch(head)
+        elif sign == "o":
+            axes.plot(*end, "o", ms=6, mfc="white", mec=colour, mew=1.6, zorder=4)
+
+
+def _at(first: FloatArray, middle: FloatArray, last: FloatArray, t: float) -> FloatArray:
+    """A point of the curve from first to last that is drawn towards middle."""
+    return np.asarray((1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t**2 * last)
+
+
+def mark_svg(graph: AncestralGraph) -> Markup:
+    """One ``<svg>`` element; its identifiers are those of this graph alone, so two of them fit into one page."""
+    words = "\n".join((*graph.variables, *graph.marks.ravel().tolist()))
+    name = f"marks-{sha256(words.encode()).hexdigest()[:10]}"
+    text = f"Edges with marks among {len(graph.variables)} variables"
+    return Markup(inline_svg(lambda: plot_marks(graph), name, text))

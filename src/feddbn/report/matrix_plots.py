@@ -22,7 +22,7 @@ from feddbn.report.canvas import (
     thinned,
     weight_name,
 )
-from feddbn.report.graph_plots import cluster_order, link_strengths
+from feddbn.report.graph_layout import cluster_order, link_strengths
 
 __all__ = ["plot_site_differences", "plot_truth_and_estimate", "plot_weights", "site_differences"]
 

@@ -33,8 +33,7 @@ from feddbn.model.ancestral import MEANINGS, AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.summary import Summary
-from feddbn.report.graph_svg import graph_svg
-from feddbn.report.mark_plots import mark_svg
+from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
@@ -152,8 +151,6 @@ def _bar(share: float) -> Markup:
 
 
 _EDGES, _LINES = 10, 20
-# Drawn up to here; a picture of more is a cloud, and the page grows by a hundred kilobytes.
-_MOST_DRAWN = 120
 _LEGEND = (
     "Width: weight in standard deviations; red is positive, blue negative. A number is a lag; straight arrows are "
     "contemporaneous. Nodes are filled by their effect on their own future."
@@ -347,7 +344,7 @@ def _simulated(federation: SimulatedFederation) -> Card:
     first = next(iter(federation.truths.values()))
     one = "one network" if federation.is_homogeneous else "networks of their own; that of the first is drawn"
     says = f"{len(lengths)} sites of {first.d} variables that follow {one}."
-    picture = graph_svg(first) if first.d <= _MOST_DRAWN else ""
+    picture = graph_svg(first) if first.d <= MOST_DRAWN else ""
     table = table_of(frame, _EDGES, all_of_it="federation.sites")
     return Card("SimulatedFederation", says, picture=picture, legend=_LEGEND, tables=[table])
 
@@ -391,10 +388,10 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
     ]
     known = [name for name in columns if name in edges and edges[name].notna().any()]
     picture: Markup | str = ""
-    if len(edges) and dbn.d <= _MOST_DRAWN:
+    if len(edges) and dbn.d <= MOST_DRAWN:
         picture = graph_svg(dbn)
     elif len(edges):
-        card = replace(card, says=f"{card.says} More than {_MOST_DRAWN} variables are not drawn.")
+        card = replace(card, says=f"{card.says} More than {MOST_DRAWN} variables are not drawn.")
     tables = [table_of(edges[known], _EDGES, all_of_it=all_edges)] if len(edges) else []
     return replace(card, picture=picture, legend=_LEGEND if picture else "", tables=[*tables, *card.tables])
 

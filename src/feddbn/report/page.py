@@ -35,7 +35,8 @@ from feddbn.model.strength import has_sign, standard_deviations
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
 from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
-from feddbn.report.graph_plots import graph_positions, time_series_edges
+from feddbn.report.graph_layout import graph_positions, time_series_edges
+from feddbn.report.graph_plots import MOST_DRAWN, graph_svg
 from feddbn.report.matrix_plots import (
     plot_site_differences,
     plot_truth_and_estimate,
@@ -237,7 +238,9 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 
 
 def _figures(record: ReportRecord) -> dict[str, Markup]:
-    figures = {"convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
+    figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
+    if record.dbn.d <= MOST_DRAWN:
+        figures["graph"] = graph_svg(record.dbn)
     if record.dbn.conditionals and record.dbn.is_edge.any():
         text = "Effects on variables of other kinds: mean or probability against each cause"
         # Without rows that are usual there is nothing to average over; the coefficients are there.

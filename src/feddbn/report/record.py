@@ -25,7 +25,7 @@ from feddbn.model.csv_cells import unguarded
 from feddbn.model.dbn import DBN
 from feddbn.model.stored import parts_of, plain_parts
 from feddbn.model.strength import standard_deviations
-from feddbn.report.graph_plots import time_series_edges
+from feddbn.report.graph_layout import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
 

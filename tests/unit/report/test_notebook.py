@@ -17,7 +17,7 @@ from feddbn.findings import Finding, Findings
 from feddbn.methods.confidence import ConfidenceTable
 from feddbn.methods.result import Result
 from feddbn.model.curves import Curve
-from feddbn.report.graph_svg import BOTH, NEGATIVE, POSITIVE, graph_svg
+from feddbn.report.graph_plots import BOTH, NEGATIVE, POSITIVE, graph_svg
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.words import card as words_of

@@ -39,7 +39,7 @@ from feddbn.report import (
     time_series_edges,
 )
 from feddbn.report.canvas import symmetric_scale
-from feddbn.report.graph_plots import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
+from feddbn.report.graph_layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
 from support.report_results import curved_dbn, random_dbn
 
 
@@ -372,5 +372,5 @@ def test_edges_colours_arrowheads_and_circles():
     assert len(heads) == 5, "two at <->, one at each --> and at o->"
     circles = [line for line in ax.lines if line.get_markersize() == 6]
     assert len(circles) == 3, "two at o-o, one at o->"
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["t-2", "t-1", "t"]
-    assert len(ax.get_yticklabels()[2].get_text()) <= 14
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["t−2", "t−1", "t"]
+    assert len(ax.get_yticklabels()[2].get_text()) <= 18
