@@ -24,6 +24,8 @@ of a site, because error messages travel.
 
 from __future__ import annotations
 
+from ast import literal_eval
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "FeddbnError",
     "FederationError",
     "FileError",
+    "Given",
     "HistoryWarning",
     "InputError",
     "MissingExtra",
@@ -69,8 +72,42 @@ _EXTRAS = {
 }
 
 
+@dataclass(frozen=True)
+class Given:
+    """An argument in the sentence of an error, and its value if it has one: ``f"{Given('freq', '1h')} is no step."``.
+
+    The error keeps it among its `parts`, and `feddbn.words.told` writes it as its reader does: ``freq='1h'`` in Python,
+    ``--freq 1h`` at the command line.
+    """
+
+    name: str
+    value: Any = ...
+
+    def __str__(self) -> str:
+        return f"{self.name}=" if self.value is ... else f"{self.name}={self.value!r}"
+
+    def __format__(self, form: str) -> str:
+        return f"\x1e{self!s}\x1e"
+
+    @property
+    def plain(self) -> list[Any]:
+        """Its name, and its value if it has one."""
+        return [self.name] if self.value is ... else [self.name, self.value]
+
+    @classmethod
+    def read(cls, text: str) -> Given:
+        """Return what was written between two marks."""
+        name, _, value = text.partition("=")
+        try:
+            return cls(name, literal_eval(value)) if value else cls(name)
+        except (ValueError, SyntaxError):
+            return cls(name, value)
+
+
 class FeddbnError(Exception):
     """Base of every error raised on purpose; `code` tells refusals of one class apart, and `values` hold its numbers.
+
+    `parts` are its sentence, cut where it names an argument (`Given`).
 
     Examples
     --------
@@ -84,7 +121,11 @@ class FeddbnError(Exception):
     """
 
     def __init__(self, *sentence: object, code: str = "", **values: object) -> None:
-        super().__init__(*sentence)
+        marked = [str(part).split("\x1e") for part in sentence]
+        super().__init__(*("".join(parts) for parts in marked))
+        self.parts = tuple(
+            Given.read(part) if k % 2 else part for parts in marked for k, part in enumerate(parts)
+        )
         self.code = code
         self.values = values
 

@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from feddbn.cli.manual import EXIT_CODES, attach
 from feddbn.cli.terminal import complain, remark, say
 from feddbn.errors import FeddbnError, OldNameWarning, missing_extra
-from feddbn.words import reworded
+from feddbn.words import told
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -144,12 +144,10 @@ class CommandGroup(TyperGroup):
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
                 warnings.simplefilter("default", OldNameWarning)
-                warnings.showwarning = lambda message, *_, **__: remark(
-                    f"note: {reworded(str(message), 'cli')}"
-                )
+                warnings.showwarning = lambda message, *_, **__: remark(f"note: {message}")
                 return super().invoke(ctx)
         except FeddbnError as error:
-            complain(reworded(str(error), "cli"))
+            complain(told(error.parts, "cli"))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             complain("interrupted.")

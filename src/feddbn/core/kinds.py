@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 
 KINDS = ("continuous", "positive", "count", "binary", "ordinal", "categorical")
 _WITH_LEVELS = ("binary", "ordinal", "categorical")
@@ -159,7 +159,7 @@ def read_kinds(kinds: Mapping[str, object] | None, variables: Sequence[str]) -> 
         kinds = {}
     if not isinstance(kinds, Mapping):
         raise ParameterError(
-            f"kinds={kinds!r} must name kinds by variable, for example {{'visits': 'count'}}."
+            f"{Given('kinds', kinds)} must name kinds by variable, for example {{'visits': 'count'}}."
         )
     known = frozenset(variables)
     unknown = [name for name in kinds if name not in known]

@@ -10,7 +10,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray, IntArray, may_lack_cells
 from feddbn.core.designs.recordings import Block, SiteData, complete_blocks
 from feddbn.data.layout import quoted
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 
 __all__ = ["check_sites", "check_variances", "missing_cells", "summary"]
 
@@ -96,7 +96,7 @@ def check_variances(
         raise DataError(
             f"variable{'s' if many else ''} {quoted(constant)} {'are' if many else 'is'} constant over all "
             "sites, so no edge can "
-            f"be learned; leave {'them' if many else 'it'} out with variables=."
+            f"be learned; leave {'them' if many else 'it'} out with {Given('variables')}."
         )
 
 

@@ -22,7 +22,7 @@ from feddbn.core.arrays import FloatArray, rows_in_cache
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.data.segments import MISSING
 from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
 
 __all__ = [
@@ -62,7 +62,7 @@ def level_values(column: pd.Series, kind: Kind, where: str) -> FloatArray:
         levels = ", ".join(map(repr, kind.levels))
         raise DataError(
             f"{where} has {strange!r} in column {column.name!r}, which is none of its levels {levels}; correct such cells, "
-            f"or declare the level in kinds=."
+            f"or declare the level in {Given('kinds')}."
         )
     return found
 
@@ -111,7 +111,7 @@ def refuse_misfits(column: FloatArray, name: str, kind: Kind, where: str) -> Non
     if len(wrong):
         raise DataError(
             f"{where} has {wrong[0]:g} in column {name!r}, but a variable of kind {kind.name} is "
-            f"{_VALUES.get(kind.name, 'one of its levels')}; correct such cells, or declare another kind in kinds=."
+            f"{_VALUES.get(kind.name, 'one of its levels')}; correct such cells, or declare another kind in {Given('kinds')}."
         )
 
 
@@ -211,24 +211,26 @@ class Layout(Settings):
         super().__post_init__()
         if isinstance(self.variables, str):
             raise ParameterError(
-                f"variables={self.variables!r} must be a list of column names, such as [{self.variables!r}]."
+                f"{Given('variables', self.variables)} must be a list of column names, such as [{self.variables!r}]."
             )
         if self.variables is not None:
             object.__setattr__(self, "variables", tuple(str(name) for name in self.variables))
         named = [name for name in self.keys.values() if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(
-                f"site=, series=, time= and label= must name different columns, not {quoted(named)}."
+                f"{Given('site')}, {Given('series')}, {Given('time')} and {Given('label')} must name different columns, "
+                f"not {quoted(named)}."
             )
         if self.variables is not None:
             if not self.variables or len(set(self.variables)) < len(self.variables):
                 raise ParameterError(
-                    f"variables={list(self.variables)!r} must list at least one column, each of them once."
+                    f"{Given('variables', list(self.variables))} must list at least one column, each of them once."
                 )
             clash = [name for name in self.variables if name in named]
             if clash:
                 raise ParameterError(
-                    f"variables= contains {quoted(clash)}, which site=, series=, time= or label= uses already."
+                    f"{Given('variables')} contains {quoted(clash)}, which {Given('site')}, {Given('series')}, "
+                    f"{Given('time')} or {Given('label')} uses already."
                 )
         parse_freq(self.freq)
         check_jitter(self.jitter)
@@ -267,7 +269,7 @@ class Layout(Settings):
         for argument, name in self.keys.items():
             if name is not None and name not in columns:
                 raise DataError(
-                    f"{where} has no column {name!r}, which {argument}= asks for; its columns are "
+                    f"{where} has no column {name!r}, which {Given(argument)} asks for; its columns are "
                     f"{quoted(columns)}."
                 )
 
@@ -277,7 +279,7 @@ class Layout(Settings):
             lacking = [name for name in self.variables if name not in columns]
             if lacking:
                 raise DataError(
-                    f"{where} lacks {_columns(lacking)}, which variables= asks for; its columns are "
+                    f"{where} lacks {_columns(lacking)}, which {Given('variables')} asks for; its columns are "
                     f"{quoted(columns)}."
                 )
             return tuple(self.variables)
@@ -288,7 +290,7 @@ class Layout(Settings):
             raise DataError(
                 f"{where} has a column without a name, perhaps a saved row index; write the file without the "
                 "index "
-                "(index=False), or choose columns with variables=."
+                f"(index=False), or choose columns with {Given('variables')}."
             )
         return rest
 
@@ -306,7 +308,7 @@ class Layout(Settings):
                 parts.append(f"has the extra {_columns(extra)}")
             raise DataError(
                 f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
-                "or choose common ones with variables=."
+                f"or choose common ones with {Given('variables')}."
             )
 
 
@@ -376,8 +378,8 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
                 continue
             raise DataError(
                 f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, declare its levels "
-                "with kinds= for a method that knows kinds (MixedDBN), leave it out with variables=, or name its role with "
-                "site=, series=, time= or label=.",
+                f"with {Given('kinds')} for a method that knows kinds (MixedDBN), leave it out with {Given('variables')}, "
+                f"or name its role with {Given('site')}, {Given('series')}, {Given('time')} or {Given('label')}.",
                 code="not-numeric",
                 column=name,
             )
@@ -415,8 +417,8 @@ def row_labels(
         times = None if layout.time is None else parse_times(frame[layout.time], where, layout.day_first)
         if not isinstance(times, pd.DatetimeIndex):
             raise DataError(
-                f"{where} has no dates to tell the calendar by; name the column of dates with time=, or use a DataFrame with "
-                "dates as its index."
+                f"{where} has no dates to tell the calendar by; name the column of dates with {Given('time')}, or use a "
+                "DataFrame with dates as its index."
             )
         zoneless = times if times.tz is None else times.tz_convert("UTC").tz_localize(None)
         return zoneless.to_numpy(), None
@@ -429,7 +431,7 @@ def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.ob
     if column.isna().any():
         row = int(np.flatnonzero(column.isna().to_numpy())[0])
         raise DataError(
-            f"{where} has no value in column {column.name!r} ({argument}=) at row {row} (counted from 0); "
+            f"{where} has no value in column {column.name!r} ({Given(argument)}) at row {row} (counted from 0); "
             "fill it."
         )
     return np.asarray(column.astype(str).to_numpy(), dtype=object)

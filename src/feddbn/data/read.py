@@ -27,7 +27,7 @@ from feddbn.data.segments import Segmenter
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
 from feddbn.data.times import Clock, Grid, StepCounter, order_of
-from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
 __all__ = ["STREAM_BYTES", "read_sites"]
@@ -115,7 +115,7 @@ class _Reader:
             inner = replace(self.layout, site=None)
             if self.layout.site is not None:
                 raise ParameterError(
-                    f"site={self.layout.site!r} goes with one table of all sites, but data is a dict whose "
+                    f"{Given('site', self.layout.site)} goes with one table of all sites, but data is a dict whose "
                     "keys name the sites."
                 )
             sites = {str(name): self._site(str(name), value, inner) for name, value in data.items()}
@@ -126,7 +126,7 @@ class _Reader:
         else:
             if self.layout.site is not None:
                 raise ParameterError(
-                    f"site={self.layout.site!r} needs one DataFrame or file, not {type(data).__name__}."
+                    f"{Given('site', self.layout.site)} needs one DataFrame or file, not {type(data).__name__}."
                 )
             sites = {"site-0": self._site("site-0", data, self.layout)}
         return sites, self.clocks
@@ -166,7 +166,7 @@ class _Reader:
             return {stem(path): self._files(stem(path), [path], self.layout)}
         if self.layout.site is not None:
             raise ParameterError(
-                f"site={self.layout.site!r} goes with one table of all sites, but {str(path)!r} is a "
+                f"{Given('site', self.layout.site)} goes with one table of all sites, but {str(path)!r} is a "
                 "directory whose files "
                 "name the sites."
             )
@@ -285,7 +285,9 @@ class _Reader:
 def _sorted(item: _Series, where: str) -> _Series:
     time = item.layout.time
     if time is None:
-        raise ParameterError("sort=True needs times to sort by; name their column with time=.")
+        raise ParameterError(
+            f"{Given('sort', True)} needs times to sort by; name their column with {Given('time')}."
+        )
     order = order_of(item.frame[time], f"recording {item.name!r} of {where}", item.layout.day_first)
     return item if order is None else replace(item, frame=item.frame.iloc[order])
 
@@ -305,7 +307,7 @@ def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> t
     for argument, column in layout.keys.items():
         if column is not None:
             raise DataError(
-                f"{where} is an array without column names, so {argument}={column!r} cannot be found; give a "
+                f"{where} is an array without column names, so {Given(argument, column)} cannot be found; give a "
                 "DataFrame."
             )
     names = unnamed(table.shape[1])
@@ -321,7 +323,7 @@ def _require_one_step(clocks: Mapping[str, Clock]) -> None:
         if not a.is_like(b):
             raise DataError(
                 f"site {first!r} has a row every {a.describe()} but site {other!r} every {b.describe()}, so one "
-                "lag would mean different things; resample one of them, or give the expected step with freq=."
+                f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}."
             )
 
 

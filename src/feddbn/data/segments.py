@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block
-from feddbn.errors import DataError
+from feddbn.errors import DataError, Given
 
 __all__ = ["MISSING", "MOST_EMPTY", "Segmenter"]
 
@@ -218,13 +218,13 @@ class Segmenter:
                 raise DataError(
                     f"{self.where} has the same time in column {self.time!r} at rows {row - 1} and {row} "
                     "(counted from 0); "
-                    "keep one row per time, or name the column that tells recordings apart with series=.",
+                    f"keep one row per time, or name the column that tells recordings apart with {Given('series')}.",
                     code="same-time",
                 )
             raise DataError(
                 f"{self.where} has a time in column {self.time!r} at row {row} (counted from 0) that is "
-                f"earlier than the row before; sort the rows by {self.time!r} or give sort=True, or name the column "
-                "that tells recordings apart with series=.",
+                f"earlier than the row before; sort the rows by {self.time!r} or give {Given('sort', True)}, or name the "
+                f"column that tells recordings apart with {Given('series')}.",
                 code="earlier",
             )
         if self.step is None:
@@ -237,8 +237,9 @@ class Segmenter:
             raise DataError(
                 f"{self.where} has times in column {self.time!r} at rows {row - 1} and {row} (counted from "
                 "0) that are closer "
-                "than the sampling step; resample to a regular step, give the right one with freq= "
-                "(for example freq='MS' for months), or allow uneven steps with jitter= (for example jitter=0.2).",
+                f"than the sampling step; resample to a regular step, give the right one with {Given('freq')} "
+                f"(for example {Given('freq', 'MS')} for months), or allow uneven steps with {Given('jitter')} "
+                f"(for example {Given('jitter', 0.2)}).",
                 code="closer",
             )
         return np.asarray(steps > self.step)

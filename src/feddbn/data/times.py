@@ -27,7 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 
 __all__ = [
     "DECIMAL",
@@ -148,7 +148,8 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
     if day_first is None:
         known = "in which the day stands first" if is_day_first else "in which the month stands first"
         clear = is_day_first or is_month_first
-        cure = f"give day_first={is_day_first}" if clear else "give day_first=True or day_first=False"
+        first = Given("day_first", is_day_first)
+        cure = f"give {first}" if clear else f"give {Given('day_first', True)} or {Given('day_first', False)}"
         raise DataError(
             f"{where} has dates in column {name!r} {known if clear else 'in which day or month may stand first'}; "
             f"{cure}, or write them as 2024-01-31.",
@@ -157,7 +158,7 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
     if (is_month_first and day_first) or (is_day_first and not day_first):
         raise DataError(
             f"{where} has dates in column {name!r} in which the {'month' if day_first else 'day'} stands first; "
-            f"day_first={day_first} cannot be right.",
+            f"{Given('day_first', day_first)} cannot be right.",
             code="wrong-first",
         )
     wanted = [(m[3], m[1]) if day_first else (m[1], m[3]) for m in parts]
@@ -211,13 +212,13 @@ class Clock:
         if self.unit in _NUMBERS:
             if isinstance(times, pd.DatetimeIndex):
                 raise DataError(
-                    f"{where} has dates in time column {column.name!r}, but freq= or another recording "
+                    f"{where} has dates in time column {column.name!r}, but {Given('freq')} or another recording "
                     "speaks of numbers; give freq as text such as '1h', 'D' or 'MS'."
                 )
             return times if self.unit == "integer" else decimal_ticks(times, column.name, where)  # type: ignore[return-value]
         if not isinstance(times, pd.DatetimeIndex):
             raise DataError(
-                f"{where} has numbers in time column {column.name!r}, but freq= or another recording "
+                f"{where} has numbers in time column {column.name!r}, but {Given('freq')} or another recording "
                 "speaks of dates; convert the column with pandas.to_datetime."
             )
         if self.unit == "instant":
@@ -266,14 +267,14 @@ def parse_freq(freq: Freq) -> Clock | None:
     if isinstance(freq, (int, float, np.integer, np.floating)):
         if isinstance(freq, bool) or not 1 / DECIMAL <= freq < np.inf:
             raise ParameterError(
-                f"freq={freq!r} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
+                f"{Given('freq', freq)} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
             )
         return Clock("integer", int(freq)) if freq == int(freq) else Clock("decimal", round(freq * DECIMAL))
     try:
         offset: Any = pd.tseries.frequencies.to_offset(freq)
     except (ValueError, TypeError):
         raise ParameterError(
-            f"freq={freq!r} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
+            f"{Given('freq', freq)} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
         ) from None
     kind, n = type(offset).__name__, int(offset.n)
     clock: Clock | None = None
@@ -287,7 +288,7 @@ def parse_freq(freq: Freq) -> Clock | None:
         clock = Clock("wall" if offset.nanos % _DAY == 0 else "instant", int(offset.nanos))
     if clock is None or clock.step is None or clock.step < 1:
         raise ParameterError(
-            f"freq={freq!r} is not a supported step; use multiples of 'ns'..'h', 'D', 'W', 'B', 'MS', 'QS' "
+            f"{Given('freq', freq)} is not a supported step; use multiples of 'ns'..'h', 'D', 'W', 'B', 'MS', 'QS' "
             "or 'YS'."
         )
     return clock
@@ -409,7 +410,7 @@ def check_jitter(jitter: float | None) -> float:
     is_number = isinstance(jitter, (int, float, np.integer, np.floating)) and not isinstance(jitter, bool)
     if not is_number or not 0 <= jitter < 0.5:
         raise ParameterError(
-            f"jitter={jitter!r} must be a share of the step of at least 0 and less than 0.5, such as 0.1."
+            f"{Given('jitter', jitter)} must be a share of the step of at least 0 and less than 0.5, such as 0.1."
         )
     return float(jitter)
 

@@ -18,7 +18,7 @@ from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_sh
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import ROW_TIMES, SiteData
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome
 from feddbn.federation.programs.prepare import PreparedSettings
@@ -72,7 +72,7 @@ def _range(wish: BlockWish, sites: Mapping[str, SiteData]) -> tuple[int, int]:
                 if block.labels is None or block.labels.dtype.kind != "M":
                     raise DataError(
                         f"blocks={wish.period!r} needs the dates of rows, which site {name!r} does not have; give a "
-                        "DataFrame or file and name the column of dates with time=."
+                        f"DataFrame or file and name the column of dates with {Given('time')}."
                     )
                 numbers = period_numbers(block.labels, wish.unit)
                 found += [int(numbers.min()), int(numbers.max())] if len(numbers) else []
@@ -438,7 +438,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         needed = {"calendar": ROW_TIMES, "column": wish.column}.get(wish.kind, label)
         if label not in (None, needed):
             raise ParameterError(
-                f"label={label!r} must be left out, or be the column of blocks={self.blocks!r}."
+                f"{Given('label', label)} must be left out, or be the column of blocks={self.blocks!r}."
             )
         return needed
 

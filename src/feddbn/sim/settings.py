@@ -10,7 +10,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind, read_kinds
-from feddbn.errors import ParameterError
+from feddbn.errors import Given, ParameterError
 from feddbn.model.mechanisms import NOISE_FAMILIES
 from feddbn.sim.graphs import GRAPHS
 from feddbn.sim.mess import MessNames, is_number, resolve_mess
@@ -39,8 +39,8 @@ def kinds_asked(asked: AskedKinds, variables: Sequence[str]) -> tuple[Kind, ...]
         said = {name: asked[k % len(asked)] for k, name in enumerate(variables)}
     else:
         raise ParameterError(
-            f"kinds={asked!r} must name kinds by variable, such as {{'x0': 'count'}}, or be a list of kinds that are given"
-            " out in turn, such as ['continuous', 'binary']."
+            f"{Given('kinds', asked)} must name kinds by variable, such as {{'x0': 'count'}}, or be a list of kinds "
+            "that are given out in turn, such as ['continuous', 'binary']."
         )
     return read_kinds({name: _with_levels(kind) for name, kind in said.items()}, variables)
 

@@ -14,7 +14,6 @@ May import nothing but `feddbn.findings` and `feddbn.errors`.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal
 
+from feddbn.errors import Given
 from feddbn.findings import Finding, Findings
 
 Audience = Literal["python", "cli", "owner", "lead"]
@@ -185,9 +185,6 @@ _SWITCHES = {
     ("day_first", True): "--day-first",
     ("day_first", False): "--month-first",
 }
-_GIVEN = re.compile(
-    rf"(?<![\w-])({'|'.join((*_OPTIONS, 'kinds', 'sort', 'day_first'))})=(?!\{{)('[^']*'|\[[^\]]*\]|[\w.]*\w)?"
-)
 
 
 def argument(name: str, audience: Audience = "python") -> str:
@@ -207,24 +204,29 @@ def argument(name: str, audience: Audience = "python") -> str:
     return f"{room.capitalize()}({inner}=...)" if room else f"{name}="
 
 
-def reworded(sentence: str, audience: Audience) -> str:
-    """Return the sentence of an error, which names arguments that say how data are read, as the reader names them.
+def told(parts: Iterable[str | Given], audience: Audience) -> str:
+    """Return the sentence of an error (`FeddbnError.parts`) with its arguments as the reader writes them.
 
     Examples
     --------
-    >>> from feddbn.words import reworded
-    >>> reworded("leave it out with variables=, or give freq='1h'.", "cli")
+    >>> from feddbn.errors import DataError, Given
+    >>> from feddbn.words import told
+    >>> error = DataError(f"leave it out with {Given('variables')}, or give {Given('freq', '1h')}.")
+    >>> told(error.parts, "cli")
     'leave it out with --variables, or give --freq 1h.'
+    >>> print(error)
+    leave it out with variables=, or give freq='1h'.
     """
 
-    def said(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
-        if not value or name == "kinds" or value.startswith("["):
-            return f"{argument(name, audience)} {value or ''}".rstrip()
-        words: dict[str, Any] = {"True": True, "False": False}
-        return setting(name, words.get(value, value.strip("'")), audience)
+    def written(part: str | Given) -> str:
+        if isinstance(part, str) or audience == "python":
+            return str(part)
+        if part.value is ... or isinstance(part.value, (list, tuple, dict)):
+            value = "" if part.value is ... else f" {part.value}"
+            return f"{argument(part.name, audience)}{value}"
+        return setting(part.name, part.value, audience)
 
-    return sentence if audience == "python" else _GIVEN.sub(said, sentence)
+    return "".join(map(written, parts))
 
 
 def _kind(said: Any) -> str:
@@ -271,5 +273,5 @@ def full_sentence(text: str) -> str:
 @says("text")
 def _text(it: Said) -> str | Card:
     """A sentence from a file of an earlier version, which had no codes."""
-    text, cure = (reworded(str(it.get(part) or ""), it.audience) for part in ("text", "cure"))
+    text, cure = (str(it.get(part) or "") for part in ("text", "cure"))
     return Card("", "", text, cure) if cure else text

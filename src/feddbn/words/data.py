@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from feddbn.words import Card, Said, names_of, reworded, says, times
+from feddbn.errors import Given
+from feddbn.words import Card, Said, names_of, says, times, told
 
 _LEVELS = {
     "binary": "has two values, like yes/no",
@@ -333,5 +334,6 @@ def _declared(it: Said) -> str:
 @says("refused")
 def _refused(it: Said) -> Card:
     # The sentences of the reader of data end with the cure.
-    found, _, cure = reworded(it["text"], it.audience).partition("; ")
+    parts = [part if isinstance(part, str) else Given(*part) for part in it.get("parts", [it["text"]])]
+    found, _, cure = told(parts, it.audience).partition("; ")
     return _told(it, f"{found.rstrip('.')}.", cure.rstrip("."))

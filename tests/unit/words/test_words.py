@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 from pathlib import Path
 from typing import get_args
@@ -10,10 +11,11 @@ from typing import get_args
 import pytest
 
 import feddbn.words
+from feddbn.errors import DataError, Given
 from feddbn.findings import LEVELS, Finding
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
-from feddbn.words import Audience, argument, card, first_lines, reworded, say, setting
+from feddbn.words import Audience, argument, card, first_lines, say, setting, told
 from feddbn.words.data import _SENTENCES
 from support.report_results import example_result
 
@@ -56,16 +58,26 @@ def test_settings_are_written_as_their_reader_writes_them(name, value, expected)
     assert tuple(setting(name, value, audience) for audience in ("python", "cli", "lead")) == expected
 
 
-def test_arguments_and_sentences_of_errors_are_reworded():
+def test_arguments_of_errors_are_written_as_their_reader_writes_them():
     names = [argument(name, "cli") for name in ("variables", "prepare.exogenous")]
     assert names == ["--variables", "-p prepare.exogenous"]
     assert argument("prepare.exogenous") == "Prepare(exogenous=...)"
-    said = "variables=['a'] lacks 'b': give time='my time', sort=True, freq=1.5, kinds= or variables=."
-    assert reworded(said, "python") == said
-    expected = (
-        "--variables ['a'] lacks 'b': give --time 'my time', --sort, --freq 1.5, --kinds or --variables."
+    given = [
+        ("variables", ["a"]),
+        ("time", "my time"),
+        ("sort", True),
+        ("freq", 1.5),
+        ("kinds",),
+        ("time", None),
+    ]
+    error = DataError(" ".join(f"{Given(*one)}" for one in given))
+    assert str(error) == "variables=['a'] time='my time' sort=True freq=1.5 kinds= time=None"
+    assert (
+        told(error.parts, "cli") == "--variables ['a'] --time 'my time' --sort --freq 1.5 --kinds --time None"
     )
-    assert reworded(said, "cli") == expected
+    assert told(error.parts, "python") == str(error)
+    # It comes back from another process as it was raised there.
+    assert pickle.loads(pickle.dumps(error)).parts == error.parts
 
 
 def test_five_lines_are_shown_and_then_how_many_more():
@@ -136,8 +148,8 @@ def test_where_something_was_found_stands_before_it_with_how_many_other_sites_ha
 
 
 def test_a_refusal_is_parted_from_its_cure_and_names_options():
-    text = "site 'a' lacks column 'b'; choose common ones with variables=."
-    found = card(Finding("refused", "error", {"text": text, "why": ""}), "cli")
+    parts = ["site 'a' lacks column 'b'; choose common ones with ", ["variables"], "."]
+    found = card(Finding("refused", "error", {"text": "", "parts": parts, "why": ""}), "cli")
     assert (found.detail, found.advice) == (
         "site 'a' lacks column 'b'.",
         "Cure: choose common ones with --variables.",

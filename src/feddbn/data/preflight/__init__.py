@@ -182,7 +182,10 @@ def _explained(found: list[Finding], about_rows: list[Finding]) -> list[Finding]
 def _refusal(error: DataError, site: str | None = None) -> Finding:
     """A refusal of the reader; about a column where it says which is not numeric."""
     column = error.values.get("column")
-    values = {"text": str(error), "why": error.code} | ({} if site is None else {"site": site})
+    parts = [part if isinstance(part, str) else part.plain for part in error.parts]
+    values = {"text": str(error), "parts": parts, "why": error.code} | (
+        {} if site is None else {"site": site}
+    )
     return Finding("refused", "error", values, () if column is None else (str(column),))
 
 

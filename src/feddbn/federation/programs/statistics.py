@@ -43,7 +43,7 @@ from feddbn.core.statistics.diagnostics import (
 )
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS, UNTREATED, Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
@@ -393,7 +393,7 @@ def local_moments(
         if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
             raise DataError(
                 f"every row of this site, or one of the n_lags={design.n_lags} rows before it, has an empty cell; use "
-                "missing='fill', leave out columns that are mostly empty with variables=, or leave the site out."
+                f"missing='fill', leave out columns that are mostly empty with {Given('variables')}, or leave the site out."
             )
         raise DataError(
             f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."

@@ -30,7 +30,7 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
-from feddbn.errors import DataError
+from feddbn.errors import DataError, Given
 from feddbn.federation.programs.residual_checks import (
     ResidualReport,
     curvature_of,
@@ -131,12 +131,14 @@ class BlocksQuestion(RowsQuestion):
         if self.unit:
             if labels is None or labels.dtype.kind != "M":
                 raise DataError(
-                    "blocks by the calendar need the dates of rows; name their column with time= (a deployed site also has "
-                    "label = '@time' in its settings)."
+                    f"blocks by the calendar need the dates of rows; name their column with {Given('time')} (a deployed "
+                    "site also has label = '@time' in its settings)."
                 )
             return period_numbers(labels, self.unit)
         if labels is None:
-            raise DataError("blocks by a column need that column as the label of rows; name it with label=.")
+            raise DataError(
+                f"blocks by a column need that column as the label of rows; name it with {Given('label')}."
+            )
         values = np.asarray(labels)
         numbers = values.astype(np.float64) if values.dtype.kind in "iufb" else np.full(len(values), np.nan)
         if not np.all((numbers >= 0) & (numbers < MOST_TIME_BLOCKS) & (numbers == np.floor(numbers))):

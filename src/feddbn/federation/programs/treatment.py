@@ -31,7 +31,7 @@ from feddbn.core.statistics.missing import (
 )
 from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric, upper_triangle
 from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
-from feddbn.errors import DataError
+from feddbn.errors import DataError, Given
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.statistics import (
     FAR_FROM_ZERO,
@@ -515,7 +515,7 @@ def _require_noise(
         for i in sorted(_vanished(scatters[0], scatter, len(variables)) - set(inputs)):
             raise DataError(
                 f"variable {variables[int(i)]!r} only follows time, as a clock, a counter or an index does; name it "
-                "with time=, or leave it out with variables=."
+                f"with {Given('time')}, or leave it out with {Given('variables')}."
             )
 
 
@@ -544,7 +544,7 @@ def _chosen(
         if prepare.is_given:
             raise DataError(
                 "an input in exogenous= is constant in every recording, so nothing is left of it without the recordings' "
-                "own means; use center='none', or leave the input out with variables=."
+                f"own means; use center='none', or leave the input out with {Given('variables')}."
             )
         return 0, None
     if prepare.is_given:
