@@ -20,13 +20,13 @@ from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
-from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome
+from feddbn.federation.programs.oneshot import OneShotOptions
 from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_table import edge_table, open_edges, with_links
+from feddbn.methods.edge_table import learned_network, learned_table
 from feddbn.methods.residuals import ResidualSummary, are_looked_at
 from feddbn.model.dbn import DBN
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
@@ -88,15 +88,6 @@ SITE_CHANGES = ("site", "row", "before", "after")
 COURSES = ("what", "source", "target", "lag", "start", "weight")
 DRIFT = ("what", "source", "target", "lag", "start", "middle", "end", "probability")
 _LONG_LAST = 2.0
-
-
-def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:
-    C, intercept, variances = refit(outcome.moments, outcome.learned.support)
-    d = len(names)
-    if outcome.learned.noise.kind == "equal":
-        variances[:] = float(variances.mean())
-    A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(outcome.learned.orientation, C, names)
-    return DBN(C[:d], A, names, intercept, variances, is_open)
 
 
 def _network(
@@ -189,8 +180,7 @@ def _edge_probabilities(outcome: ChangingOutcome, dbn: DBN, by_segment: pd.DataF
         return now.merge(known.drop(columns=["segment", "weight"]), on=["source", "target", "lag"])
     learned, names = outcome.constant.learned, tuple(dbn.variables)
     C = refit(outcome.constant.moments, learned.support)[0]
-    shares = explained_shares(outcome.constant.moments.scatter, C)
-    return with_links(edge_table(learned.posterior.probability, C, shares, names), names, learned)
+    return learned_table(learned, C, explained_shares(outcome.constant.moments.scatter, C), names)
 
 
 def _variance_changes(
@@ -505,9 +495,10 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         # Where recordings lost their own means, those of all rows are put back.
         mean = outcome.moments.mean[:d] if outcome.asked.center == "recording" else np.zeros(d)
         if outcome.constant is not None:
-            networks = [_constant(outcome.constant, names)]
-            order = outcome.constant.learned.order
-            self.noise_variance_ = outcome.constant.learned.noise.kind
+            learned = outcome.constant.learned
+            numbers = refit(outcome.constant.moments, learned.support)
+            networks = [learned_network(learned, numbers, names, range(d))]
+            order, self.noise_variance_ = learned.order, learned.noise.kind
         else:
             networks = [_network(found.network(s), mean, names) for s in range(len(found.cuts) + 1)]
             order = found.order

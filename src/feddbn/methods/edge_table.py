@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,11 +27,12 @@ __all__ = [
     "Links",
     "edge_table",
     "equivalently_directed",
+    "learned_network",
+    "learned_table",
     "links_of",
     "open_edges",
     "orientation_table",
     "pair_ranking",
-    "with_links",
 ]
 
 _NEEDED = ("source", "target", "probability", "strength")
@@ -179,21 +181,13 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
     return replace(dbn, open_edges=tuple(pairs))
 
 
-def with_links(
-    table: pd.DataFrame,
-    names: Sequence[str],
-    learned: Learned | None = None,
-    *,
-    by_noise: bool = False,
+def learned_table(
+    learned: Learned, C: FloatArray, shares: FloatArray, names: tuple[str, ...], *, by_noise: bool = False
 ) -> pd.DataFrame:
-    """Return a table source, target, lag, probability with the columns presence, direction and oriented.
-
-    `learned` may be None if there are no rows of lag 0; `by_noise` as in `links_of`.
-    """
+    """Return `edge_table` of what an order search found, with the columns presence, direction and oriented of `links_of`."""
+    table = edge_table(learned.posterior.probability, C, shares, names)
     table = table.assign(presence=table["probability"], direction=1.0, oriented=True)
     now = (table["lag"] == 0).to_numpy()
-    if learned is None or not now.any():
-        return table
     links = links_of(learned.posterior, learned.orientation, by_noise=by_noise)
     place = {name: k for k, name in enumerate(names)}
     i = table.loc[now, "source"].map(place).to_numpy(dtype=int)
@@ -201,3 +195,27 @@ def with_links(
     for column in ("presence", "direction", "oriented"):
         table.loc[now, column] = getattr(links, column)[i, j]
     return table
+
+
+def learned_network(
+    learned: Learned,
+    numbers: tuple[FloatArray, FloatArray, FloatArray],
+    names: tuple[str, ...],
+    outputs: Sequence[int] = (),
+    **shapes: Any,
+) -> DBN:
+    """Return the network that an order search found, with the edges whose direction it leaves open.
+
+    Parameters
+    ----------
+    numbers
+        Weights ((p+1) d, d), intercepts and noise variances (d,); of equal variances those of `outputs` become their mean.
+    shapes
+        Curves and products, as `DBN` takes them.
+    """
+    C, intercept, variances = numbers
+    d, which = len(names), list(outputs)
+    if learned.noise.kind == "equal" and which:
+        variances[which] = float(variances[which].mean())
+    is_open = open_edges(learned.orientation, C, names)
+    return DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances, is_open, **shapes)

@@ -22,9 +22,8 @@ from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_table import edge_table, open_edges, orientation_table, with_links
+from feddbn.methods.edge_table import learned_network, learned_table, orientation_table
 from feddbn.model.conditionals import Conditional, weights_of
-from feddbn.model.dbn import DBN
 from feddbn.settings import (
     MethodSettings,
     Rule,
@@ -211,21 +210,14 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         conditionals = tuple(conditional_of(one, outcome.kinds) for one in outcome.refit.estimates)
         weights = weights_of(conditionals, outcome.design.n_lags)
         C = np.concatenate([weights.W[None], weights.A]).reshape(-1, d)
-        dbn = DBN(
-            weights.W,
-            weights.A,
-            names,
-            weights.intercept,
-            weights.noise_variances,
-            open_edges(learned.orientation, C, names),
-            conditionals=conditionals,
-        )
+        numbers = C, weights.intercept, weights.noise_variances
+        dbn = learned_network(learned, numbers, names, conditionals=conditionals)
         self._set_network(dbn, dbn)
         self.conditionals_ = conditionals
         self.kinds_ = dict(zip(names, outcome.kinds, strict=True))
         self.order_ = [names[j] for j in learned.network.order]
         self.orientation_ = orientation_table(learned.orientation, names)
-        table = edge_table(learned.posterior.probability, C, _shares(learned), names)
-        self.edge_probabilities_ = with_links(table, names, learned, by_noise=outcome.n_reviewed > 0)
+        by_noise = outcome.n_reviewed > 0
+        self.edge_probabilities_ = learned_table(learned, C, _shares(learned), names, by_noise=by_noise)
         self.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)

@@ -44,7 +44,7 @@ from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
 from feddbn.findings import Finding
-from feddbn.methods.edge_table import edge_table, open_edges, orientation_table, with_links
+from feddbn.methods.edge_table import learned_network, learned_table, orientation_table
 from feddbn.methods.residuals import are_looked_at
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
@@ -375,27 +375,23 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         learned, names, d = outcome.learned, self._variables, len(self._variables)
         is_scaled, shapes = self._rows.scale == "federated", {}
         if curved is None:
-            C, intercept, variances = refit(outcome.moments, learned.support)
-            shares = explained_shares(outcome.moments.scatter, C)
+            numbers = refit(outcome.moments, learned.support)
+            shares = explained_shares(outcome.moments.scatter, numbers[0])
         else:
             found = curved.network
-            C, intercept, variances = found.weights, found.intercept, found.variances
+            numbers = found.weights, found.intercept, found.variances
             shares, shapes = found.shares, shapes_of(curved)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
-        if learned.noise.kind == "equal" and not is_scaled:
-            outputs = outputs_of(d, self._inputs)
-            variances[outputs] = float(variances[outputs].mean())
-        A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(learned.orientation, C, names)
-        dbn = DBN(C[:d], A, names, intercept, variances, is_open, **shapes)
+        outputs = () if is_scaled else outputs_of(d, self._inputs)
+        dbn = learned_network(learned, numbers, names, outputs, **shapes)
         self._set_network(dbn, dbn)
         self.status_ = Status.EXACT
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
         self.orientation_ = orientation_table(learned.orientation, names)
         by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
-        table = edge_table(learned.posterior.probability, C, shares, names)
-        self.edge_probabilities_ = with_links(table, names, learned, by_noise=by_noise)
+        self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names, by_noise=by_noise)
         self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
         self.features_ = "linear" if curved is None else _features_name(curved)
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
