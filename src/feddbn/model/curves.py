@@ -96,6 +96,21 @@ class Curve:
         return replace(self, origin=self.origin + float(shift[self.source]))
 
     @property
+    def sources(self) -> tuple[int, ...]:
+        """The variables it is a function of."""
+        return (self.source,)
+
+    @property
+    def units(self) -> dict[int, tuple[float, float]]:
+        """Variable -> its origin and scale."""
+        return {self.source: (self.origin, self.scale)}
+
+    @property
+    def ranges(self) -> dict[int, tuple[float, float]]:
+        """Variable -> `range_seen`."""
+        return {self.source: self.range_seen}
+
+    @property
     def range_seen(self) -> tuple[float, float]:
         """Between which values of the source the function is free; outside it stays what it is there, and the whole effect
         goes on with its average slope.
@@ -176,10 +191,20 @@ class Product:
         ]
         return np.asarray(self.weight * factors[0] * factors[1])
 
-    def range_seen(self, which: int) -> tuple[float, float]:
-        """Between which values the first (0) or second (1) variable still counts."""
-        reach = PRODUCT_REACH * self.scales[which]
-        return self.origins[which] - reach, self.origins[which] + reach
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The variables it is a function of."""
+        return self.first, self.second
+
+    @property
+    def units(self) -> dict[int, tuple[float, float]]:
+        """Variable -> its origin and scale."""
+        return dict(zip(self.sources, zip(self.origins, self.scales, strict=True), strict=True))
+
+    @property
+    def ranges(self) -> dict[int, tuple[float, float]]:
+        """Variable -> between which values it still counts."""
+        return {k: (o - PRODUCT_REACH * s, o + PRODUCT_REACH * s) for k, (o, s) in self.units.items()}
 
     def moved(self, shift: FloatArray) -> Product:
         """Return the same product about origins that have moved with their variables; `shift` (d,) has all of them."""

@@ -99,8 +99,7 @@ class EdgeEffect:
     @property
     def range_seen(self) -> tuple[float, float]:
         """Between which values of the source the function is free; infinite for a straight line."""
-        ranges = [square.range_seen(0) for square in self.squares]
-        ranges += [self.curve.range_seen] if self.curve else []
+        ranges = [both for part in (*self.squares, self.curve) if part for both in part.ranges.values()]
         return max((low for low, _ in ranges), default=-np.inf), min(
             (high for _, high in ranges), default=np.inf
         )
@@ -179,8 +178,7 @@ def edge_effect(dbn: Network, source: str | int, target: str | int, lag: int) ->
 def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame:
     """Frame source, target, lag, value, effect, lower, upper, inside of every effect that is no straight line."""
     parts = []
-    places = {(c.lag, c.source, c.target) for c in dbn.curves}
-    places |= {(p.lag, p.first, p.target) for p in dbn.products if p.first == p.second}
+    places = {(part.lag, part.sources[0], part.target) for part in dbn.parts if len(set(part.sources)) == 1}
     for lag, i, j in sorted(places):
         effect = edge_effect(dbn, i, j, lag)
         part = effect.to_frame(n, level)
@@ -190,13 +188,8 @@ def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame
 
 def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
     """Origin and scale of a variable: those of its functions; without any, its mean and standard deviation."""
-    for curve in dbn.curves:
-        if curve.source == source:
-            return curve.origin, curve.scale
-    for product in dbn.products:
-        if source in (product.first, product.second):
-            which = int(product.first != source)
-            return product.origins[which], product.scales[which]
+    if source in dbn.units:
+        return dbn.units[source]
     try:
         if dbn.conditionals:
             # Of a categorical variable these are numbers without a meaning; nobody asks for them.

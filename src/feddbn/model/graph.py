@@ -166,12 +166,9 @@ def effect_shapes(dbn: Network) -> NDArray[np.object_]:
     shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
     if dbn.conditionals:
         shapes[:] = [link_scale(kind) for kind in dbn.kinds]
-    for curve in dbn.curves:
-        shapes[curve.lag, curve.source, curve.target] = "curved"
-    for product in dbn.products:
-        is_square = product.first == product.second
-        shapes[product.lag, [product.first, product.second], product.target] = (
-            "curved" if is_square else "product"
+    for part in dbn.parts:
+        shapes[part.lag, list(part.sources), part.target] = (
+            "curved" if len(set(part.sources)) == 1 else "product"
         )
     return shapes
 

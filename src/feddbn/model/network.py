@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -105,8 +106,8 @@ class Network:
             ("variables", names),
             ("intercept", c),
             ("noise_variances", v),
-            ("curves", _curves(curves, d, len(A))),
-            ("products", _products(products, d, len(A))),
+            ("curves", _placed(curves, Curve, "curves", d, len(A))),
+            ("products", _placed(products, Product, "products", d, len(A))),
             ("conditionals", nodes),
         ):
             object.__setattr__(self, field_name, value)
@@ -143,6 +144,16 @@ class Network:
         return np.concatenate([self.W[None], self.A])
 
     @property
+    def parts(self) -> tuple[Curve | Product, ...]:
+        """Curves, then products."""
+        return *self.curves, *self.products
+
+    @property
+    def units(self) -> dict[int, tuple[float, float]]:
+        """Variable -> origin and scale of its functions; only those that have some."""
+        return {k: units for part in reversed(self.parts) for k, units in part.units.items()}
+
+    @property
     def bends(self) -> bool:
         """Whether some effect is no straight line: it has curves, products or distributions of other kinds.
 
@@ -162,7 +173,7 @@ class Network:
             return Generalised(self.conditionals, self.n_lags, causes_first(self.is_edge[0]))
         numbers = (self.W, self.A, self.intercept, self.noise_variances)
         if self.bends:
-            return Additive.of(*numbers, self.is_edge[0], (*self.curves, *self.products))
+            return Additive.of(*numbers, self.is_edge[0], self.parts)
         return Linear(*numbers)
 
     @property
@@ -174,10 +185,8 @@ class Network:
     def is_edge(self) -> BoolArray:
         """(p+1, d, d) where there is an effect: a weight that is not 0, a curve, a part in a product, a cause."""
         found: BoolArray = np.asarray(self.adjacency_matrices != 0)
-        for curve in self.curves:
-            found[curve.lag, curve.source, curve.target] = True
-        for product in self.products:
-            found[product.lag, [product.first, product.second], product.target] = True
+        for part in self.parts:
+            found[part.lag, list(part.sources), part.target] = True
         for target, node in enumerate(self.conditionals):
             for source, lag in node.parents:
                 found[lag, source, target] = True
@@ -195,62 +204,45 @@ class Network:
 
 def same_parts(one: Network, other: Network, atol: float) -> bool:
     """Whether two networks have the same curves, products and distributions, with all numbers within `atol`."""
-    ours: list[Curve | Product | Conditional] = [*one.curves, *one.products, *one.conditionals]
-    theirs: list[Curve | Product | Conditional] = [*other.curves, *other.products, *other.conditionals]
+    ours: list[Curve | Product | Conditional] = [*one.parts, *one.conditionals]
+    theirs: list[Curve | Product | Conditional] = [*other.parts, *other.conditionals]
     if [part.form for part in ours] != [part.form for part in theirs]:
         return False
     pairs = zip(ours, theirs, strict=True)
     return all(bool(np.all(np.abs(a.numbers - b.numbers) <= atol)) for a, b in pairs)
 
 
-def _curves(given: Iterable[Curve], d: int, n_lags: int) -> tuple[Curve, ...]:
-    """The curves by lag, source and target; ParameterError if one is none or is given twice."""
-    curves = list(given)
-    for curve in curves:
-        if not isinstance(curve, Curve):
-            raise ParameterError(f"curves must hold objects of feddbn.model.curves.Curve, got {curve!r}.")
-        _check_place("curves has one", (curve.source,), curve.target, curve.lag, d, n_lags)
-    curves.sort(key=lambda curve: (curve.lag, curve.source, curve.target))
-    for one, other in pairwise(curves):
-        if (one.source, one.target, one.lag) == (other.source, other.target, other.lag):
+Part = TypeVar("Part", Curve, Product)
+
+
+def _placed(given: Iterable[Part], kind: type[Part], what: str, d: int, n_lags: int) -> tuple[Part, ...]:
+    """Curves or products by lag, sources and target; ParameterError if one is none or is given twice."""
+    parts = list(given)
+    for part in parts:
+        if not isinstance(part, kind):
             raise ParameterError(
-                f"curves has two from {one.source} to {one.target} at lag {one.lag}; an edge has one."
+                f"{what} must hold objects of feddbn.model.curves.{kind.__name__}, got {part!r}."
             )
-    return tuple(curves)
-
-
-def _products(given: Iterable[Product], d: int, n_lags: int) -> tuple[Product, ...]:
-    """The products by lag, variables and target; ParameterError if one is none or is given twice."""
-
-    def place(product: Product) -> tuple[int, int, int, int]:
-        return product.lag, product.first, product.second, product.target
-
-    products = list(given)
-    for product in products:
-        if not isinstance(product, Product):
+        furthest = max(*part.sources, part.target)
+        if furthest >= d:
+            raise ParameterError(f"{what} has one with position {furthest}, but there are {d} variables.")
+        if part.lag > n_lags:
+            raise ParameterError(f"{what} has one at lag {part.lag}, but the network has {n_lags} lags.")
+        if part.lag == 0 and part.target in part.sources:
             raise ParameterError(
-                f"products must hold objects of feddbn.model.curves.Product, got {product!r}."
+                f"{what} has one of {part.target} on itself within a time step; it needs a lag of at least 1."
             )
-        pair = (product.first, product.second)
-        _check_place("products has one", pair, product.target, product.lag, d, n_lags)
-    products.sort(key=place)
-    for one, other in pairwise(products):
-        if place(one) == place(other):
+    parts.sort(key=_place)
+    for one, other in pairwise(parts):
+        if _place(one) == _place(other):
             raise ParameterError(
-                f"products has two of {one.first} and {one.second} on {one.target} at lag {one.lag}; add them up."
+                f"{what} has two from {' and '.join(map(str, one.sources))} to {one.target} at lag {one.lag}; add them up."
             )
-    return tuple(products)
+    return tuple(parts)
 
 
-def _check_place(what: str, sources: tuple[int, ...], target: int, lag: int, d: int, n_lags: int) -> None:
-    if max(*sources, target) >= d:
-        raise ParameterError(f"{what} with position {max(*sources, target)}, but there are {d} variables.")
-    if lag > n_lags:
-        raise ParameterError(f"{what} at lag {lag}, but the network has {n_lags} lags.")
-    if lag == 0 and target in sources:
-        raise ParameterError(
-            f"{what} of {target} on itself within a time step; it needs a lag of at least 1."
-        )
+def _place(part: Curve | Product) -> tuple[int, ...]:
+    return part.lag, *part.sources, part.target
 
 
 def _open_edges(

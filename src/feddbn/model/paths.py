@@ -58,10 +58,7 @@ def paths_from(
 def ranges_seen(dbn: Network) -> tuple[FloatArray, FloatArray]:
     """(d,) and (d,) between which values the functions of each variable are free; infinite without such functions."""
     low, high = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
-    ranges = [(curve.source, curve.range_seen) for curve in dbn.curves]
-    for product in dbn.products:
-        ranges += [(product.first, product.range_seen(0)), (product.second, product.range_seen(1))]
-    for source, (begin, end) in ranges:
+    for source, (begin, end) in (both for part in dbn.parts for both in part.ranges.items()):
         low[source], high[source] = max(low[source], begin), min(high[source], end)
     return low, high
 
@@ -177,10 +174,8 @@ def _on_their_scales(dbn: Network, rows: FloatArray) -> FloatArray:
 def first_rows(dbn: Network) -> FloatArray:
     """(1, p, d) where to begin: the origin of a variable's functions, 0 if it has none; 1 if it is positive."""
     origins = np.array([1.0 if kind.name == "positive" else 0.0 for kind in dbn.kinds])
-    for product in dbn.products:
-        origins[[product.first, product.second]] = product.origins
-    for curve in dbn.curves:
-        origins[curve.source] = curve.origin
+    for source, (origin, _) in dbn.units.items():
+        origins[source] = origin
     return np.tile(origins, (1, dbn.n_lags, 1))
 
 

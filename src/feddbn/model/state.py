@@ -1,6 +1,6 @@
 """Rows to start paths from: those that are known, or draws where cells are missing.
 
-In a linear network missing cells have a normal distribution (`feddbn.model.state`). In others they are drawn: many rows
+In a linear network missing cells have a normal distribution. In others they are drawn: many rows
 are simulated on from where the history was complete, present cells are put in, and rows that explain these badly are
 replaced by copies of rows that explain them well, in proportion to the density of what the noise must have been (a particle
 filter).
@@ -65,7 +65,7 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
     if np.all(np.isnan(rows)):
         raise DataError("history has no value at all; give rows of which at least some cells are present.")
     if dbn.bends:
-        # Without a formula for missing cells: they are drawn when paths are (`feddbn.model.state`).
+        # Without a formula for missing cells: they are drawn when paths are (`drawn_rows`).
         return State(rows, np.zeros((0, 0)), int(np.isnan(last).sum()))
     return _filtered(dbn, rows)
 

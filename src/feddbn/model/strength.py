@@ -98,10 +98,8 @@ def effect_sizes(dbn: Network, sd: FloatArray) -> FloatArray:
 def sizes_by_source(dbn: Network) -> FloatArray:
     """(p+1, d, d) size of every effect over the scale of its source: |weight| of a straight one."""
     scale = np.ones(dbn.d)
-    for product in dbn.products:
-        scale[[product.first, product.second]] = product.scales
-    for curve in dbn.curves:
-        scale[curve.source] = curve.scale
+    for source, (_, unit) in dbn.units.items():
+        scale[source] = unit
     return np.asarray(np.sqrt(_variances(dbn, scale)) / scale[:, None])
 
 

@@ -192,8 +192,9 @@ def _legend(ax: Axes, panels: list[CurvePanel], truth: DBN | None, level: float,
 
 
 def _n_curved(dbn: DBN) -> int:
-    places = {(c.source, c.target, c.lag) for c in dbn.curves}
-    return len(places | {(p.first, p.target, p.lag) for p in dbn.products if p.first == p.second})
+    return len(
+        {(part.sources[0], part.target, part.lag) for part in dbn.parts if len(set(part.sources)) == 1}
+    )
 
 
 _MOST_LEVELS = 6
