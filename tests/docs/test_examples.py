@@ -24,7 +24,7 @@ PUBLIC = (
     "feddbn.method_table",
     "feddbn.methods.registry",
     "feddbn.metrics",
-    "feddbn.model.frames",
+    "feddbn.model.dbn",
     "feddbn.report",
     "feddbn.report.notebook",
     "feddbn.sim",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddbn.model.csv_cells import guarded, unguarded
 from feddbn.model.dbn import DBN
+from feddbn.model.export import guarded, unguarded
 from feddbn.report import write_report
 from support.colours import contrast, luminance
 from support.report_results import curved_dbn, example_result, random_dbn

@@ -135,7 +135,7 @@ def print_frame(frame: pd.DataFrame, title: str | None = None, n_text: int = 1, 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame without its index, so that no cell is a formula; folders that are missing are made."""
-    from feddbn.model.csv_cells import guarded_frame
+    from feddbn.model.export import guarded_frame
 
     path.parent.mkdir(parents=True, exist_ok=True)
     guarded_frame(frame).to_csv(path, index=False)

@@ -508,9 +508,9 @@ def _on_all(
     import numpy as np
     import pandas as pd
 
+    from feddbn.model.dynamics import outcome_columns
     from feddbn.model.effects import expected_changes
     from feddbn.model.inputs import variable_index
-    from feddbn.model.paths import outcome_columns
 
     i = variable_index(source, dbn.variables, "source")
     if not dbn.bends:

@@ -19,10 +19,10 @@ from feddbn.errors import ParameterError
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
+from feddbn.model.dynamics import first_rows, paths_from, usual
 from feddbn.model.inputs import Rows, variable_index
 from feddbn.model.mechanisms import Mechanisms
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
-from feddbn.model.paths import first_rows, paths_from, usual
 from feddbn.shown import Shown
 from feddbn.sim import (
     AskedKinds,

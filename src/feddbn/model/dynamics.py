@@ -1,38 +1,255 @@
-"""The reduced form of a network and what follows from it: stability, stationary moments, responses, shares.
+"""How a network moves: its reduced form, simulated paths, where it usually is, and the state after a history.
 
-With ``B = (I - W)^{-1}`` and ``P_l = A_l B`` a network reads ``x_t = c B + sum_l x_{t-l} P_l + u_t B``
-(row vectors). Every matrix here is ``[from, to]``; statsmodels' ``coefs[l-1]`` is the transpose of ``P_l``.
+With ``B = (I - W)^{-1}`` and ``P_l = A_l B`` a linear network reads ``x_t = c B + sum_l x_{t-l} P_l + u_t B``
+(row vectors). Every matrix here is ``[from, to]``; statsmodels' ``coefs[l-1]`` is the transpose of ``P_l``. What a formula
+gives for linear networks is taken from simulated paths for others.
+
+In a linear network missing cells of a history have a normal distribution. In others they are drawn: many rows are
+simulated on from where the history was complete, present cells are put in, and rows that explain these badly are
+replaced by copies of rows that explain them well, in proportion to the density of what the noise must have been (a
+particle filter).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import warnings
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import ParameterError
+from feddbn.core.statistics.moments import correlations
+from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.inputs import positive_int
-from feddbn.model.mechanisms import companion, impact
+from feddbn.model.mechanisms import companion, impact, run
 from feddbn.model.network import Network
-from feddbn.model.paths import usual
 
 __all__ = [
+    "BY_LEVEL",
+    "Outcome",
     "ResponseKind",
+    "State",
+    "Usual",
+    "columns_of",
     "companion",
+    "drawn_rows",
+    "drawn_windows",
     "fevd",
+    "first_rows",
     "impact",
     "impulse_responses",
+    "indicators",
     "innovation_covariance",
+    "known_state",
     "largest_eigenvalue",
+    "last_complete",
+    "last_state",
     "long_run_covariance",
+    "outcome_columns",
+    "paths_from",
+    "ranges_seen",
     "reduced_coefficients",
     "require_linear",
+    "share_beyond",
     "spectral_radius",
     "stationary_covariance",
     "stationary_mean",
+    "usual",
+    "usual_lagged",
 ]
+
+_BOUND = 1e100
+_N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
+_QUIET = 0.05
+# What a relaxation time of some 90 of the 200 steps gives.
+_STUCK = 0.5
+
+
+def paths_from(
+    dbn: Network, start: FloatArray, shocks: FloatArray, held: FloatArray | None = None
+) -> FloatArray:
+    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d).
+
+    `held` (steps, d) has values that variables are held at, NaN where they are free.
+    """
+
+    def check(t: int, x: FloatArray) -> None:
+        far = ~(np.abs(x) < _BOUND).all(axis=0)
+        if far.any():
+            name = dbn.variables[int(np.flatnonzero(far)[0])]
+            raise ParameterError(
+                f"simulated paths of {name!r} leave all bounds at step {t + 1}: the effects of this network are not stable;"
+                " take fewer steps, or hold the variable."
+            )
+
+    return run(dbn.mechanisms.step, dbn.n_lags, start, shocks, held, check if dbn.bends else None)
+
+
+def ranges_seen(dbn: Network) -> tuple[FloatArray, FloatArray]:
+    """(d,) and (d,) between which values the functions of each variable are free; infinite without such functions."""
+    low, high = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
+    for source, (begin, end) in (both for part in dbn.parts for both in part.ranges.items()):
+        low[source], high[source] = max(low[source], begin), min(high[source], end)
+    return low, high
+
+
+def share_beyond(dbn: Network, paths: FloatArray) -> FloatArray:
+    """(steps, d) share of paths (n_paths, steps, d) outside the range in which a variable's functions are free."""
+    low, high = ranges_seen(dbn)
+    return np.asarray(((paths < low) | (paths > high)).mean(axis=0))
+
+
+class Usual(NamedTuple):
+    """Where a process usually is, from simulated paths that have forgotten their start."""
+
+    rows: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+
+
+_KNOWN: WeakKeyDictionary[Network, Usual | str] = WeakKeyDictionary()
+
+
+def usual(dbn: Network) -> Usual:
+    """Return 10,000 rows of a network with curves: (50, 200, d), their mean and covariance; always the same for a network.
+
+    Raises ParameterError if the paths leave all bounds, or if they still spread or drift after 200 steps.
+    """
+    if dbn not in _KNOWN:
+        try:
+            _KNOWN[dbn] = _simulated(dbn)
+        except ParameterError as error:
+            _KNOWN[dbn] = str(error)
+    known = _KNOWN[dbn]
+    if isinstance(known, str):
+        raise ParameterError(known)
+    return known
+
+
+def _simulated(dbn: Network) -> Usual:
+    # The seed is fixed: what a network implies does not change from call to call.
+    rng = np.random.default_rng(0)
+    shocks = dbn.mechanisms.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
+    start = _at_any_level(dbn, first_rows(dbn), rng)
+    rows = paths_from(dbn, start, shocks)[:, _BURN_IN:].copy()
+    _check_settled(dbn, rows)
+    _check_levels(dbn, rows)
+    flat = rows.reshape(-1, dbn.d)
+    return Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
+
+
+def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n, p, d) stretches of p rows that the process visits by itself."""
+    rows, p = usual(dbn).rows, dbn.n_lags
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
+    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
+
+
+def usual_lagged(dbn: Network, n: int = 1000) -> FloatArray:
+    """(n, (p+1) d) lagged rows ``[x_t, ..., x_{t-p}]`` that the process visits by itself; always the same for a network."""
+    rows, p = usual(dbn).rows, dbn.n_lags
+    rng = np.random.default_rng(0)
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1], size=n)
+    return np.asarray(rows[path[:, None], last[:, None] - np.arange(p + 1)].reshape(n, -1))
+
+
+def _check_settled(dbn: Network, rows: FloatArray) -> None:
+    rows = _on_their_scales(dbn, rows)
+    early, late = np.split(rows, [_N_ROWS // 2], axis=1)
+    spread, later = early.var(axis=(0, 1)), late.var(axis=(0, 1))
+    drift = np.abs(late.mean(axis=(0, 1)) - early.mean(axis=(0, 1)))
+    moving = (later > 2 * spread) | (drift > np.sqrt(later))
+    moving &= later > 1e-20 * (1 + early.mean(axis=(0, 1)) ** 2)
+    if moving.any():
+        name = dbn.variables[int(np.flatnonzero(moving)[0])]
+        raise ParameterError(
+            f"this network has no usual level: simulated paths of {name!r} still move away after {_BURN_IN} steps; pass a"
+            " history."
+        )
+
+
+def _at_any_level(dbn: Network, start: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """(50, p, d) the same start with variables at levels drawn evenly, so that no level is missed that is left rarely."""
+    rows = np.tile(start, (_N_PATHS, 1, 1))
+    for j, kind in enumerate(dbn.kinds):
+        if kind.levels:
+            rows[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
+    return rows
+
+
+def _check_levels(dbn: Network, rows: FloatArray) -> None:
+    """Refuse variables whose level depends on where their path began: the means of paths differ as much as single rows."""
+    spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
+    stuck = np.array([bool(kind.levels) for kind in dbn.kinds]) & (between > _STUCK * spread) & (spread > 0)
+    if stuck.any():
+        name = dbn.variables[int(np.flatnonzero(stuck)[0])]
+        raise ParameterError(
+            f"this network has no usual level: {name!r} changes so rarely that {_BURN_IN} simulated steps do not tell where"
+            " it usually is; pass a history, or rows to average over."
+        )
+
+
+def _on_their_scales(dbn: Network, rows: FloatArray) -> FloatArray:
+    """Rows whose spread can grow without bounds, on the scales on which causes act; levels have none, so they are 0."""
+    shown = np.zeros_like(rows)
+    for j, kind in enumerate(dbn.kinds):
+        if not kind.levels:
+            # Rare counts are all but constant: what is left of their spread is chance.
+            shown[..., j] = kind.encode(rows[..., j])[..., 0]
+            quiet = kind.name == "count" and shown[..., j].var() < _QUIET
+            shown[..., j] *= not quiet
+    return shown
+
+
+def first_rows(dbn: Network) -> FloatArray:
+    """(1, p, d) where to begin: the origin of a variable's functions, 0 if it has none; 1 if it is positive."""
+    origins = np.array([1.0 if kind.name == "positive" else 0.0 for kind in dbn.kinds])
+    for source, (origin, _) in dbn.units.items():
+        origins[source] = origin
+    return np.tile(origins, (1, dbn.n_lags, 1))
+
+
+BY_LEVEL = ("ordinal", "categorical")
+"""Kinds of which every level is told by itself: a mean, or the probability of 1, is told of the others."""
+
+
+class Outcome(NamedTuple):
+    """What one column tells of."""
+
+    variable: str
+    level: str = ""
+
+    @property
+    def name(self) -> str:
+        """The variable, or variable=level."""
+        return f"{self.variable}={self.level}" if self.level else self.variable
+
+
+def outcome_columns(dbn: Network) -> tuple[Outcome, ...]:
+    """The columns, variable after variable."""
+    found = []
+    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
+        found += [Outcome(name, level) for level in kind.levels] if kind.name in BY_LEVEL else [Outcome(name)]
+    return tuple(found)
+
+
+def columns_of(dbn: Network, variable: int) -> slice:
+    """Which of these columns are those of one variable."""
+    widths = [kind.n_levels if kind.name in BY_LEVEL else 1 for kind in dbn.kinds]
+    begin = sum(widths[:variable])
+    return slice(begin, begin + widths[variable])
+
+
+def indicators(dbn: Network, values: FloatArray) -> FloatArray:
+    """(..., m) the outcomes of values (..., d): values themselves, or 1 at the level that is there."""
+    parts = []
+    for j, kind in enumerate(dbn.kinds):
+        column = values[..., j, None]
+        parts.append((column == np.arange(kind.n_levels)) * 1.0 if kind.name in BY_LEVEL else column)
+    return np.concatenate(parts, axis=-1)
+
 
 ResponseKind = Literal["structural", "reduced", "orthogonalised"]
 
@@ -178,3 +395,154 @@ def fevd(
     squared = np.cumsum(impulse_responses(dbn, horizon - 1, kind, sd=True) ** 2, axis=0)
     total = squared.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(squared, total, out=np.zeros_like(squared), where=total > 0))
+
+
+class State(NamedTuple):
+    """The last p rows (p, d), oldest first; the (pd, pd) covariance of what is inferred, newest row first; cells inferred.
+
+    With curves and missing cells, all rows as they are instead, NaN where a cell is missing.
+    """
+
+    rows: FloatArray
+    covariance: FloatArray
+    n_inferred: int = 0
+
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether nothing is known, so that paths begin where the process usually is."""
+        return self.rows.size > 0 and bool(np.isnan(self.rows).all())
+
+
+def known_state(rows: FloatArray) -> State:
+    """The state of rows (p, d) that lack nothing; without lags there is nothing to know."""
+    size = max(len(rows), 1) * rows.shape[1]
+    return State(rows, np.zeros((size, size)))
+
+
+def last_state(dbn: Network, rows: FloatArray) -> State:
+    """Return the state after rows (n, d), oldest first, NaN where a cell is missing."""
+    p = dbn.n_lags
+    if len(rows) < p:
+        raise DataError(f"history needs at least n_lags={p} rows, got {len(rows)}.")
+    if np.any(np.isinf(rows)):
+        raise DataError("history contains an infinite value; remove it or mark it as missing (NaN).")
+    last = rows[len(rows) - p :]
+    if not np.any(np.isnan(last)):
+        return known_state(last)
+    if np.all(np.isnan(rows)):
+        raise DataError("history has no value at all; give rows of which at least some cells are present.")
+    if dbn.bends:
+        # Without a formula for missing cells: they are drawn when paths are (`drawn_rows`).
+        return State(rows, np.zeros((0, 0)), int(np.isnan(last).sum()))
+    return _filtered(dbn, rows)
+
+
+def _filtered(dbn: Network, rows: FloatArray) -> State:
+    p, d = dbn.n_lags, dbn.d
+    coefficients = reduced_coefficients(dbn)
+    F = companion(coefficients)
+    Q = np.zeros_like(F)
+    Q[:d, :d] = innovation_covariance(dbn)
+    constant = np.zeros(p * d)
+    constant[:d] = dbn.intercept @ impact(dbn.W)
+    begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
+    if begin is None:
+        try:
+            mean = np.tile(stationary_mean(dbn), p)
+        except ParameterError:
+            whole = "one complete row" if p == 1 else f"{p} complete rows after each other"
+            raise DataError(
+                f"history lacks cells at its end and nowhere has {whole}, and the network is not stationary, so nothing "
+                "says where it was before; fill the missing cells."
+            ) from None
+        P = np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
+        begin = 0
+    else:
+        mean = rows[begin - p : begin][::-1].ravel()
+        P = np.zeros_like(F)
+    for row in rows[begin:]:
+        mean = mean @ F + constant
+        P = F.T @ P @ F + Q
+        seen = np.flatnonzero(~np.isnan(row))
+        if len(seen):
+            gain = _gain(P, seen)
+            mean = mean + (row[seen] - mean[seen]) @ gain
+            P = P - P[:, seen] @ gain
+            # Exactly so, also where noise_variances say that it could not have been.
+            mean[seen] = row[seen]
+            P[seen] = 0.0
+            P[:, seen] = 0.0
+            P = (P + P.T) / 2
+    inferred = int(np.isnan(rows[len(rows) - p :]).sum())
+    return State(mean.reshape(p, d)[::-1].copy(), np.asarray(P, dtype=np.float64), inferred)
+
+
+def last_complete(complete: np.ndarray, p: int) -> int | None:
+    """Where the last p complete rows in a row end; None if there are none."""
+    missing_before = np.concatenate([[0], np.cumsum(~complete)])
+    ends = np.flatnonzero(missing_before[p:] == missing_before[: len(missing_before) - p])
+    return int(ends[-1]) + p if len(ends) else None
+
+
+def _gain(P: FloatArray, seen: np.ndarray) -> FloatArray:
+    """(m, pd) regression of the state on its cells `seen`; directions without variance tell nothing."""
+    R, root = correlations(P[np.ix_(seen, seen)])
+    inverse = np.linalg.pinv(R, rcond=1e-12, hermitian=True) / np.outer(root, root)
+    return np.asarray(inverse @ P[seen])
+
+
+# What lies further back hardly matters, and would cost its time.
+_MOST_HISTORY = 200
+_FEW_PARTICLES = 50
+
+
+def drawn_rows(dbn: Network, start: State, n: int, rng: np.random.Generator) -> FloatArray:
+    """(1 or n, p, d) rows to start n paths from: all the same unless some of their cells were missing."""
+    if start.is_anywhere:
+        return drawn_windows(dbn, n, rng)
+    if start.n_inferred == 0:
+        return start.rows[None]
+    if dbn.bends:
+        return _particles(dbn, start.rows, n, rng)
+    e, V = np.linalg.eigh(start.covariance)
+    draws = rng.normal(size=(n, len(e))) @ (V * np.sqrt(np.maximum(e, 0.0))).T
+    return np.asarray(start.rows + draws.reshape(n, *start.rows.shape)[:, ::-1])
+
+
+def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n, p, d) draws of the last p of rows (m, d), NaN where a cell is missing."""
+    p, rows = dbn.n_lags, rows[-_MOST_HISTORY:]
+    begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
+    past = drawn_windows(dbn, n, rng) if begin is None else np.tile(rows[begin - p : begin], (n, 1, 1))
+    going, log_weights = dbn.mechanisms, np.zeros(n)
+    for row in rows[0 if begin is None else begin :]:
+        x = going.step(past, going.shocks("gaussian", (n,), rng), row)
+        seen = ~np.isnan(row)
+        log_weights += going.log_weights(past, x, seen)
+        past = np.concatenate([past[:, 1:], x[:, None]], axis=1)
+        if seen.any():
+            log_weights, past = _resampled(log_weights, past, rng)
+    return past
+
+
+def _resampled(
+    log_weights: FloatArray, past: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Rows in proportion to their weights, each at distances of 1/n from a common random point."""
+    top = log_weights.max()
+    if not np.isfinite(top):
+        raise DataError(
+            "history has cells that the network says are impossible; check their units, or fill them."
+        )
+    weights = np.exp(log_weights - top)
+    n = len(weights)
+    if weights.sum() ** 2 / (weights**2).sum() < _FEW_PARTICLES:
+        warnings.warn(
+            "few simulated rows agree with the present cells of the history where others are missing, so the forecast rests"
+            " on few; check the history, or fill its missing cells.",
+            CurvesWarning,
+            stacklevel=2,
+        )
+    steps = (rng.random() + np.arange(n)) / n
+    chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), steps)
+    return np.zeros(n), past[np.minimum(chosen, n - 1)]

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
@@ -22,12 +22,19 @@ import pandas as pd
 
 from feddbn.core.arrays import BoolArray
 from feddbn.errors import FileError, InputError, ParameterError
-from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
 from feddbn.model.effects import curves_table
-from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
+from feddbn.model.graph import (
+    PARTS,
+    Parts,
+    edge_table,
+    parts_of,
+    parts_of_edges,
+    parts_of_graph,
+    plain_parts,
+    time_series_graph,
+)
 from feddbn.model.natural_effects import coefficient_table
 from feddbn.model.network import Network
-from feddbn.model.stored import PARTS, parts_of, plain_parts
 
 __all__ = [
     "FORMAT",
@@ -37,6 +44,8 @@ __all__ = [
     "curves_csv_text",
     "dot_text",
     "graphml_text",
+    "guarded",
+    "guarded_frame",
     "json_text",
     "parts_of_csv",
     "parts_of_dict",
@@ -44,9 +53,35 @@ __all__ = [
     "parts_of_json",
     "parts_of_npz",
     "plain_dict",
+    "unguarded",
     "write_npz",
     "write_text",
 ]
+
+Cell = TypeVar("Cell")
+# The wide forms of the signs count, too: some spreadsheets read them as the narrow ones.
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\0＝＋－＠]")
+
+
+def guarded(value: Cell) -> Cell | str:
+    """Return a cell as it is written: text that a spreadsheet would run as a formula gets a ' in front.
+
+    Names come from other people, and a cell that begins with =, +, -, @, a tab or a line break may be run when the file is
+    opened. It gets a ', as OWASP advises. So does one that begins with ' before such a character: the way back is then
+    certain. Numbers are left alone.
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def unguarded(text: str) -> str:
+    """Inverse of `guarded` for text."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table as it is written, names of columns included."""
+    return frame.map(guarded).rename(columns=guarded)
+
 
 _DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"

@@ -22,7 +22,21 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
 from feddbn.model.conditionals import Levels
-from feddbn.model.dynamics import stationary_covariance, stationary_mean
+from feddbn.model.dynamics import (
+    BY_LEVEL,
+    Outcome,
+    State,
+    columns_of,
+    drawn_rows,
+    indicators,
+    known_state,
+    last_state,
+    outcome_columns,
+    paths_from,
+    share_beyond,
+    stationary_covariance,
+    stationary_mean,
+)
 from feddbn.model.inputs import (
     RandomState,
     Rows,
@@ -36,16 +50,6 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.mechanisms import Linear, Noise, companion
 from feddbn.model.network import Network
-from feddbn.model.paths import (
-    BY_LEVEL,
-    Outcome,
-    columns_of,
-    indicators,
-    outcome_columns,
-    paths_from,
-    share_beyond,
-)
-from feddbn.model.state import State, drawn_rows, known_state, last_state
 from feddbn.shown import Shown
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "check_order", "do", "doubts", "forecast", "sample_paths"]

@@ -17,9 +17,9 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional, Levels, codes_of
+from feddbn.model.dynamics import usual_lagged
 from feddbn.model.inputs import Rows, interval_level, level_position, positive_int, variable_index
 from feddbn.model.network import Network
-from feddbn.model.paths import usual_lagged
 from feddbn.model.residuals import rows_with_past
 
 __all__ = ["NaturalEffect", "average_effects", "coefficient_table", "link_scale", "meaning", "natural_effect"]

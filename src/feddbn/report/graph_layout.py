@@ -18,8 +18,8 @@ from scipy.spatial.distance import squareform
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.effects import has_sign
 from feddbn.model.network import check_network
-from feddbn.model.strength import has_sign
 from feddbn.report.canvas import symmetric_scale
 
 __all__ = [

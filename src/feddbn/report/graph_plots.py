@@ -27,7 +27,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
-from feddbn.model.strength import has_sign
+from feddbn.model.effects import has_sign
 from feddbn.report.canvas import (
     EDGE_COLOURS,
     HEAT_COLOURS,

@@ -28,10 +28,9 @@ from feddbn.findings import Finding, Findings
 from feddbn.method_table import find_method
 from feddbn.methods.result import stored_changes
 from feddbn.model.dbn import DBN
-from feddbn.model.effects import changes_by_variable, expected_changes
+from feddbn.model.dynamics import usual
+from feddbn.model.effects import changes_by_variable, expected_changes, has_sign, standard_deviations
 from feddbn.model.graph import effect_shapes
-from feddbn.model.paths import usual
-from feddbn.model.strength import has_sign, standard_deviations
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
 from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects

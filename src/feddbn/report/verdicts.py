@@ -15,7 +15,7 @@ from feddbn.errors import ParameterError
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
-from feddbn.model.paths import usual
+from feddbn.model.dynamics import usual
 from feddbn.report.record import ReportRecord
 from feddbn.words.tables import known_number as number
 

@@ -10,8 +10,13 @@ import pytest
 
 from feddbn.errors import DataError
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import companion, innovation_covariance, reduced_coefficients, stationary_mean
-from feddbn.model.state import last_state
+from feddbn.model.dynamics import (
+    companion,
+    innovation_covariance,
+    last_state,
+    reduced_coefficients,
+    stationary_mean,
+)
 
 RandomDBN = Callable[..., DBN]
 STEPS = 4

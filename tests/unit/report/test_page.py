@@ -13,7 +13,7 @@ import pytest
 from feddbn import DBN
 from feddbn.findings import Finding
 from feddbn.methods.result import Result
-from feddbn.model.stored import parts_of, plain_parts
+from feddbn.model.graph import parts_of, plain_parts
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page import HORIZON, page_data

@@ -18,10 +18,9 @@ from feddbn.federation.protocol.plan import usual_numbers
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.findings import Finding
-from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
-from feddbn.model.export import json_text
-from feddbn.model.stored import parts_of
+from feddbn.model.export import guarded, json_text
+from feddbn.model.graph import parts_of
 
 MAX_LISTED = 100_000
 
