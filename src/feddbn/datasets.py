@@ -134,11 +134,7 @@ _STIMULATED_TRANSITIONS = 10
 
 
 def dream4(
-    network: int = 1,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    n_sites: int = 5,
-    stimulus: bool = False,
+    network: int = 1, path: str | os.PathLike[str] | None = None, *, n_sites: int = 5, stimulus: bool = False
 ) -> Dataset:
     """Return one of the five networks: ten series of 21 time points, two per site by default, and the true
     edges.
@@ -216,9 +212,7 @@ PAPER_SUBJECTS: dict[int, tuple[int, ...]] = {1: (3, 6, 9, 12, 15), 2: (2, 4, 6,
 
 
 def netsim(
-    sim: int = 3,
-    subjects: Iterable[int] | None = None,
-    path: str | os.PathLike[str] | None = None,
+    sim: int = 3, subjects: Iterable[int] | None = None, path: str | os.PathLike[str] | None = None
 ) -> Dataset:
     """Return subjects of sim1 (5 nodes), sim2 (10) or sim3 (15): one site per subject, 200 time steps each.
 

@@ -148,7 +148,7 @@ def test_streamed_site_equals_memory_site(tmp_path: Path, suffix: str, batch_row
     path = write(frame, tmp_path / f"B{suffix}")
     memory = read_sites({"B": frame}, series="who", time="when", label="phase")["B"]
     cls = ParquetSite if suffix == ".parquet" else CsvSite
-    streamed = cls(path, None, "who", "when", batch_rows, label="phase")
+    streamed = cls(path, series="who", time="when", batch_rows=batch_rows, label="phase")
     if suffix == ".parquet":
         assert_same_site(memory, streamed)
     else:
@@ -191,7 +191,7 @@ def test_parquet_with_dates_in_its_index_streams_as_in_memory(tmp_path: Path) ->
 
 def test_recordings_can_be_read_out_of_order_and_again(tmp_path: Path) -> None:
     path = write(messy_frame(8), tmp_path / "A.csv")
-    site = CsvSite(path, None, "who", "when", 16, label="phase")
+    site = CsvSite(path, series="who", time="when", batch_rows=16, label="phase")
     recordings = list(site.recordings())
     backward = [np.concatenate([b.values for b in r.blocks()]) for r in reversed(recordings)]
     forward = [np.concatenate([b.values for b in r.blocks()]) for r in site.recordings()]

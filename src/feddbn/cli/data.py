@@ -122,33 +122,16 @@ def simulate(
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     _refuse_other_options(given, system)
     if system is not None:
-        asked = {"F": forcing, "dt": dt, "noise": noise_scale if "noise_scale" in given else None}
+        asked: dict[str, Any] = {"F": forcing, "dt": dt}
+        asked |= {"noise": noise_scale} if "noise_scale" in given else {}
         options = {name: value for name, value in asked.items() if value is not None}
         federation = simulate_system(system, d, n_sites, n_samples, random_state=seed, **options)
     else:
-        federation = draw(
-            d=d,
-            n_lags=n_lags,
-            n_sites=n_sites,
-            n_samples=n_samples,
-            mean_degree=mean_degree,
-            lag_degree=lag_degree,
-            w_range=w_range,
-            decay=decay,
-            graph=graph,
-            heterogeneity=_share(heterogeneity),
-            n_clusters=n_clusters,
-            connectivity=connectivity,
-            noise=noise,
-            noise_scale=noise_scale,
-            site_sizes=_sizes(site_sizes),
-            n_recordings=n_recordings,
-            random_state=seed,
-            mess=_messes(mess),
-            effects=effects,
-            interactions=interactions,
-            kinds=_kinds_or_turns(kinds),
-        )
+        # Options have the names of its arguments; those that are text here become what it takes.
+        asked = {name: value for name, value in context.params.items() if name not in _OF_FILES}
+        asked |= {"heterogeneity": _share(heterogeneity), "site_sizes": _sizes(site_sizes)}
+        asked |= {"mess": _messes(mess), "kinds": _kinds_or_turns(kinds)}
+        federation = draw(random_state=seed, **asked)
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
     variables = next(iter(federation.truths.values())).variables
@@ -181,6 +164,7 @@ def write_sites(federation: SimulatedFederation, directory: Path, kind: FileForm
 
 
 _OF_BOTH = frozenset({"out", "d", "n_sites", "n_samples", "noise_scale", "seed", "file_format", "as_json"})
+_OF_FILES = frozenset({"out", "seed", "file_format", "as_json", "system", "forcing", "dt"})
 _OF_SYSTEMS = {
     "lorenz96": frozenset({"system", "forcing", "dt"}),
     "lotka-volterra": frozenset({"system", "dt"}),
@@ -377,10 +361,7 @@ def demo(
             "report": page,
         }
         print_json(
-            {
-                "methods": [line.to_dict() for line in lines],
-                "files": {k: str(v) for k, v in files.items()},
-            }
+            {"methods": [line.to_dict() for line in lines], "files": {k: str(v) for k, v in files.items()}}
         )
         return
     within, lagged = np.count_nonzero(truth.W), np.count_nonzero(truth.A)

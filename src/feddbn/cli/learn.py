@@ -19,13 +19,7 @@ from feddbn.cli.options import (
     parse_n_lags,
     reads_data,
 )
-from feddbn.cli.printed import (
-    All,
-    print_notes,
-    print_result,
-    print_shared_edges,
-    print_tables,
-)
+from feddbn.cli.printed import All, print_notes, print_result, print_shared_edges, print_tables
 from feddbn.cli.terminal import number, print_frame, print_json, print_table, progress, say, write_csv
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.findings import Findings
@@ -198,10 +192,7 @@ def compare(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method",
-            "-m",
-            help="Repeat for each; all that fit by default.",
-            autocompletion=complete_method,
+            "--method", "-m", help="Repeat for each; all that fit by default.", autocompletion=complete_method
         ),
     ] = None,
     personal: Annotated[

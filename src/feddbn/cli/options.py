@@ -202,11 +202,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
         "--jitter",
         "Share of the step by which times may be off, such as 0.1; 0.05 by default.",
     ),
-    "day_first": (
-        bool | None,
-        "--day-first/--month-first",
-        "How dates such as 01/02/2024 are written.",
-    ),
+    "day_first": (bool | None, "--day-first/--month-first", "How dates such as 01/02/2024 are written."),
     "kinds": (
         list[str] | None,
         "--kinds",

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
     from feddbn.methods.result import Result
     from feddbn.methods.shared_edges import SharedEdges
 
-__all__ = [
-    "All",
-    "print_held_out",
-    "print_notes",
-    "print_result",
-    "print_shared_edges",
-    "print_tables",
-]
+__all__ = ["All", "print_held_out", "print_notes", "print_result", "print_shared_edges", "print_tables"]
 
 All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not only what matters most.")]
 _MOST_SHOWN, _MOST_CHANGES = 20, 30

@@ -298,9 +298,7 @@ def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None
 
 @study_app.command()
 def status(
-    kit: Kit,
-    run: Annotated[str, typer.Argument(help="Only this run.")] = "",
-    as_json: Json = False,
+    kit: Kit, run: Annotated[str, typer.Argument(help="Only this run.")] = "", as_json: Json = False
 ) -> None:
     """Show the sites that are connected and the runs, with the progress of those under way."""
     with _session(kit) as session:
@@ -328,10 +326,7 @@ def status(
 
 @study_app.command()
 def results(
-    run: Annotated[str, typer.Argument(help="The run.")],
-    kit: Kit,
-    out: Out = None,
-    as_json: Json = False,
+    run: Annotated[str, typer.Argument(help="The run.")], kit: Kit, out: Out = None, as_json: Json = False
 ) -> None:
     """Fetch the result of a run that has ended."""
     with _session(kit) as session:

@@ -353,15 +353,7 @@ def forecast(
         print_json({"interval": interval, "forecast": table})
         return
     level = ["level"] if ahead.outcomes else []
-    columns = [
-        "variable",
-        *level,
-        "step",
-        *(["time"] if times is not None else []),
-        "mean",
-        "lower",
-        "upper",
-    ]
+    columns = ["variable", *level, "step", *(["time"] if times is not None else []), "mean", "lower", "upper"]
     if ahead.beyond is not None:
         columns.append("beyond")
     print_frame(table.sort_values(["variable", *level], kind="stable")[columns], f"{interval:.0%} intervals")

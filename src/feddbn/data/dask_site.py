@@ -43,7 +43,7 @@ class DaskSite(FileSite):
 
     Parameters
     ----------
-    paths, variables, series, time, batch_rows
+    paths, variables
         As in `ParquetSite`.
     client
         A ``distributed.Client``. None: whatever ``dask.compute`` uses, which is a client if one is connected, else threads of
@@ -51,8 +51,7 @@ class DaskSite(FileSite):
     part_rows
         Rows of a part at most; a worker holds `batch_rows` of them at once.
     reading
-        Further arguments of `ParquetSite`: ``joined=True`` where recordings go on from file to file, ``label``, ``freq``,
-        ``missing``, ``kinds``, ``name``.
+        Further arguments of `ParquetSite`: ``time``, ``series``; ``joined=True`` where recordings go on from file to file.
 
     Examples
     --------
@@ -68,9 +67,6 @@ class DaskSite(FileSite):
         self,
         paths: Paths,
         variables: Sequence[str] | None = None,
-        series: str | None = None,
-        time: str | None = None,
-        batch_rows: int = 65536,
         *,
         client: Any = None,
         part_rows: int = _PART_ROWS,
@@ -85,7 +81,7 @@ class DaskSite(FileSite):
         given = [paths] if isinstance(paths, (str, PathLike)) else paths
         # Workers may stand in another directory.
         absolute = [Path(path).absolute() for path in given]
-        super().__init__(absolute, variables, series, time, batch_rows, **reading)
+        super().__init__(absolute, variables, **reading)
 
     def _table(self, path: Path) -> Table:
         return ParquetTable(path)

@@ -14,14 +14,7 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
-from feddbn.data.layout import (
-    Layout,
-    frame_values,
-    names_of_keys,
-    row_labels,
-    tidy_frame,
-    unnamed,
-)
+from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times

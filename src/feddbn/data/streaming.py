@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
 from feddbn.data.segments import Segmenter
 from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, StreamedTable, Table, stem
-from feddbn.data.times import Clock, Freq, Grid, StepCounter
+from feddbn.data.times import Clock, Grid, StepCounter
 from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.findings import Finding
 
@@ -160,18 +160,13 @@ class FileSite(ABC):
         self,
         paths: Paths,
         variables: Sequence[str] | None = None,
-        series: str | None = None,
-        time: str | None = None,
-        batch_rows: int = 65536,
         *,
-        label: str | None = None,
-        freq: Freq = None,
-        missing: str = "drop",
-        kinds: Mapping[str, object] | None = None,
+        batch_rows: int = 65536,
         name: str | None = None,
         joined: bool = False,
         layout: Layout | None = None,
         index: FileIndex | None = None,
+        **columns: Any,
     ) -> None:
         if isinstance(batch_rows, bool) or not isinstance(batch_rows, (int, np.integer)) or batch_rows < 1:
             raise ParameterError(f"batch_rows={batch_rows!r} must be a whole number of at least 1.")
@@ -181,11 +176,8 @@ class FileSite(ABC):
         for path in self.paths:
             if not path.is_file():
                 raise FileError(f"file {str(path)!r} does not exist; check the path.")
-        wanted = None if variables is None else tuple(variables)
-        said = declared_kinds(kinds)
-        self.layout = layout or Layout(
-            series=series, time=time, label=label, variables=wanted, freq=freq, missing=missing, kinds=said
-        )
+        columns |= {} if variables is None else {"variables": tuple(variables)}
+        self.layout = Layout.of(layout, columns, type(self).__name__)
         self.name = name or stem(self.paths[0])
         self.batch_rows = int(batch_rows)
         self._given_index = index
@@ -196,7 +188,7 @@ class FileSite(ABC):
         self._versions = self._found_versions()
         self._tables = self._open_tables()
         self._resolve_columns()
-        read_kinds(said, self.variables)
+        read_kinds(declared_kinds(columns.get("kinds")), self.variables)
 
     def _found_versions(self) -> list[tuple[int, int, int]]:
         return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in map(os.stat, self.paths)]
@@ -349,14 +341,10 @@ class ParquetSite(FileSite):
     ----------
     paths
         One file or several; without `series` each is one recording.
-    variables
-        Columns to use; by default all that have no other role.
-    series, time, label
-        Names of the columns that tell recordings apart, give the time, and label rows.
+    variables, layout, columns
+        Which columns are what, and how times are read: as in `read_sites`, but rows cannot be sorted.
     batch_rows
         Rows held in memory at once.
-    freq, missing, kinds
-        As in `read_sites`.
     name
         The site's name in messages; by default the first file's.
     joined

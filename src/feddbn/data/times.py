@@ -148,8 +148,8 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
     if day_first is None:
         known = "in which the day stands first" if is_day_first else "in which the month stands first"
         clear = is_day_first or is_month_first
-        first = Given("day_first", is_day_first)
-        cure = f"give {first}" if clear else f"give {Given('day_first', True)} or {Given('day_first', False)}"
+        said = Given("day_first", is_day_first)
+        cure = f"give {said}" if clear else f"give {Given('day_first', True)} or {Given('day_first', False)}"
         raise DataError(
             f"{where} has dates in column {name!r} {known if clear else 'in which day or month may stand first'}; "
             f"{cure}, or write them as 2024-01-31.",

@@ -233,13 +233,7 @@ _METHODS = (
         "pfdbnl",
         # [fdbnl] mu = 0.1, lambdas by d, the paper's schedule.
         simulated={**_PAPER_PERSONAL, **_PAPER_CUT, "max_rounds": 100, "lambdas_by_d": True},
-        dream4={
-            **_PAPER_PERSONAL,
-            **_NO_CUT,
-            "lambda_w": 0.001,
-            "lambda_a": 0.001,
-            "max_rounds": 30,
-        },
+        dream4={**_PAPER_PERSONAL, **_NO_CUT, "lambda_w": 0.001, "lambda_a": 0.001, "max_rounds": 30},
         netsim={**_PAPER_PERSONAL, **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
         joint=True,
         seconds=2.5,
@@ -261,12 +255,7 @@ _METHODS = (
         seconds=6.0,
         seconds_real=60.0,
     ),
-    ComparedMethod(
-        "oneshot",
-        "oneshot",
-        simulated={},
-        seconds=0.7,
-    ),
+    ComparedMethod("oneshot", "oneshot", simulated={}, seconds=0.7),
     ComparedMethod(
         "ranker",
         "feddbn.methods.edge_ranking:LaggedEdgeRanker",

@@ -86,7 +86,7 @@ class ResultTable:
             (cell, result) for cell, row in found for result in row["results"] if "weights" in result
         ]
         self.results = pd.DataFrame(
-            [self._flat(cell, result) for cell, row in found for result in row["results"]],
+            [self._flat(cell, result) for cell, row in found for result in row["results"]]
         )
 
     def _flat(self, cell: Cell, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,10 +145,7 @@ class ResultTable:
         if column.pick != "only" or chosen["lambda_w"].notna().any():
             lambdas = (float(chosen["lambda_w"].median()), float(chosen["lambda_a"].median()))
         return Outcome(
-            float(values.mean()),
-            float(values.std(ddof=1)) if len(values) > 1 else 0.0,
-            len(values),
-            lambdas,
+            float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0, len(values), lambdas
         )
 
     def best_pair(self, method: str, protocol: str, at: float | str) -> tuple[float, float] | None:

@@ -12,11 +12,12 @@ from feddbn.report.curve_plots import (
     plot_convergence,
     plot_drift,
     plot_forecast,
+    plot_outlook,
     plot_path,
     plot_responses,
     strongest_responses,
 )
-from feddbn.report.effect_plots import curve_panels, effect_panels, plot_curves, plot_effects, plot_outlook
+from feddbn.report.effect_plots import curve_panels, effect_panels, plot_curves, plot_effects
 from feddbn.report.graph_layout import process_graph, time_series_edges
 from feddbn.report.graph_plots import plot_marks, plot_process_graph, plot_time_series_graph
 from feddbn.report.matrix_plots import (

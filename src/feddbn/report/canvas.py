@@ -37,6 +37,7 @@ __all__ = [
     "cell_grid",
     "inline_svg",
     "new_axes",
+    "open_frame",
     "panel_grid",
     "shortened",
     "strength_bar",
@@ -159,6 +160,11 @@ def tidy_panel(ax: Axes, title: str, below: str) -> None:
     ax.set_xlabel(below, fontsize=8, labelpad=1.5)
     ax.tick_params(labelsize=7.5, length=2.5, pad=2)
     ax.yaxis.set_major_locator(MaxNLocator(4))
+    open_frame(ax)
+
+
+def open_frame(ax: Axes) -> None:
+    """Take the frame away above and at the right."""
     ax.spines["top"].set_visible(False)
     ax.spines["right"].set_visible(False)
 

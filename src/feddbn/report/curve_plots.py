@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.report.canvas import HEAT_COLOURS, LINE_COLOURS, new_axes, symmetric_scale
+from feddbn.model.forecast import Forecast
+from feddbn.report.canvas import HEAT_COLOURS, LINE_COLOURS, new_axes, open_frame, shortened, symmetric_scale
 
 __all__ = [
     "edge_steps",
@@ -23,6 +24,7 @@ __all__ = [
     "plot_convergence",
     "plot_drift",
     "plot_forecast",
+    "plot_outlook",
     "plot_path",
     "plot_responses",
     "strongest_responses",
@@ -370,6 +372,150 @@ def plot_forecast(
     return ax
 
 
+def plot_outlook(
+    forecast: Forecast,
+    variable: str,
+    *,
+    history: ArrayLike | None = None,
+    name: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The axes with the past of one variable of any kind and its forecast.
+
+    Of a variable with levels the forecast is the probability of each (of the second, if it is binary); of others
+    the mean, with the interval if one was asked for; counts have bars that end at whole numbers.
+
+    Parameters
+    ----------
+    forecast
+        What `DBN.forecast` or `DBN.do` returned.
+    variable
+        Its name.
+    history
+        (n,) observed values before the forecast; positions of levels.
+    name
+        What the axis is called; the variable if None.
+    ax
+        Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_outlook
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> ahead = data.truth.forecast(None, steps=3, interval=0.9, n_paths=50, random_state=0)
+    >>> plot_outlook(ahead, "x2").figure is not None
+    True
+    """
+    columns = [k for k, o in enumerate(forecast.outcomes) if o.variable == variable]
+    if not forecast.outcomes and variable in forecast.mean.columns:
+        columns = [list(forecast.mean.columns).index(variable)]
+    if not columns:
+        known = list(dict.fromkeys(o.variable for o in forecast.outcomes)) or list(forecast.mean.columns)
+        raise ParameterError(
+            f"variable={variable!r} is not in this forecast, which has {', '.join(map(str, known[:10]))}."
+        )
+    mean = forecast.mean.to_numpy()[:, columns]
+    label = variable if name is None else name
+    past = np.asarray([] if history is None else history, dtype=np.float64)
+    if len(columns) > 1:
+        levels = [forecast.outcomes[k].level for k in columns]
+        return _plot_levels(mean, levels, past, label, ax)
+    bounds = [None if b is None else b.to_numpy()[:, columns[0]] for b in (forecast.lower, forecast.upper)]
+    low, high = bounds
+    if low is None or high is None or np.isnan(low).any():
+        return _plot_probability(mean[:, 0], past, label, ax, bool(forecast.outcomes))
+    level = forecast.interval or 0.9
+    if forecast.outcomes and np.array_equal(low, np.floor(low)) and np.array_equal(high, np.floor(high)):
+        return _plot_counts(mean[:, 0], low, high, past, label, level, ax)
+    return plot_forecast(mean[:, 0], low=low, high=high, history=past, levels=(level,), name=label, ax=ax)
+
+
+def _plot_levels(mean: FloatArray, levels: list[str], past: FloatArray, name: str, ax: Axes | None) -> Axes:
+    """Stacked shares of levels at every step; the level that was there before."""
+    ax = new_axes(ax, 6.4, 3.2)
+    before = (past[:, None] == np.arange(len(levels))) * 1.0
+    shares = np.concatenate([before, mean])
+    x = np.arange(1 - len(past), len(mean) + 1)
+    bottom = np.zeros(len(shares))
+    for k, level in enumerate(levels):
+        for here, alpha, label in ((x > 0, 0.9, shortened(level, 16)), (x <= 0, 0.35, None)):
+            ax.bar(
+                x[here], shares[here, k], bottom=bottom[here], width=0.9, color=LINE_COLOURS[k % len(LINE_COLOURS)],
+                linewidth=0, alpha=alpha, label=label,
+            )  # fmt: skip
+        bottom += shares[:, k]
+    ax.set_ylim(0, 1)
+    return _finish(ax, f"P({name})", len(past) > 0)
+
+
+def _plot_probability(
+    mean: FloatArray, past: FloatArray, name: str, ax: Axes | None, is_probability: bool
+) -> Axes:
+    ax = new_axes(ax, 6.4, 3.2)
+    if past.size:
+        ax.plot(
+            np.arange(1 - past.size, 1),
+            past,
+            color="#333333",
+            marker="o",
+            markersize=3,
+            linestyle="",
+            label="observed",
+        )
+    ax.plot(
+        np.arange(1, len(mean) + 1), mean, color=LINE_COLOURS[0], marker="o", markersize=4, linewidth=1.4,
+        label="probability of the second level" if is_probability else "forecast",
+    )  # fmt: skip
+    if is_probability and mean.size and mean.min() >= 0 and mean.max() <= 1 and set(past) <= {0.0, 1.0}:
+        ax.set_ylim(-0.05, 1.05)
+    return _finish(ax, name, past.size > 0)
+
+
+def _plot_counts(
+    mean: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    past: FloatArray,
+    name: str,
+    level: float,
+    ax: Axes | None,
+) -> Axes:
+    ax = new_axes(ax, 6.4, 3.2)
+    steps = np.arange(1, len(mean) + 1)
+    if past.size:
+        ax.step(
+            np.arange(1 - past.size, 1), past, where="mid", color="#333333", linewidth=1.3, label="observed"
+        )
+    ax.bar(
+        steps, high - low + 1, bottom=low - 0.5, width=0.7, color=LINE_COLOURS[0], alpha=0.2, linewidth=0,
+        label=f"{level:.0%} interval",
+    )  # fmt: skip
+    ax.plot(
+        steps,
+        mean,
+        color=LINE_COLOURS[0],
+        marker="_",
+        markersize=9,
+        linestyle="",
+        markeredgewidth=2,
+        label="mean",
+    )
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return _finish(ax, name, past.size > 0)
+
+
+def _finish(ax: Axes, name: str, has_past: bool) -> Axes:
+    if has_past:
+        ax.axvline(0.5, color="#999999", linewidth=0.8, linestyle=(0, (2, 2)))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("steps from the last observation")
+    ax.set_ylabel(name)
+    open_frame(ax)
+    _legend(ax)
+    return ax
+
+
 def _legend(ax: Axes, title: str | None = None) -> None:
     """A legend at the right of the axes, where it hides nothing."""
     ax.legend(
@@ -378,8 +524,7 @@ def _legend(ax: Axes, title: str | None = None) -> None:
 
 
 def _tidy(ax: Axes) -> None:
-    ax.spines["top"].set_visible(False)
-    ax.spines["right"].set_visible(False)
+    open_frame(ax)
     ax.grid(axis="y", color="#e6e6e6", linewidth=0.7)
     ax.set_axisbelow(True)
 
@@ -515,8 +660,8 @@ def plot_changes(
     ax.set_xlim(data.edges[0], data.edges[-1])
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
+    open_frame(ax)
+    ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     hidden = len(data.names) - len(names)
     told = [f"{hidden} more change"] if hidden else []
@@ -565,8 +710,7 @@ def plot_drift(courses: Any, *, at_most: int = 8, unit: str = "row", ax: Axes | 
         times = [_days(start) if has_dates else float(start) for start in course["start"]]
         ax.plot(times, course["weight"], label=name, linewidth=1.8)
     ax.axhline(0.0, color="#999999", linewidth=0.8)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    open_frame(ax)
     hidden = len(lines) - at_most
     ax.set_xlabel(_time_axis(ax, has_dates, unit) + (f" ({hidden} more drift)" if hidden > 0 else ""))
     ax.set_ylabel("weight")

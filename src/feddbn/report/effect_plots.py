@@ -1,10 +1,11 @@
-"""Effects as pictures: panels of curves and of what causes do to means and probabilities; forecasts of every kind."""
+"""Effects as pictures: panels of curves and of what causes do to means and probabilities."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,34 +13,49 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike
 
-from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import EdgeEffect
-from feddbn.model.forecast import Forecast
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import check_network
-from feddbn.report.canvas import LINE_COLOURS, new_axes, panel_grid, shortened, tidy_panel
-from feddbn.report.curve_plots import plot_forecast
+from feddbn.report.canvas import LINE_COLOURS, panel_grid, shortened, tidy_panel
 
-__all__ = ["curve_panels", "effect_panels", "plot_curves", "plot_effects", "plot_outlook"]
+__all__ = ["curve_panels", "effect_panels", "plot_curves", "plot_effects"]
 
 _EFFECT, _TRUTH = LINE_COLOURS[0], LINE_COLOURS[1]
 _STRAIGHT, _BEYOND = "#777777", "#999999"
 
 
-@dataclass(frozen=True)
-class CurvePanel:
-    """One panel: the effect, its table (value, effect, lower, upper, inside), and how strong it is in standard deviations."""
+Effect = TypeVar("Effect", EdgeEffect, NaturalEffect)
 
-    effect: EdgeEffect
+
+@dataclass(frozen=True)
+class Panel(Generic[Effect]):
+    """One panel: the effect, its table by value of the cause with lower and upper, and how strong it is in standard
+    deviations.
+    """
+
+    effect: Effect
     table: pd.DataFrame
     strength: float
 
 
-def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 161) -> list[CurvePanel]:
+def _in_order(dbn: DBN, panels: Iterable[Panel[Effect]]) -> list[Panel[Effect]]:
+    """Those on the same target together, the strongest first."""
+    place = {name: k for k, name in enumerate(dbn.variables)}
+    return sorted(panels, key=lambda panel: (place[panel.effect.target], -panel.strength))
+
+
+def _check(dbn: DBN, at_most: int) -> None:
+    check_network(dbn, "dbn")
+    if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
+        raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
+
+
+def curve_panels(
+    dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 161
+) -> list[Panel[EdgeEffect]]:
     """Return the `at_most` strongest curved effects, those on the same target together.
 
     Examples
@@ -52,9 +68,7 @@ def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 1
     >>> len(curve_panels(dbn))
     1
     """
-    check_network(dbn, "dbn")
-    if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
-        raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
+    _check(dbn, at_most)
     edges = dbn.edges()
     if dbn.conditionals:
         return []
@@ -64,19 +78,12 @@ def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 1
     for row in edges.to_dict("records"):
         effect = dbn.effect(row["source"], row["target"], row["lag"])
         if isinstance(effect, EdgeEffect) and (effect.curve is not None or effect.squares):
-            panels.append(CurvePanel(effect, effect.table(n, level), abs(float(row["standardised"]))))
-    strongest = sorted(panels, key=lambda panel: -panel.strength)[:at_most]
-    place = {name: k for k, name in enumerate(dbn.variables)}
-    return sorted(strongest, key=lambda panel: (place[panel.effect.target], -panel.strength))
+            panels.append(Panel(effect, effect.table(n, level), abs(float(row["standardised"]))))
+    return _in_order(dbn, sorted(panels, key=lambda panel: -panel.strength)[:at_most])
 
 
 def plot_curves(
-    dbn: DBN,
-    *,
-    truth: DBN | None = None,
-    at_most: int = 24,
-    level: float = 0.95,
-    ax: Axes | None = None,
+    dbn: DBN, *, truth: DBN | None = None, at_most: int = 24, level: float = 0.95, ax: Axes | None = None
 ) -> Axes:
     """The axes with one panel per curved effect: what the target gains against the source at its origin.
 
@@ -118,7 +125,7 @@ def plot_curves(
     return ax
 
 
-def _draw_curve(ax: Axes, panel: CurvePanel, truth: DBN | None) -> None:
+def _draw_curve(ax: Axes, panel: Panel[EdgeEffect], truth: DBN | None) -> None:
     effect, table = panel.effect, panel.table
     x, y, inside = table["value"].to_numpy(), table["effect"].to_numpy(), table["inside"].to_numpy()
     low, high = effect.range_seen
@@ -133,11 +140,15 @@ def _draw_curve(ax: Axes, panel: CurvePanel, truth: DBN | None) -> None:
     true = _true_effect(effect, truth, x)
     if true is not None:
         ax.plot(x, true, color=_TRUTH, linewidth=1.2, linestyle=(0, (5, 2)))
+    _entitle(ax, effect)
+    ax.set_xlim(x[0], x[-1])
+    ax.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def _entitle(ax: Axes, effect: EdgeEffect | NaturalEffect) -> None:
     lag = "" if effect.lag == 0 else f", lag {effect.lag}"
     ends = f"{shortened(effect.source, 12)} → {shortened(effect.target, 12)}"
     tidy_panel(ax, ends + lag, shortened(effect.source, 24))
-    ax.set_xlim(x[0], x[-1])
-    ax.xaxis.set_major_locator(MaxNLocator(4))
 
 
 def _true_effect(effect: EdgeEffect, truth: DBN | None, x: np.ndarray) -> np.ndarray | None:
@@ -153,7 +164,7 @@ def _true_effect(effect: EdgeEffect, truth: DBN | None, x: np.ndarray) -> np.nda
     return np.asarray(function(x) - function(np.array([effect.origin])))
 
 
-def _limits(panels: list[CurvePanel], truth: DBN | None) -> dict[str, tuple[float, float]]:
+def _limits(panels: list[Panel[EdgeEffect]], truth: DBN | None) -> dict[str, tuple[float, float]]:
     """Of every target, from the smallest to the largest effect on it; very wide bands run out of the picture."""
     limits: dict[str, tuple[float, float]] = {}
     for panel in panels:
@@ -174,7 +185,9 @@ def _limits(panels: list[CurvePanel], truth: DBN | None) -> dict[str, tuple[floa
     return padded
 
 
-def _legend(ax: Axes, panels: list[CurvePanel], truth: DBN | None, level: float, rest: str | None) -> None:
+def _legend(
+    ax: Axes, panels: list[Panel[EdgeEffect]], truth: DBN | None, level: float, rest: str | None
+) -> None:
     handles: list[Line2D | Patch] = [Line2D([], [], color=_EFFECT, linewidth=1.8, label="effect")]
     if any(panel.effect.has_band for panel in panels):
         handles.append(Patch(facecolor=_EFFECT, alpha=0.18, label=f"{level:.0%} band"))
@@ -200,16 +213,9 @@ def _n_curved(dbn: DBN) -> int:
 _MOST_LEVELS = 6
 
 
-@dataclass(frozen=True)
-class EffectPanel:
-    """One panel: the effect, its table (value, outcome, expected, lower, upper), and how strong it is."""
-
-    effect: NaturalEffect
-    table: pd.DataFrame
-    strength: float
-
-
-def effect_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 41) -> list[EffectPanel]:
+def effect_panels(
+    dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 41
+) -> list[Panel[NaturalEffect]]:
     """Return the `at_most` strongest effects of a network with `conditionals`, those on the same target together.
 
     Examples
@@ -220,19 +226,16 @@ def effect_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 
     >>> len(effect_panels(data.truth)) == int(data.truth.is_edge.sum())
     True
     """
-    check_network(dbn, "dbn")
-    if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
-        raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
+    _check(dbn, at_most)
     if not dbn.conditionals:
         return []
     edges = dbn.edges()
     order = np.argsort(-edges["standardised"].abs().to_numpy(), kind="stable")[:at_most]
-    place = {name: k for k, name in enumerate(dbn.variables)}
     panels = []
     for row in edges.iloc[order].to_dict("records"):
         effect = natural_effect(dbn, row["source"], row["target"], row["lag"])
-        panels.append(EffectPanel(effect, effect.table(n, level), abs(float(row["standardised"]))))
-    return sorted(panels, key=lambda panel: (place[panel.effect.target], -panel.strength))
+        panels.append(Panel(effect, effect.table(n, level), abs(float(row["standardised"]))))
+    return _in_order(dbn, panels)
 
 
 def plot_effects(dbn: DBN, *, at_most: int = 24, level: float = 0.95, ax: Axes | None = None) -> Axes:
@@ -288,7 +291,7 @@ def _label(effect: NaturalEffect) -> str:
     return f"P({name})" if effect.kind.levels else f"mean of {name}"
 
 
-def _draw(ax: Axes, panel: EffectPanel) -> None:
+def _draw(ax: Axes, panel: Panel[NaturalEffect]) -> None:
     effect, table = panel.effect, panel.table
     outcomes = effect.outcomes[:_MOST_LEVELS]
     by_level = bool(effect.cause.levels)
@@ -306,12 +309,7 @@ def _draw(ax: Axes, panel: EffectPanel) -> None:
             ax.plot(x, y, color=colour, linewidth=1.6)
     if by_level:
         _name_levels(ax, effect.cause.levels)
-    lag = "" if effect.lag == 0 else f", lag {effect.lag}"
-    tidy_panel(
-        ax,
-        f"{shortened(effect.source, 12)} → {shortened(effect.target, 12)}{lag}",
-        shortened(effect.source, 24),
-    )
+    _entitle(ax, effect)
     if not by_level:
         ax.xaxis.set_major_locator(MaxNLocator(4, integer=effect.cause.name == "count"))
     if effect.kind.levels:
@@ -340,148 +338,3 @@ def _name_outcomes(ax: Axes, outcomes: tuple[str, ...], n_hidden: int) -> None:
         )  # fmt: skip
     if n_hidden:
         ax.text(0.98, 0.02, f"{n_hidden} levels not shown", transform=ax.transAxes, fontsize=6, ha="right")
-
-
-def plot_outlook(
-    forecast: Forecast,
-    variable: str,
-    *,
-    history: ArrayLike | None = None,
-    name: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """The axes with the past of one variable of any kind and its forecast.
-
-    Of a variable with levels the forecast is the probability of each (of the second, if it is binary); of others
-    the mean, with the interval if one was asked for; counts have bars that end at whole numbers.
-
-    Parameters
-    ----------
-    forecast
-        What `DBN.forecast` or `DBN.do` returned.
-    variable
-        Its name.
-    history
-        (n,) observed values before the forecast; positions of levels.
-    name
-        What the axis is called; the variable if None.
-    ax
-        Where to draw; a new figure if None.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> from feddbn.report import plot_outlook
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
-    >>> ahead = data.truth.forecast(None, steps=3, interval=0.9, n_paths=50, random_state=0)
-    >>> plot_outlook(ahead, "x2").figure is not None
-    True
-    """
-    columns = [k for k, o in enumerate(forecast.outcomes) if o.variable == variable]
-    if not forecast.outcomes and variable in forecast.mean.columns:
-        columns = [list(forecast.mean.columns).index(variable)]
-    if not columns:
-        known = list(dict.fromkeys(o.variable for o in forecast.outcomes)) or list(forecast.mean.columns)
-        raise ParameterError(
-            f"variable={variable!r} is not in this forecast, which has {', '.join(map(str, known[:10]))}."
-        )
-    mean = forecast.mean.to_numpy()[:, columns]
-    label = variable if name is None else name
-    past = np.asarray([] if history is None else history, dtype=np.float64)
-    if len(columns) > 1:
-        levels = [forecast.outcomes[k].level for k in columns]
-        return _plot_levels(mean, levels, past, label, ax)
-    bounds = [None if b is None else b.to_numpy()[:, columns[0]] for b in (forecast.lower, forecast.upper)]
-    low, high = bounds
-    if low is None or high is None or np.isnan(low).any():
-        return _plot_probability(mean[:, 0], past, label, ax, bool(forecast.outcomes))
-    level = forecast.interval or 0.9
-    if forecast.outcomes and np.array_equal(low, np.floor(low)) and np.array_equal(high, np.floor(high)):
-        return _plot_counts(mean[:, 0], low, high, past, label, level, ax)
-    return plot_forecast(mean[:, 0], low=low, high=high, history=past, levels=(level,), name=label, ax=ax)
-
-
-def _plot_levels(mean: FloatArray, levels: list[str], past: FloatArray, name: str, ax: Axes | None) -> Axes:
-    """Stacked shares of levels at every step; the level that was there before."""
-    ax = new_axes(ax, 6.4, 3.2)
-    before = (past[:, None] == np.arange(len(levels))) * 1.0
-    shares = np.concatenate([before, mean])
-    x = np.arange(1 - len(past), len(mean) + 1)
-    bottom = np.zeros(len(shares))
-    for k, level in enumerate(levels):
-        for here, alpha, label in ((x > 0, 0.9, shortened(level, 16)), (x <= 0, 0.35, None)):
-            ax.bar(
-                x[here], shares[here, k], bottom=bottom[here], width=0.9, color=LINE_COLOURS[k % len(LINE_COLOURS)],
-                linewidth=0, alpha=alpha, label=label,
-            )  # fmt: skip
-        bottom += shares[:, k]
-    ax.set_ylim(0, 1)
-    return _finish(ax, f"P({name})", len(past) > 0)
-
-
-def _plot_probability(
-    mean: FloatArray, past: FloatArray, name: str, ax: Axes | None, is_probability: bool
-) -> Axes:
-    ax = new_axes(ax, 6.4, 3.2)
-    if past.size:
-        ax.plot(
-            np.arange(1 - past.size, 1),
-            past,
-            color="#333333",
-            marker="o",
-            markersize=3,
-            linestyle="",
-            label="observed",
-        )
-    ax.plot(
-        np.arange(1, len(mean) + 1), mean, color=LINE_COLOURS[0], marker="o", markersize=4, linewidth=1.4,
-        label="probability of the second level" if is_probability else "forecast",
-    )  # fmt: skip
-    if is_probability and mean.size and mean.min() >= 0 and mean.max() <= 1 and set(past) <= {0.0, 1.0}:
-        ax.set_ylim(-0.05, 1.05)
-    return _finish(ax, name, past.size > 0)
-
-
-def _plot_counts(
-    mean: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    past: FloatArray,
-    name: str,
-    level: float,
-    ax: Axes | None,
-) -> Axes:
-    ax = new_axes(ax, 6.4, 3.2)
-    steps = np.arange(1, len(mean) + 1)
-    if past.size:
-        ax.step(
-            np.arange(1 - past.size, 1), past, where="mid", color="#333333", linewidth=1.3, label="observed"
-        )
-    ax.bar(
-        steps, high - low + 1, bottom=low - 0.5, width=0.7, color=LINE_COLOURS[0], alpha=0.2, linewidth=0,
-        label=f"{level:.0%} interval",
-    )  # fmt: skip
-    ax.plot(
-        steps,
-        mean,
-        color=LINE_COLOURS[0],
-        marker="_",
-        markersize=9,
-        linestyle="",
-        markeredgewidth=2,
-        label="mean",
-    )
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    return _finish(ax, name, past.size > 0)
-
-
-def _finish(ax: Axes, name: str, has_past: bool) -> Axes:
-    if has_past:
-        ax.axvline(0.5, color="#999999", linewidth=0.8, linestyle=(0, (2, 2)))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("steps from the last observation")
-    ax.set_ylabel(name)
-    ax.spines["top"].set_visible(False)
-    ax.spines["right"].set_visible(False)
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return ax

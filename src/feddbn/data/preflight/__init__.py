@@ -44,12 +44,7 @@ _KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
 
 
 def preflight(
-    data: Any,
-    n_lags: int = 1,
-    *,
-    whole_rows: bool = True,
-    layout: Layout | None = None,
-    **columns: Any,
+    data: Any, n_lags: int = 1, *, whole_rows: bool = True, layout: Layout | None = None, **columns: Any
 ) -> Findings:
     """Return what was found in `data`, errors first; it is read by `layout`, or its fields by name (`feddbn.Layout`).
 
