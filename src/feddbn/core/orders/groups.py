@@ -153,7 +153,7 @@ class CodedRegressions(ParentRegressions):
         fits = np.clip(np.exp(_log_det(rest) - _log_det(rest[:1])), NO_RESIDUAL, 1.0)
         return fits, np.zeros(len(fits))
 
-    def _compute(self, node: int, parents: Parents) -> NodeFit:
+    def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
         own, left = self._own[node], self.correlation
         if self._blocked[node]:
             return NodeFit(1.0, np.zeros(self.q), (0.0,) * len(parents))
@@ -322,7 +322,7 @@ class CurvedRegressions(ParentRegressions):
         rest, charge = swept_subsets(start, [len(group) for group in groups], 1e-300, offsets)
         return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), charge
 
-    def _compute(self, node: int, parents: Parents) -> NodeFit:
+    def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
         R, ridge = self.correlation, self.ridge
         columns = [c for t in parents for c in self.columns[t]]
         rest, rss, charge = R[node].copy(), 1.0 if self._usable[node] else 0.0, 0.0

@@ -38,7 +38,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
@@ -131,13 +131,13 @@ def swept_subsets(
     """
     rest, log_det = start[None], np.zeros(1)
     for b, width in enumerate(widths):
-        swept: FloatArray = rest
-        more: FloatArray | float = 0.0
+        swept, logs = rest, []
         for _ in range(width):
             pivot, row, tail = swept[:, 0, 0], swept[:, 0, 1:], swept[:, 1:, 1:]
-            more = more + np.log(np.maximum(pivot, least))
+            logs.append(np.log(np.maximum(pivot, least)))
             safe = np.where(pivot > least, pivot, np.inf)
             swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
+        more = reduce(np.add, logs)
         if offsets is not None:
             more = more - offsets[b]
         log_det = np.concatenate([log_det, log_det + more])
@@ -266,12 +266,8 @@ class ParentRegressions:
             found = known[parents] = self._compute(node, parents)
         return found
 
-    def _compute(self, node: int, parents: Parents) -> NodeFit:
-        """The fit, and what every column would add."""
-        return self._fitted(node, parents, None)
-
-    def _fitted(self, node: int, parents: Parents, columns: IntArray | None) -> NodeFit:
-        """The same with the gains of some columns (ascending, the parents among them)."""
+    def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
+        """The fit, with the gains of all columns, or of some (ascending, the parents among them)."""
         R = self.correlation
         covariance = R[node].copy() if columns is None else R[node, columns]
         variance = self._usable.copy() if columns is None else self._usable[columns]
@@ -475,7 +471,7 @@ class ScreenedRegressions(ParentRegressions):
 
     def missed(self, node: int, parents: Parents) -> FloatArray:
         """(q,) the gains of all columns beside these parents; those that are looked at anyway have 0."""
-        gain = self._fitted(node, parents, None).gains(self.q).copy()
+        gain = super()._compute(node, parents).gains(self.q).copy()
         gain[self._columns[node]] = 0.0
         return gain
 
@@ -485,11 +481,11 @@ class ScreenedRegressions(ParentRegressions):
         self._sets.pop(node, None)
         self._known[node].clear()
 
-    def _compute(self, node: int, parents: Parents) -> NodeFit:
+    def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
         seen = self.column_set(node)
         if not all(seen >> m & 1 for m in parents):
             self.take_up(node, parents)
-        return self._fitted(node, parents, self._columns[node])
+        return super()._compute(node, parents, self._columns[node])
 
 
 def _screened(R: FloatArray, n: float, d: int) -> list[IntArray]:
