@@ -11,7 +11,6 @@ traceback instead.
 from __future__ import annotations
 
 import errno
-import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -177,26 +176,23 @@ def _is_usage_error(error: Exception) -> bool:
     return hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError"
 
 
-_ONE_WORDING = (
-    # An argument with its choices may be written as '[KIND]:[a|b]'; the choices follow in the sentence anyway.
-    (r"'\[?(\w+)\]?:\[[^']*\]'", lambda found: found[1]),
-    (r"Invalid value for '(\w+)': Value error, ", lambda found: f"Invalid value for {found[1].upper()}: "),
-    (r"Missing argument '(\w+)'", lambda found: f"Missing argument '{found[1].upper()}'"),
-    (r"No such option: (\S+?)\.?(?= |$)", lambda found: f"No such option '{found[1]}'."),
-    (
-        r"\(Possible options: ([^)]*)\)",
-        lambda found: "Did you mean '" + found[1].replace(", ", "' or '") + "'?",
-    ),
-)
-"""Releases of typer word the same sentence in several ways; a person reads one."""
-
-
 def _usage_sentence(error: Any) -> str:
-    text = " ".join(str(error.format_message()).split())
-    for pattern, wording in _ONE_WORDING:
-        text = re.sub(pattern, wording, text)
+    """Made of what the error carries, since releases of typer word the same in several ways."""
+    param, near = getattr(error, "param", None), getattr(error, "possibilities", None) or ()
+    text = " ".join(str(error.message).split()).removeprefix("Value error, ").rstrip(".")
+    if hasattr(error, "option_name"):
+        text = f"No such option '{error.option_name}'"
+        meant = "' or '".join(near)
+        text += f". Did you mean '{meant}'?" if near else ""
+    elif param is not None:
+        is_argument = param.param_type_name == "argument"
+        name = f"'{param.name.upper() if is_argument else param.opts[0]}'"
+        is_missing = type(error).__name__ == "MissingParameter"
+        text = (
+            f"Missing {param.param_type_name} {name}" if is_missing else f"Invalid value for {name}: {text}"
+        )
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "feddbn"
-    return f"{text} See {path} --help." if text.endswith("?") else f"{text.rstrip('.')}; see {path} --help."
+    return f"{text} See {path} --help." if text.endswith("?") else f"{text}; see {path} --help."
 
 
 def _show_version(value: bool) -> None:

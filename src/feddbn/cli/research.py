@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import print_json, print_table, remark, say, tell
+from feddbn.cli.terminal import bar, print_json, print_table, remark, say, tell
 from feddbn.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -77,44 +76,21 @@ def _run(
         for reason, count in todo.waiting.items():
             remark(f"{count} cells wait: {reason}")
         remark(f"{todo.n_done} cells are recorded in {out}, {len(todo.todo)} to run.")
-        with _bar(len(todo.todo), todo.cost) as advance:
+        # The bar counts expected seconds, because cells differ a hundredfold.
+        with bar("", todo.cost, timed=True) as update:
+            seen: list[float] = []
 
             def observe(cell: Cell, row: dict[str, Any]) -> None:
                 nonlocal n_refused
                 n_refused += "error" in row
-                advance(f"{cell.kind} {cell.method}", cell.cost)
+                seen.append(cell.cost)
+                count = f"{len(seen)}/{len(todo.todo)}"
+                update(description=count, completed=sum(seen), note=f"{cell.kind} {cell.method}")
 
             n_run = run_cells(cells, store, jobs=jobs, backend=backend, observe=observe)
     refused = f", {n_refused} of them refused by their method" if n_refused else ""
     counts = {"run": n_run, "before": todo.n_done, "refused": n_refused, "waiting": todo.waiting}
     tell(as_json, counts, f"{n_run} cells run{refused}; they are in {out}. Write pages with --pages DIR.")
-
-
-@contextmanager
-def _bar(n_cells: int, cost: float) -> Iterator[Callable[[str, float], None]]:
-    """A bar whose time left counts expected seconds, because cells differ a hundredfold."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, highlight=False)
-    columns = (
-        TextColumn("{task.fields[count]}"),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("", total=cost, count=f"0/{n_cells}")
-        n_done = 0
-
-        def advance(what: str, seconds: float) -> None:
-            nonlocal n_done
-            n_done += 1
-            bars.update(bar, advance=seconds, description=what, count=f"{n_done}/{n_cells}")
-
-        yield advance
 
 
 def _connect(scheduler: str) -> str:

@@ -9,22 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console as Terminal
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from feddbn import words as in_words
 from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
-from feddbn.cli.terminal import print_table, remark, say
+from feddbn.cli.terminal import bar, print_table, remark, say
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, check_sites, parse_study
 from feddbn.federation.protocol.study_methods import check_goal, check_name, check_noise
@@ -361,8 +358,9 @@ def _send(
                 say(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
                 return
             try:
-                with _bar(run_id, study, as_json) as watch:
-                    session.wait(job, watch)
+                total = flat_names(study.parameters).get("max_rounds")
+                with bar(run_id, total if isinstance(total, int) else None) as update:
+                    session.wait(job, lambda values: update(**_how_it_stands(values)))
             except KeyboardInterrupt:
                 remark(
                     f"run {run_id} goes on; see `feddbn study status {run_id}`, `results {run_id}`, `stop {run_id}`."
@@ -409,23 +407,8 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
             print_findings(found, "lead")
 
 
-@contextmanager
-def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
-    """Progress with round, h, residuals and the sites present, as the study's program tells them."""
-    total = flat_names(study.parameters).get("max_rounds")
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Terminal(stderr=True), disable=quiet) as progress:
-        number = total if isinstance(total, int) else None
-        bar = progress.add_task(run_id, total=number, note="starting")
-
-        def watch(values: dict[str, Any]) -> None:
-            note = " ".join(f"{key}={value:.3g}" for key, value in (values.get("note") or {}).items())
-            words = f"{in_words.say(run_state(values), 'lead')} {note}".rstrip()
-            progress.update(bar, completed=values.get("sums", 0), note=words)
-
-        yield watch
+def _how_it_stands(values: dict[str, Any]) -> dict[str, Any]:
+    """Round, h, residuals and the sites present, as the study's program tells them."""
+    note = " ".join(f"{key}={value:.3g}" for key, value in (values.get("note") or {}).items())
+    words = in_words.say(run_state(values), "lead")
+    return {"completed": values.get("sums", 0), "note": f"{words} {note}".rstrip()}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "bar",
     "complain",
     "number",
     "print_frame",
@@ -142,23 +143,43 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 
 
 @contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[tuple[Watch, Callable[[str], None]]]:
-    """Show a bar while the block runs; yields an observer of sums and a function that starts the next part.
+def bar(what: str, total: float | None = None, timed: bool = False) -> Iterator[Callable[..., None]]:
+    """Show a bar while the block runs; yields a function that takes what is new: description, completed, note.
 
-    Without `total` the number of rounds is not known and the bar only shows that something is going on.
+    Without `total` it only shows that something is going on; `timed` also shows how long it will take. Where nobody
+    looks on, nothing is shown.
     """
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (
+    columns = [
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=16),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-    )
+        *([TextColumn("left"), TimeRemainingColumn()] if timed else []),
+    ]
     console = _console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task(what, total=total, note="")
+        task = bars.add_task(_one_line(what), total=total, note="")
+
+        def update(**new: Any) -> None:
+            bars.update(task, **{key: _one_line(x) if isinstance(x, str) else x for key, x in new.items()})
+
+        yield update
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[tuple[Watch, Callable[[str], None]]]:
+    """Show a bar while the block runs; yields an observer of sums and a function that starts the next part."""
+    with bar(what, total) as update:
         n_parts, last = 0, 0.0
 
         def watch(task: Any, answer: Any) -> None:
@@ -166,11 +187,11 @@ def progress(what: str, total: int | None = None) -> Iterator[tuple[Watch, Calla
             now = time.monotonic()
             if now - last >= _SECONDS_BETWEEN_UPDATES:
                 last = now
-                bars.update(bar, note=_note(task.name, task.note))
+                update(note=_note(task.name, task.note))
 
         def part(name: str) -> None:
             nonlocal n_parts
-            bars.update(bar, description=_one_line(name), note="", completed=n_parts)
+            update(description=name, note="", completed=n_parts)
             n_parts += 1
 
         yield watch, part
