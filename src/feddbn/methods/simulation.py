@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaln, logit
 
 from feddbn.core.ancestral.marks import true_marks
 from feddbn.core.arrays import FloatArray
-from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import first_rows, paths_from, usual
-from feddbn.model.inputs import Rows, variable_index
+from feddbn.model.inputs import Rows, positive_int, variable_index
 from feddbn.model.mechanisms import Mechanisms
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.shown import Shown
@@ -31,22 +28,18 @@ from feddbn.sim import (
     SimulationSettings,
     System,
     Trajectories,
-    draw_systems,
     lorenz96,
     lotka_volterra,
     simulate_arrays,
     split_evenly,
 )
 from feddbn.sim.series import mechanisms_of
-from feddbn.sim.settings import check_whole
 from feddbn.sim.systems import HiddenVariables
 
 __all__ = [
     "SYSTEMS",
-    "KindsDrawn",
     "SimulatedFederation",
     "TrueNetwork",
-    "draw_with_kinds",
     "generator_of",
     "simulate",
     "simulate_system",
@@ -183,148 +176,6 @@ class TrueNetwork(DBN):
     residual_diagnostics = _linear_only("residual_diagnostics")
 
 
-_RATE = 3.0
-_LOG_SD = 0.5
-_LOGISTIC_SD = float(np.pi / np.sqrt(3))
-_DAMPING, _MOST_DAMPINGS = 0.8, 12
-
-
-@dataclass(frozen=True, eq=False)
-class KindsDrawn:
-    """Recordings of every site, the network it follows (one object where it is shared), its damping and cluster."""
-
-    recordings: list[list[FloatArray]]
-    truths: list[DBN]
-    damping: list[float]
-    clusters: list[int] | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """How a variable stands as a cause and as an effect.
-
-    Attributes
-    ----------
-    centre, spread
-        (w,) what is taken off its columns, and (w, 1) what a step of it adds to each: `spread` times a weight.
-    steps
-        (1, k) what one step means for its k predictors.
-    intercept
-        Without causes.
-    dispersion
-        As in `Conditional`.
-    """
-
-    centre: FloatArray
-    spread: FloatArray
-    steps: FloatArray
-    intercept: FloatArray
-    dispersion: float
-
-
-def draw_with_kinds(settings: SimulationSettings, rng: np.random.Generator) -> KindsDrawn:
-    """Draw the networks, then every recording from a stream of its own."""
-    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
-    structure_seed, series_seed, shape_seed = seeds
-    systems, system_of_site = draw_systems(settings, np.random.default_rng(structure_seed))
-    shape_rng, scales = np.random.default_rng(shape_seed), settings.noise_scales
-    ends = [_ends(kind, scale, shape_rng) for kind, scale in zip(settings.kinds_of_all, scales, strict=True)]
-    stable = [_stable(system, settings, ends) for system in systems]
-
-    m, p, d = settings.n_recordings, settings.n_lags, settings.d
-    lengths = [n + p for rows in settings.usable_rows for n in split_evenly(rows, m)]
-    owners = [system_of_site[k] for k in range(settings.n_sites) for _ in range(m)]
-    n_burned = settings.burn_in if p else 0
-    streams = [np.random.default_rng(seed) for seed in series_seed.spawn(len(lengths))]
-    shocks = [stream.standard_normal((n_burned + n, d)) for n, stream in zip(lengths, streams, strict=True)]
-    series: list[FloatArray] = [np.zeros((0, d))] * len(lengths)
-    for s, (dbn, _) in enumerate(stable):
-        members = [r for r, owner in enumerate(owners) if owner == s]
-        if members:
-            for r, path in zip(members, _paths(dbn, [shocks[r] for r in members]), strict=True):
-                series[r] = path[n_burned:]
-    return KindsDrawn(
-        [series[k * m : (k + 1) * m] for k in range(settings.n_sites)],
-        [stable[s][0] for s in system_of_site],
-        [stable[s][1] for s in system_of_site],
-        None if settings.n_clusters is None else list(system_of_site),
-    )
-
-
-def _paths(dbn: DBN, shocks: list[FloatArray]) -> list[FloatArray]:
-    """One path for each array of shocks, all advanced together."""
-    longest = max(len(u) for u in shocks)
-    padded = np.stack([np.concatenate([u, np.zeros((longest - len(u), dbn.d))]) for u in shocks])
-    paths = paths_from(dbn, first_rows(dbn), padded)
-    return [path[: len(u)].copy() for path, u in zip(paths, shocks, strict=True)]
-
-
-def _stable(system: System, settings: SimulationSettings, ends: list[_Ends]) -> tuple[DBN, float]:
-    """The network of a system, and by how much its lagged effects were damped until its paths settle."""
-    for k in range(_MOST_DAMPINGS):
-        c = _DAMPING**k
-        weaker = [A * c ** (lag + 1) for lag, A in enumerate(system.A)]
-        damped = replace(system, A=np.array(weaker).reshape(system.A.shape))
-        dbn = _network(damped, settings, ends)
-        try:
-            usual(dbn)
-            return dbn, c * system.lag_damping
-        except ParameterError:
-            continue
-    raise ParameterError("no stable network was found; lower w_range, a_range or mean_degree.")
-
-
-def _network(system: System, settings: SimulationSettings, ends: list[_Ends]) -> DBN:
-    nodes = []
-    for j, (kind, here) in enumerate(zip(settings.kinds_of_all, ends, strict=True)):
-        causes = [edge for edge in system.edges if edge[2] == j]
-        effects = tuple(system.weight(edge) * ends[edge[1]].spread @ here.steps for edge in causes)
-        added = sum(
-            (ends[i].centre @ effect for (_, i, _), effect in zip(causes, effects, strict=True)), np.zeros(1)
-        )
-        # The thresholds of an ordinal variable stand on the other side of the inequality.
-        intercept = here.intercept + added if kind.name == "ordinal" else here.intercept - added
-        parents = tuple((i, lag) for lag, i, _ in causes)
-        nodes.append(Conditional(kind, parents, intercept, effects, here.dispersion))
-    return DBN.from_conditionals(nodes, settings.variable_names, settings.n_lags)
-
-
-def _ends(kind: Kind, noise_scale: float, rng: np.random.Generator) -> _Ends:
-    one, levels = np.ones((1, 1)), kind.n_levels
-    if kind.name == "continuous":
-        return _Ends(np.zeros(1), one, one, np.zeros(1), float(noise_scale**2))
-    if kind.name == "positive":
-        sd = _LOG_SD * float(noise_scale)
-        return _Ends(np.zeros(1), one / _LOG_SD, one * _LOG_SD, np.zeros(1), sd**2)
-    if kind.name == "count":
-        mean, sd = _log_count()
-        return _Ends(np.array([mean]), one / sd, one * _LOG_SD, np.array([np.log(_RATE)]), 0.0)
-    step = one * _LOGISTIC_SD
-    if kind.name != "categorical":
-        spread = one / np.sqrt((levels**2 - 1) / 12)
-        share = np.arange(1, levels) / levels
-        return _Ends(np.array([(levels - 1) / 2]), spread, step, np.asarray(logit(share)), 1.0)
-    # What levels do and what moves them: contrasts with mean 0 and variance 1, against the first level.
-    does, moved = (_contrast(levels, rng) for _ in range(2))
-    spread = (does[1:] - does[0])[:, None]
-    return _Ends(
-        np.full(levels - 1, 1 / levels), spread, step * (moved[1:] - moved[0]), np.zeros(levels - 1), 1.0
-    )
-
-
-def _contrast(n: int, rng: np.random.Generator) -> FloatArray:
-    values = rng.permutation(np.arange(n) - (n - 1) / 2)
-    return np.asarray(values / values.std())
-
-
-def _log_count() -> tuple[float, float]:
-    """Mean and standard deviation of log(1 + x) for a Poisson number with the usual rate."""
-    x = np.arange(60.0)
-    share = np.exp(x * np.log(_RATE) - _RATE - gammaln(x + 1))
-    mean = float(share @ np.log1p(x))
-    return mean, float(np.sqrt(share @ (np.log1p(x) - mean) ** 2))
-
-
 SYSTEMS: Mapping[str, Callable[..., Trajectories]] = MappingProxyType(
     {"lorenz96": lorenz96, "lotka-volterra": lotka_volterra}
 )
@@ -375,8 +226,8 @@ def simulate_system(
             raise ParameterError(
                 f"{name}={options[name]!r} is no option of {system}; it has {', '.join(known)}."
             )
-    check_whole("n_sites", n_sites, 1)
-    check_whole("n_samples", n_samples, n_sites)
+    positive_int(n_sites, "n_sites")
+    positive_int(n_samples, "n_samples", n_sites)
     sizes = split_evenly(n_samples, n_sites)
     drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=generator_of(random_state), **options)
     truth = TrueNetwork(
@@ -566,7 +417,7 @@ def simulate(
         Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
         (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
         "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
-        units of both ends (`feddbn.methods.simulation`), counts are Poisson, and recordings hold positions of
+        units of both ends (`feddbn.sim.federated`), counts are Poisson, and recordings hold positions of
         levels, 0, 1, 2, ... The truth has them as `conditionals`, W and A what these say.
     n_latent, latent_strength, latent_lagged
         Variables that drive the others and that no site sees, beside the d that sites see; by how much their effects are
@@ -644,8 +495,6 @@ def simulate(
         interactions=interactions,
         kinds=kinds,
     )
-    if settings.kinds_of_all:
-        return _with_kinds(settings, random_state)
     drawn = settings if not n_latent else _with_hidden(settings, hidden)
     arrays = simulate_arrays(drawn, generator_of(random_state), hidden if n_latent else None)
     n_seen = len(arrays.variables) - n_latent
@@ -654,12 +503,15 @@ def simulate(
     columns = pd.Index(names)
     truths: dict[int, TrueNetwork] = {}
     whole: dict[int, DBN] = {}
-    for system in arrays.systems.values():
+    for site, system in arrays.systems.items():
+        if id(system) in truths:
+            continue
         seen = hidden.seen(system) if n_latent else system
-        truths.setdefault(
-            id(system), TrueNetwork(seen, seen.W, seen.A, names, arrays.noise_variances[:n_seen])
-        )
-        whole.setdefault(id(system), DBN(system.W, system.A, arrays.variables))
+        if arrays.networks is not None:
+            truths[id(system)] = TrueNetwork.of_kinds(arrays.networks[site])
+        else:
+            truths[id(system)] = TrueNetwork(seen, seen.W, seen.A, names, arrays.noise_variances[:n_seen])
+            whole[id(system)] = DBN(system.W, system.A, arrays.variables)
     return SimulatedFederation(
         sites={
             site: [pd.DataFrame(rows[:, :n_seen], columns=columns) for rows in recordings]
@@ -669,25 +521,7 @@ def simulate(
         clusters=arrays.clusters,
         lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
         parameters={**asdict(settings), **_said(hidden), "random_state": random_state},
-        whole={site: whole[id(system)] for site, system in arrays.systems.items()},
-    )
-
-
-def _with_kinds(
-    settings: SimulationSettings, random_state: int | np.random.Generator | None
-) -> SimulatedFederation:
-    drawn = draw_with_kinds(settings, generator_of(random_state))
-    names, columns = [f"site-{k}" for k in range(settings.n_sites)], list(settings.variable_names)
-    truths = {id(dbn): TrueNetwork.of_kinds(dbn) for dbn in drawn.truths}
-    return SimulatedFederation(
-        sites={
-            site: [pd.DataFrame(rows, columns=columns) for rows in recordings]
-            for site, recordings in zip(names, drawn.recordings, strict=True)
-        },
-        truths={site: truths[id(dbn)] for site, dbn in zip(names, drawn.truths, strict=True)},
-        clusters=None if drawn.clusters is None else dict(zip(names, drawn.clusters, strict=True)),
-        lag_damping=dict(zip(names, drawn.damping, strict=True)),
-        parameters={**asdict(settings), "random_state": random_state},
+        whole={site: whole[id(system)] for site, system in arrays.systems.items()} if whole else None,
     )
 
 

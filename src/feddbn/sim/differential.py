@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
-from feddbn.sim.settings import check_number, check_whole
+from feddbn.model.inputs import positive_int
+from feddbn.sim.settings import check_number
 
 Slope = Callable[[FloatArray], FloatArray]
 
@@ -179,7 +180,7 @@ def lotka_volterra(
     _within("noise", noise, 0.0, 1.0)
     if d % 2:
         raise ParameterError(f"d must be even, a predator for each prey, got {d!r}.")
-    check_whole("n_hunted", n_hunted, 1)
+    positive_int(n_hunted, "n_hunted", 1)
     n = d // 2
     if n_hunted > n:
         raise ParameterError(f"n_hunted={n_hunted} is more than the {n} prey that d={d} gives.")
@@ -222,7 +223,7 @@ def _sampled(
 
 def _check(d: int, least_d: int, n_rows: int, n_sites: int, dt: float, noise: float) -> None:
     for name, value, least in (("d", d, least_d), ("n_rows", n_rows, 1), ("n_sites", n_sites, 1)):
-        check_whole(name, value, least)
+        positive_int(value, name, least)
     _within("dt", dt, 0.001, 10.0)
     check_number("noise", noise, 0.0)
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import numpy as np
-
 from feddbn.errors import ParameterError
+from feddbn.model.inputs import is_number
 
 __all__ = ["MESSES", "Mess", "MessNames", "resolve_mess"]
 
@@ -244,11 +243,6 @@ _ROWS = (
 )
 MESSES: Mapping[str, Mess] = MappingProxyType({mess.name: mess for mess in _ROWS})
 """Every mess by name, in the order in which they act."""
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number; True and False are none."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def resolve_mess(asked: MessNames, d: int, n_lags: int) -> dict[str, float]:

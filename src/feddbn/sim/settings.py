@@ -11,9 +11,10 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import Given, ParameterError
+from feddbn.model.inputs import is_number, positive_int
 from feddbn.model.mechanisms import NOISE_FAMILIES
 from feddbn.sim.graphs import GRAPHS
-from feddbn.sim.mess import MessNames, is_number, resolve_mess
+from feddbn.sim.mess import MessNames, resolve_mess
 from feddbn.sim.shapes import EFFECTS
 
 AskedKinds = Mapping[str, object] | Sequence[object] | None
@@ -116,9 +117,9 @@ class SimulationSettings:
 
     def __post_init__(self) -> None:
         for name, least in (("d", 1), ("n_lags", 0), ("n_sites", 1), ("n_samples", 1)):
-            check_whole(name, getattr(self, name), least)
-        check_whole("n_recordings", self.n_recordings, 1)
-        check_whole("burn_in", self.burn_in, 0)
+            positive_int(getattr(self, name), name, least)
+        positive_int(self.n_recordings, "n_recordings", 1)
+        positive_int(self.burn_in, "burn_in", 0)
         for name, least_number in (("mean_degree", 0.0), ("lag_degree", 0.0), ("decay", 1.0)):
             check_number(name, getattr(self, name), least_number)
         _range("w_range", self.w_range)
@@ -154,9 +155,7 @@ class SimulationSettings:
 
     def _check_interactions(self) -> None:
         value = self.interactions
-        if not is_number(value) or not (
-            0 <= value < 1 or (math.isfinite(value) and value >= 1 and value == round(value))
-        ):
+        if not is_number(value) or not (0 <= value < 1 or (value >= 1 and value == round(value))):
             raise ParameterError(
                 "interactions must be a whole number (products of two lagged causes in a network) or a share below 1 "
                 f"(as many for each lagged edge), got {value!r}."
@@ -186,7 +185,7 @@ class SimulationSettings:
                 "0 gives every site the same graph."
             )
         if self.n_clusters is not None:
-            check_whole("n_clusters", self.n_clusters, 1)
+            positive_int(self.n_clusters, "n_clusters", 1)
             if self.n_clusters > self.n_sites:
                 raise ParameterError(
                     f"n_clusters={self.n_clusters} is more than n_sites={self.n_sites}; "
@@ -208,7 +207,7 @@ class SimulationSettings:
                     f"site_sizes must hold {self.n_sites} numbers, one per site, got {self.site_sizes!r}."
                 )
             for size in self.site_sizes:
-                check_whole("site_sizes", size, 1)
+                positive_int(size, "site_sizes", 1)
         smallest = min(self.usable_rows)
         if smallest < self.n_recordings:
             raise ParameterError(
@@ -273,15 +272,9 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     return tuple(share + (part < remainder) for part in range(n_parts))
 
 
-def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse what is no whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-
-
 def check_number(name: str, value: object, least: float) -> None:
     """Refuse what is no finite number of at least `least`."""
-    if not is_number(value) or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
+    if not is_number(value) or value < least:  # type: ignore[operator]
         raise ParameterError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
 
 

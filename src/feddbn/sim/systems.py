@@ -20,8 +20,9 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dynamics import impact, largest_eigenvalue
+from feddbn.model.inputs import positive_int
 from feddbn.sim.graphs import BoolArray, IntArray, draw_dag, draw_lag_graph, draw_weights
-from feddbn.sim.settings import SimulationSettings, check_number, check_whole
+from feddbn.sim.settings import SimulationSettings, check_number
 from feddbn.sim.shapes import Edge, EdgeEffect, Shapes, flat_curve
 
 MAX_RADIUS = 0.95
@@ -220,7 +221,7 @@ class HiddenVariables:
     lagged: bool = True
 
     def __post_init__(self) -> None:
-        check_whole("n_latent", self.n_latent, 0)
+        positive_int(self.n_latent, "n_latent", 0)
         check_number("latent_strength", self.strength, 0.0)
         if not isinstance(self.lagged, (bool, np.bool_)):
             raise ParameterError(f"latent_lagged must be True or False, got {self.lagged!r}.")
