@@ -150,7 +150,7 @@ def posterior(probability, n_orders):
 
 
 def test_links_by_hand():
-    edge = EdgeOrientation(0, 1, 2 * np.log(4), False)
+    edge = EdgeOrientation(0, 1, 2 * np.log(4))
     over = links_of(posterior([[0.0, 0.6], [0.2, 0.0]], 10), [edge])
     assert over.presence[0, 1] == over.presence[1, 0] == pytest.approx(0.8)
     assert over.direction[0, 1] == pytest.approx(0.75)
@@ -160,7 +160,7 @@ def test_links_by_hand():
     assert links_of(posterior([[0.0, 0.6], [0.2, 0.0]], 10), [edge], by_noise=True).direction[
         1, 0
     ] == pytest.approx(0.2)
-    sure = links_of(posterior([[0.0, 0.6], [0.0, 0.0]], 1), [EdgeOrientation(0, 1, np.inf, True)])
+    sure = links_of(posterior([[0.0, 0.6], [0.0, 0.0]], 1), [EdgeOrientation(0, 1, np.inf)])
     assert sure.direction[0, 1] == 1.0
     assert sure.oriented[1, 0]
     none = links_of(posterior([[0.0, 0.0], [0.0, 0.0]], 5), [])

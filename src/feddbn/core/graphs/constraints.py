@@ -17,6 +17,7 @@ __all__ = [
     "EdgeConstraints",
     "break_cycles",
     "causes_first",
+    "strongest_acyclic",
     "threshold",
     "topological_order",
 ]
@@ -91,6 +92,11 @@ class EdgeConstraints:
             )
         return cls(allowed, must)
 
+    def up_to(self, n_lags: int) -> EdgeConstraints:
+        """The same constraints of the first lags only."""
+        n = (n_lags + 1) * self.d
+        return EdgeConstraints(self.allowed[:n], self.required[:n])
+
     def within_order(self, order: Sequence[int]) -> EdgeConstraints:
         """The same constraints with W restricted to edges from earlier to later in `order`."""
         position = np.empty(self.d, dtype=int)
@@ -111,6 +117,26 @@ def has_cycle(adjacency: BoolArray) -> bool:
         remaining[sources] = False
         alive &= ~sources
     return False
+
+
+def strongest_acyclic(strength: FloatArray, required: BoolArray) -> BoolArray:
+    """(d, d) edges taken from the strongest down, each unless it closes a cycle; required ones first, negative ones never.
+
+    The set of reachable pairs is kept up to date, so that one pass is enough.
+    """
+    d = len(strength)
+    strength = np.where(required, np.inf, strength)
+    # reaches[i, j]: there is a path from i to j, or i is j.
+    reaches, edges = np.eye(d, dtype=bool), np.zeros((d, d), dtype=bool)
+    for flat in np.argsort(-strength, axis=None, kind="stable").tolist():
+        i, j = divmod(flat, d)
+        if strength[i, j] < 0.0:
+            break
+        if not reaches[j, i]:
+            edges[i, j] = True
+            if not reaches[i, j]:
+                reaches |= np.outer(reaches[:, i], reaches[j])
+    return edges
 
 
 def causes_first(order: Sequence[int], must: BoolArray) -> list[int]:

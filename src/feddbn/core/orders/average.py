@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints, causes_first, has_cycle
+from feddbn.core.graphs.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
 from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.orders.search import OrderResult
 
@@ -678,13 +678,7 @@ def median_graph(probability: FloatArray, required: BoolArray, *, keep_links: bo
         support[:d] |= (within + within.T > CERTAIN_LINK) & first & ~support[:d].T
     if not has_cycle(support[:d]):
         return support
-    W = required[:d].copy()
-    rows, columns = np.nonzero(support[:d] & ~W)
-    for k in np.argsort(-probability[rows, columns], kind="stable"):
-        W[rows[k], columns[k]] = True
-        if has_cycle(W):
-            W[rows[k], columns[k]] = False
-    support[:d] = W
+    support[:d] = strongest_acyclic(np.where(support[:d], probability[:d], -1.0), required[:d])
     return support
 
 

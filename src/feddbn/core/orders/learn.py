@@ -44,7 +44,7 @@ from feddbn.core.orders.average import (
 )
 from feddbn.core.orders.groups import Groups, fits_of
 from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions, Parents
-from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
+from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch, search_order
 from feddbn.core.statistics.moments import Moments, correlations, safe_roots
 from feddbn.findings import Finding
 
@@ -65,14 +65,16 @@ class EdgeOrientation:
     score_difference
         Score of the best network found with the edge's ends in the other order, minus the chosen network's
         score. 0 if an equivalent network has the edge reversed.
-    oriented
-        Whether the difference is strong evidence.
     """
 
     source: int
     target: int
     score_difference: float
-    oriented: bool
+
+    @property
+    def oriented(self) -> bool:
+        """Whether the difference is strong evidence."""
+        return self.score_difference >= STRONG_EVIDENCE
 
 
 def compelled_edges(support: BoolArray, fixed: BoolArray | None = None) -> BoolArray:
@@ -165,7 +167,7 @@ def _settle_one_by_one(search: OrderSearch, result: OrderResult) -> tuple[OrderR
     table = []
     for i, j in np.argwhere(result.support[:d]).tolist():
         difference = 0.0 if free and not compelled[i, j] else differences.get((i, j), 0.0)
-        table.append(EdgeOrientation(i, j, float(difference), bool(difference >= STRONG_EVIDENCE)))
+        table.append(EdgeOrientation(i, j, float(difference)))
     return result, table
 
 
@@ -189,7 +191,7 @@ def _ask(search: OrderSearch, result: OrderResult) -> tuple[list[EdgeOrientation
                     better = other
             if free and not compelled[i, j]:
                 difference = 0.0
-        table.append(EdgeOrientation(i, j, float(difference), bool(difference >= STRONG_EVIDENCE)))
+        table.append(EdgeOrientation(i, j, float(difference)))
     return table, None if better is result else better
 
 
@@ -540,10 +542,7 @@ def choose_lags(
     d, max_lags, scores = constraints.d, constraints.n_lags, []
     for p in range(max_lags + 1):
         part = moments.select(np.arange((p + 1) * d))
-        limits = EdgeConstraints(constraints.allowed[: (p + 1) * d], constraints.required[: (p + 1) * d])
-        search = OrderSearch(part, limits, criterion.for_orders, noise_variance)
-        found = search.run(0, np.random.default_rng(0))
-        scores.append(search.select_edges(found, criterion).score)
+        scores.append(search_order(part, constraints.up_to(p), criterion, noise_variance).score)
     chosen = 0
     for p in range(1, max_lags + 1):
         if scores[p] < scores[chosen] - STRONG_EVIDENCE:
@@ -577,7 +576,7 @@ def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[Ed
     """One row per contemporaneous edge; edges that were not asked about are not directed."""
     known = {(e.source, e.target): e for e in asked}
     edges = np.argwhere(support[: support.shape[1]]).tolist()
-    return [known.get((i, j), EdgeOrientation(i, j, 0.0, False)) for i, j in edges]
+    return [known.get((i, j), EdgeOrientation(i, j, 0.0)) for i, j in edges]
 
 
 def _varied_starts(search: OrderSearch, rng: np.random.Generator) -> list[OrderResult]:
@@ -602,7 +601,7 @@ def _posterior_directions(
         odds = posterior.probability[i, j] / max(posterior.probability[j, i], 1e-12)
         difference = 0.0 if free and not compelled[i, j] else max(2 * float(np.log(odds)), 0.0)
         difference = np.inf if fixed[i, j] else difference
-        table.append(EdgeOrientation(int(i), int(j), difference, bool(difference >= STRONG_EVIDENCE)))
+        table.append(EdgeOrientation(int(i), int(j), float(difference)))
     return table
 
 
@@ -685,7 +684,7 @@ class Review:
             others = [score for score, turned in scores if turned[place] != chosen[place]]
             difference = max(min(others, default=np.inf) - best, 0.0)
             ends = (e.target, e.source) if chosen[place] else (e.source, e.target)
-            table.append(EdgeOrientation(*ends, float(difference), bool(difference >= STRONG_EVIDENCE)))
+            table.append(EdgeOrientation(*ends, float(difference)))
         return Reviewed(tuple(self._parents_in(W, j) for j in range(self.d)), tuple(table))
 
     def _parents_in(self, W: BoolArray, node: int) -> Parents:

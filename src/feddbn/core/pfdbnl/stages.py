@@ -21,6 +21,7 @@ from feddbn.core.graphs.constraints import (
     CANDIDATE_SHARE,
     EdgeConstraints,
     has_cycle,
+    strongest_acyclic,
     threshold,
     topological_order,
 )
@@ -178,19 +179,8 @@ def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
     weakest edge of every cycle instead would be slow: the W that sites share is dense.
     """
     d = constraints.d
-    required = constraints.required[:d]
     strength = np.where(constraints.allowed[:d], np.abs(C[:d]), -1.0)
-    strength[required] = np.inf
-    # reaches[i, j]: there is a path from i to j, or i is j.
-    reaches, edges = np.eye(d, dtype=bool), np.zeros((d, d), dtype=bool)
-    for flat in np.argsort(-strength, axis=None, kind="stable"):
-        i, j = divmod(int(flat), d)
-        if strength[i, j] < 0.0:
-            break
-        if not reaches[j, i]:
-            edges[i, j] = True
-            if not reaches[i, j]:
-                reaches |= np.outer(reaches[:, i], reaches[j])
+    edges = strongest_acyclic(strength, constraints.required[:d])
     return constraints.within_order(topological_order(edges)).allowed
 
 

@@ -475,8 +475,7 @@ def curved_program(
     if options.choose_n_lags:
         n_lags, lag_scores = choose_lags(working, constraints, options.learn.criterion, "free")
     kept = np.arange((n_lags + 1) * d)
-    limits = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
-    given = OneShotGiven(asked, asked.moments.select(kept), n_lags, limits)
+    given = OneShotGiven(asked, asked.moments.select(kept), n_lags, constraints.up_to(n_lags))
 
     def learning() -> ServerProgram[tuple[Learned, CurvedMoments, ResidualChecks | None]]:
         learned, told = yield from _learned(variables, given, options, curves, rng)
@@ -604,7 +603,7 @@ def auto_program(
             # Products of ten thousand columns and more; the report says that effects are not straight lines.
             return outcome, None
         n_lines = (outcome.n_lags + 1) * len(variables)
-        limits = EdgeConstraints(constraints.allowed[:n_lines], constraints.required[:n_lines])
+        limits = constraints.up_to(outcome.n_lags)
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
         learned, told = yield from _learned(variables, given, options, curves, rng)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)

@@ -277,7 +277,7 @@ def learn_from_moments(
         p, lag_scores = choose_lags(working, constraints, options.learn.criterion, kind)
         kept = np.arange((p + 1) * d)
         working, moments = working.select(kept), moments.select(kept)
-        constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
+        constraints = constraints.up_to(p)
     dependent = _dependent(moments, variables, inputs)
     learned = options.learn.learn(working, constraints, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
@@ -402,10 +402,7 @@ def _improve_by_noise(
     else:
         chosen = best if equal else search.select_edges(best, options.learn.criterion)
         support, order, score = chosen.support, chosen.order, chosen.score
-    firm = [
-        EdgeOrientation(i, j, max(float(value), 0.0), bool(value >= STRONG_EVIDENCE))
-        for (i, j), value in differences.items()
-    ]
+    firm = [EdgeOrientation(i, j, max(float(value), 0.0)) for (i, j), value in differences.items()]
     asked = {(e.source, e.target) for e in firm}
     firm += [e for e in learned.orientation if (e.source, e.target) not in asked]
     directed = replace(
@@ -628,7 +625,7 @@ class _Look:
 
         def score(moments: Moments) -> float:
             n_lags = moments.q // d - 1
-            kept = EdgeConstraints(limits.allowed[: moments.q], limits.required[: moments.q])
+            kept = limits.up_to(n_lags)
             criterion, kind = self.settled.learn.criterion, outcome.learned.noise.kind
             working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
             search = OrderSearch(working, kept, criterion.for_orders, kind)
@@ -669,7 +666,7 @@ class _Look:
     ) -> _Fit:
         """Learn from moments without the noise's memory."""
         q, d = filtered.q, self.d
-        kept = EdgeConstraints(limits.allowed[:q], limits.required[:q])
+        kept = limits.up_to(q // d - 1)
         outcome = learn_from_moments(filtered, self.variables, kept, self.settled, self.rng)
         # Weights are the same; means and the noise's whole variance are those of the variables as they are.
         moments = Moments(filtered.n, mean[:q], filtered.scatter / (1.0 - rho * rho))
@@ -730,7 +727,7 @@ def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
     together = {(i, j) for one in effects for i in one for j in one}
     learned = fit.outcome.learned
     orientation = tuple(
-        EdgeOrientation(e.source, e.target, 0.0, False) if (e.source, e.target) in together else e
+        EdgeOrientation(e.source, e.target, 0.0) if (e.source, e.target) in together else e
         for e in learned.orientation
     )
     return replace(fit, outcome=replace(fit.outcome, learned=replace(learned, orientation=orientation)))
