@@ -28,7 +28,7 @@ class DroppingFederation(InProcessFederation):
 
     def sum(self, task: Task) -> Sum:
         names = self.sites if task.participants is None else task.participants
-        if task.name == "personal-step" and task.params["round"] in self.away:
+        if task.name == "step.personal" and task.params["round"] in self.away:
             names = tuple(name for name in names if name not in ("site-0", "site-1"))
         return super().sum(replace(task, participants=names))
 

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from timing import Table, cpu_seconds
 
 from feddbn.core.arrays import FloatArray
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.shamir import MAX_SHARES
@@ -87,7 +87,7 @@ def checked(shape: tuple[int, int], models: dict[str, FloatArray]) -> Table:
     names = sorted(sites)
     regions = {f"r{r:03d}": names[r * size : (r + 1) * size] for r in range(n_regions)}
     federation = regional_federation(sites, regions, random_bytes=os.urandom)
-    task = Task(MomentsQuestion(n_lags=0, variables=_Numbers.variables))
+    task = Task(GramQuestion(n_lags=0, variables=_Numbers.variables))
     start = time.process_time()
     total = federation.sum(task)
     first = time.process_time() - start

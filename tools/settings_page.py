@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from feddbn import Layout, Prepare
+from feddbn.data.layout import Layout
+from feddbn.federation.programs.prepare import Prepare
 from feddbn.method_table import METHODS
 from feddbn.settings import Settings, in_order
 

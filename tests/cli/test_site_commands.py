@@ -51,7 +51,7 @@ def test_a_study_is_shown_in_plain_words_and_approved(sites, study):
         "n_lags = 1",
         "2: u, v",
         "29 of 30",
-        "moments",
+        "gram.rows",
         "3: north, south, west",
         "3 sites",
         "`feddbn site refuse s`",
@@ -217,7 +217,7 @@ def test_curves_with_noise_are_priced_before_the_run_and_booked_by_it(tmp_path):
     pytest.importorskip("dp_accounting")
     sites = OwnedSites(
         tmp_path,
-        'tasks = ["moments", "unit-norms", "curved-moments"]\nfeatures = ["linear", "quadratic"]\nmax_epsilon = 30.0\n',
+        'tasks = ["gram.rows", "counts.norms", "gram.functions"]\nfeatures = ["linear", "quadratic"]\nmax_epsilon = 30.0\n',
     )
     as_kits(tmp_path)
     rng = np.random.default_rng(1)
@@ -231,12 +231,17 @@ def test_curves_with_noise_are_priced_before_the_run_and_booked_by_it(tmp_path):
     path.write_text(as_toml(study))
     done, *_ = approve(sites, path)
     costs = study_costs(study)
-    assert f"{costs['curved-moments']:.2g} for curved-moments; together 20" in words(done)
+    assert f"{costs['gram.functions']:.2g} for curved-moments; together 20" in words(done)
     assert "45 numbers" in words(done)
     sites.run(study)
     entries = json.loads(run("site", "log", "--kit", tmp_path / "north", "--json").stdout)
     sent = [entry for entry in entries if entry["event"] == "sent"]
-    assert [entry["task"] for entry in sent] == ["unit-norms", "moments", "unit-norms", "curved-moments"]
+    assert [entry["task"] for entry in sent] == [
+        "counts.norms",
+        "gram.rows",
+        "counts.norms",
+        "gram.functions",
+    ]
     assert sent[-1]["epsilon"] == pytest.approx(20.0, rel=5e-3)
     mu = [entry["noise_multiplier"] ** -2 for entry in sent]
     plan = study_noise_plan(study)

@@ -167,7 +167,7 @@ def test_cycles_that_spectra_show_are_in_the_plan_of_a_given_trend():
     study = study_of("oneshot", {"prepare.detrend": 1, "check_residuals": False})
     lengths = asked_by(study, ("cycles",), n=480)
     within(study, lengths)
-    assert max(lengths["moments"]) == of_task(plan_of(study), "moments")[1]
+    assert max(lengths["gram.rows"]) == of_task(plan_of(study), "gram.rows")[1]
 
 
 @pytest.mark.filterwarnings("ignore")

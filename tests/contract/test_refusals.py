@@ -134,9 +134,9 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (fit(lambda: FDBNL(federation=answering())), "federation="),
         (lambda: FDBNL(federation=answering()).fit(None, variables=["x0"]), "variables"),
         (lambda: FDBNL().fit(answering()), "FDBNL(federation=...)"),
-        (at_sites(lambda: feddbn.ChangingDBN(federation=answering("moments"))), "'block-moments'"),
+        (at_sites(lambda: feddbn.ChangingDBN(federation=answering("gram.rows"))), "'gram.blocks'"),
         (at_sites(lambda: feddbn.ChangingDBN(clock="site", federation=answering())), "clock='site'"),
-        (at_sites(lambda: MixedDBN(federation=answering("moments"))), "'glm-step'"),
+        (at_sites(lambda: MixedDBN(federation=answering("gram.rows"))), "'newton'"),
         (fit(FDBNL, observer=3), "observer=3"),
     ],
     "confidence and selection": [

@@ -26,7 +26,7 @@ def run(tmp_path, **parameters):
         scaled.to_csv(tmp_path / name / "data" / "r.csv", index=False)
     write_site_files({name: tmp_path / name for name in NAMES})
     for name in NAMES:
-        tasks = json.dumps([*SitePolicy().tasks, "agreement"])
+        tasks = json.dumps([*SitePolicy().tasks, "agree"])
         policy = f"require_masking = false\nmin_sites = 2\napprove_by_rule = true\ntasks = {tasks}\n"
         (tmp_path / name / "policy.toml").write_text(policy)
 

@@ -122,7 +122,7 @@ def test_an_owner_approves_what_came_by_itself_and_its_lead_watches_it(federatio
     owner.wait_for("/", rf"/studies/{study.digest}")
     page = owner.get(f"/studies/{study.digest}")
     assert "lead@example.org" in page
-    assert "fdbnl-step" in page
+    assert "step.fdbnl" in page
     # Without that site the run goes on, or it has ended by now: both are said.
     lead.wait_for("/", r"watched-1")
     try:
@@ -153,7 +153,7 @@ def test_an_owner_approves_what_came_by_itself_and_its_lead_watches_it(federatio
     assert lead.get("/").count('data-code="site-here"') == 4
     # The owner's page has what left; nothing runs any more, and the result is there.
     assert "data-run=" not in owner.get("/")
-    assert "fdbnl-step" in owner.get("/log?run=watched-2")
+    assert "step.fdbnl" in owner.get("/log?run=watched-2")
     assert 'data-code="networks-not-compared"' in owner.get("/results/watched-2")
     assert 'data-wrong="0"' in owner.get("/data")
     assert owner.close() == 0

@@ -8,7 +8,7 @@ from feddbn.privacy.policy import SitePolicy
 from support.rig import Rig, Server, listing, raw
 
 N_ROWS, D = 60, 2
-LISTED = listing("residual-features")
+LISTED = listing("residuals.shapes")
 
 
 def make_rig(place, policy=None):
@@ -17,27 +17,27 @@ def make_rig(place, policy=None):
     return Rig(place, data, policy)
 
 
-def projections(rig, direction, offsets, scale=1.0, name="residual-features"):
+def projections(rig, direction, offsets, scale=1.0, name="residuals.shapes"):
     """Sums of functions of ``scale (z @ direction - offset)`` for many offsets at once."""
     coefficients = scale * np.repeat(np.asarray(direction, dtype=float)[:, None], len(offsets), axis=1)
     return raw(
         name,
-        {"n_lags": 0, "variables": rig.variables},
+        {"n_lags": 0, "variables": rig.variables, "shapes": name == "residuals.shapes"},
         {"coefficients": coefficients, "offset": scale * np.asarray(offsets, dtype=float)},
     )
 
 
 def test_the_default_policy_and_a_study_that_does_not_say_so_refuse_nonlinear_maps(tmp_path):
-    assert "residual-features" not in SitePolicy().tasks
+    assert "residuals.shapes" not in SitePolicy().tasks
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study(parameters={"n_lags": 0}))
-    server.refused(projections(rig, [1, 0], [0.0]), "tasks-not-allowed", "residual-features")
+    server.refused(projections(rig, [1, 0], [0.0]), "tasks-not-allowed", "residuals.shapes")
 
 
 def test_an_owner_who_lists_it_answers_only_studies_that_say_so(tmp_path):
     rig = make_rig(tmp_path, LISTED)
     server = Server(rig, rig.study(parameters={"n_lags": 0}))
-    server.refused(projections(rig, [1, 0], [0.0]), "task-not-in-study", "residual-features")
+    server.refused(projections(rig, [1, 0], [0.0]), "task-not-in-study", "residuals.shapes")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_residual_checks_are_not_a_way_around(tmp_path):
 
     def steps(scale, offset):
         return raw(
-            "residual-checks",
+            "residuals.checks",
             params,
             {"coefficients": scale * np.eye(4)[:, :2], "offset": np.full(2, scale * offset)},
         )
@@ -116,4 +116,4 @@ def test_residual_checks_are_not_a_way_around(tmp_path):
     server = Server(rig, rig.study())
     for k in range(3):
         server.sum(steps(1.0, k / 10))
-    server.refused(steps(1.0, 0.55), "beyond-plan", "residual-checks")
+    server.refused(steps(1.0, 0.55), "beyond-plan", "residuals.checks")

@@ -6,15 +6,15 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.study import parse_study, study_from_json
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.gaussian import gaussian_epsilon
 from support.noisy_sites import VARIABLES, make
 from support.saying import refused
 
-TASK = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
+TASK = Task(GramQuestion(n_lags=1, variables=VARIABLES))
 CLIP = 5.0
 
 
@@ -24,7 +24,7 @@ def test_three_real_sites_of_which_one_knows_its_share(tmp_path):
     plan = study_noise_plan(study)
     opened = sites.coordinator(study).sum(TASK).value
     seen = opened - sites.guard("c").last.value
-    weights = plan.rules["moments"].weights(len(opened))
+    weights = plan.rules["gram.rows"].weights(len(opened))
     # What the others' clipped sums are is bounded by their units, six of norm 5; the noise is far above it.
     left = weights * seen
     sigma = plan.multiplier * CLIP

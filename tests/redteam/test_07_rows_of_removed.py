@@ -7,14 +7,14 @@ import pytest
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation import programs  # noqa: F401 (registers the site programs)
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import UnitNormsQuestion, private_moments_plan
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Here, site_task
 from feddbn.privacy.gaussian import Grid
 from support.saying import refused
 
 NAMES = ("u", "v")
-PLAN = private_moments_plan("moments", "row", 1.0, 1e-5)
+PLAN = private_moments_plan("gram.rows", "row", 1.0, 1e-5)
 
 
 def clipped_sum(values, question, bound, with_clock):
@@ -51,8 +51,8 @@ def hostile(p, seed):
 @pytest.mark.parametrize("p", [0, 1, 3])
 @pytest.mark.parametrize("clock", [False, True])
 def test_no_row_moves_moments_by_more_than_is_paid_for(p, clock):
-    question = MomentsQuestion(n_lags=p, variables=NAMES)
-    paid = PLAN.sensitivity("moments", 1.0, True, p)
+    question = GramQuestion(n_lags=p, variables=NAMES)
+    paid = PLAN.sensitivity("gram.rows", 1.0, True, p)
     moved = max(largest_move(hostile(p, seed), question, 1.0, clock) for seed in range(6))
     assert moved <= paid
     # Not far below either, so the comparison means something.
@@ -61,11 +61,11 @@ def test_no_row_moves_moments_by_more_than_is_paid_for(p, clock):
 
 @pytest.mark.parametrize("p", [0, 1, 3])
 def test_no_row_moves_a_histogram_by_more_than_is_paid_for_and_one_moves_it_by_all_of_it(p):
-    question = UnitNormsQuestion(of=MomentsQuestion(n_lags=p, variables=NAMES), unit="row", norm="gram")
+    question = UnitNormsQuestion(of=GramQuestion(n_lags=p, variables=NAMES), unit="row", norm="gram")
     values = np.ones((12, 2))
     values[6] = 1e4
     moved = largest_move(values, question, 1.0)
-    paid = PLAN.sensitivity("unit-norms", 1.0, True, p)
+    paid = PLAN.sensitivity("counts.norms", 1.0, True, p)
     assert paid == pytest.approx(np.hypot(p + 1, p))
     assert moved <= paid
     assert moved == pytest.approx(paid, rel=1e-5)
@@ -76,13 +76,13 @@ def test_no_row_moves_a_histogram_by_more_than_is_paid_for_and_one_moves_it_by_a
 
 def test_vectors_of_two_rows_are_never_opposed():
     rng = np.random.default_rng(0)
-    question = MomentsQuestion(n_lags=0, variables=NAMES)
-    weights = PLAN.rules["moments"].weights(6)
+    question = GramQuestion(n_lags=0, variables=NAMES)
+    weights = PLAN.rules["gram.rows"].weights(6)
     frame = pd.DataFrame(
         10.0 ** rng.uniform(-2, 2, (300, 1)) * rng.normal(size=(300, 2)), columns=list(NAMES)
     )
     data = read_sites({"a": frame})["a"]
-    vectors = np.array(list(site_task("moments").units(Here("a", data, {}), question, "row"))) * weights
+    vectors = np.array(list(site_task("gram.rows").units(Here("a", data, {}), question, "row"))) * weights
     products = vectors @ vectors.T
     assert products.min() >= 0.75 - 1e-12
     assert products.min() < 1.0
@@ -100,6 +100,6 @@ def test_vectors_of_two_rows_are_never_opposed():
 )
 def test_questions_by_which_one_unit_changes_anothers_vector_are_refused(more, code):
     data = read_sites({"a": pd.DataFrame(np.ones((9, 2)), columns=list(NAMES))})["a"]
-    question = MomentsQuestion(n_lags=1, variables=NAMES, **more)
+    question = GramQuestion(n_lags=1, variables=NAMES, **more)
     with refused(ParameterError, code=code):
-        list(site_task("moments").units(Here("a", data, {}), question, "row"))
+        list(site_task("gram.rows").units(Here("a", data, {}), question, "row"))

@@ -10,7 +10,7 @@ from feddbn.federation.programs.private_moments import private_moments_plan
 from feddbn.privacy.fixed_point import encode_fixed
 from feddbn.privacy.gaussian import Grid
 
-PLAN = private_moments_plan("moments", "recording", 1.0, 1e-5)
+PLAN = private_moments_plan("gram.rows", "recording", 1.0, 1e-5)
 N_BINS, N_RELEASES = 2000, 5
 
 
@@ -28,7 +28,7 @@ def low_bits(count, n_sites, protect):
 def on_the_grid(count, n_sites):
     units = [np.full(N_BINS, 1.0)] * count
     # Every bin is a release of its own: as many units in each, and the noise of one bin.
-    sigma = PLAN.multiplier_of("unit-norms")
+    sigma = PLAN.multiplier_of("counts.norms")
     grid = Grid.for_share(sigma / np.sqrt(n_sites))
     steps = sum(
         (np.rint(unit / grid.step).astype(np.int64) for unit in units), np.zeros(N_BINS, dtype=np.int64)
@@ -38,7 +38,7 @@ def on_the_grid(count, n_sites):
 
 def in_floating_point(count, n_sites):
     noise = np.random.default_rng().normal(
-        scale=PLAN.multiplier_of("unit-norms") / np.sqrt(n_sites), size=N_BINS
+        scale=PLAN.multiplier_of("counts.norms") / np.sqrt(n_sites), size=N_BINS
     )
     return count * np.ones(N_BINS) + noise
 
@@ -54,7 +54,7 @@ def test_no_number_has_bits_below_the_grid_whatever_it_hides(n_sites):
         bits = low_bits(count, n_sites, on_the_grid)
         assert finer_than(bits, n_sites, 53) == 0.0
         # All bits on the grid are used, as often with a unit as without.
-        grid = Grid.for_share(PLAN.multiplier_of("unit-norms") / np.sqrt(n_sites))
+        grid = Grid.for_share(PLAN.multiplier_of("counts.norms") / np.sqrt(n_sites))
         step = 1 << (64 - n_sites.bit_length() + grid.exponent)
         assert np.all(bits % step == 0)
         assert stats.chisquare(np.bincount((bits // step) % 64, minlength=64)).pvalue > 1e-5
@@ -70,8 +70,8 @@ def test_what_a_site_sends_is_on_a_grid_that_the_noise_alone_decides():
     steps = set()
     for count in (0, 1, 50):
         units = [np.eye(40)[i % 40] for i in range(count)]
-        value = PLAN.protect("unit-norms", units, True, 40, 1, 3, os.urandom).value
-        grid = Grid.for_share(PLAN.sigma("unit-norms", 1.0, True, 1) / np.sqrt(PLAN.n_shares(3)))
+        value = PLAN.protect("counts.norms", units, True, 40, 1, 3, os.urandom).value
+        grid = Grid.for_share(PLAN.sigma("counts.norms", 1.0, True, 1) / np.sqrt(PLAN.n_shares(3)))
         assert np.all(value / grid.step == np.rint(value / grid.step))
         steps.add(grid.step)
     assert len(steps) == 1

@@ -21,7 +21,7 @@ def private(tmp_path):
 
 def probe(server, **params):
     try:
-        server.sum(raw("moments", {"variables": server.rig.variables, **params}))
+        server.sum(raw("gram.rows", {"variables": server.rig.variables, **params}))
     except Refused as error:
         return set(error.told.values())
     return set()
@@ -45,7 +45,7 @@ def test_the_longest_recording_cannot_be_told_from_refusals(private):
 def test_a_refusal_lists_no_columns(private):
     _, server = private
     with pytest.raises(Refused, match=WITHHELD) as caught:
-        server.sum(raw("moments", {"variables": ("a",), "n_lags": 1, "clip_bound": 1.0}))
+        server.sum(raw("gram.rows", {"variables": ("a",), "n_lags": 1, "clip_bound": 1.0}))
     assert "x0" not in str(caught.value)
 
 
@@ -55,4 +55,4 @@ def test_numbers_that_masks_cannot_hide_are_one_sentence_too(tmp_path):
     rig = Rig(tmp_path, data)
     server = Server(rig, rig.study())
     params, arrays = {"variables": rig.variables, "n_lags": 1}, {"origin": np.full(4, 1e9)}
-    server.refused(raw("moments", params, arrays), "too-large", site="s2")
+    server.refused(raw("gram.rows", params, arrays), "too-large", site="s2")

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from feddbn.cli.main import app
 from feddbn.errors import NotEnoughSites
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.check import check_settings
 from support.noisy_sites import VARIABLES, make
 from support.saying import only
 
 POLICY = "max_epsilon = 5.0\n"
-TASK = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
+TASK = Task(GramQuestion(n_lags=1, variables=VARIABLES))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_log_that_was_touched_leaves_nothing_to_spend(sites, tamper):
     assert math.isinf(guard.epsilon())
     # The refusal is in the books, and the owner is told before a study and after it.
     refusal = json.loads(log_of(sites, "two").read_text().splitlines()[-1])
-    assert [refusal[key] for key in ("event", "task", "code")] == ["refused", "moments", "budget-unknown"]
+    assert [refusal[key] for key in ("event", "task", "code")] == ["refused", "gram.rows", "budget-unknown"]
     found = only(check_settings(sites.place / "a" / "feddbn_site.toml"), "budget-unknown")
     assert "'one'" in found.values["doubt"]
     # Sites whose books are whole have refused nothing.

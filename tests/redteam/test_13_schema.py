@@ -19,17 +19,17 @@ def step(rig, n_lags=1, **changes):
     usual |= {"rho2_before": 1.0, "rho2": 1.0, "relaxation": 1.0, "n_lags": n_lags}
     arrays = {"C": np.zeros((q, len(rig.variables))), "origin": np.zeros(q)}
     arrays |= {"scale": np.ones(q), "metric": np.ones(q)}
-    return raw("fdbnl-step", {**usual, "variables": rig.variables, **changes}, arrays)
+    return raw("step.fdbnl", {**usual, "variables": rig.variables, **changes}, arrays)
 
 
 def moments(rig, n_lags=1, arrays=None, participants=None, **more):
-    return raw("moments", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays, participants)
+    return raw("gram.rows", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays, participants)
 
 
 def test_a_study_of_one_method_does_not_answer_another(tmp_path):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("oneshot"))
-    server.refused(step(rig), "task-not-in-study", "fdbnl-step")
+    server.refused(step(rig), "task-not-in-study", "step.fdbnl")
     other = Server(rig, rig.study("fdbnl", {"n_lags": 1, "schedule": "rounds"}), "other")
     assert other.sum(step(rig)).contributors == rig.names
 
@@ -66,7 +66,7 @@ def test_other_parameters_are_the_studys_too(tmp_path, more, code, name):
 
 def test_a_parameter_that_nobody_knows_makes_no_second_question(tmp_path):
     rig = make_rig(tmp_path)
-    Server(rig, rig.study("oneshot")).malformed(moments(rig, nonce=1), "moments", "nonce")
+    Server(rig, rig.study("oneshot")).malformed(moments(rig, nonce=1), "gram", "nonce")
 
 
 def test_weights_of_sites_and_who_takes_part_are_the_studys(tmp_path):
@@ -78,38 +78,38 @@ def test_weights_of_sites_and_who_takes_part_are_the_studys(tmp_path):
 def test_profiles_of_three_sites_stay_at_home(tmp_path):
     rig = make_rig(tmp_path / "few")
     survey = {"n_lags": 1, "variables": rig.variables, "profiles": "scales"}
-    Server(rig, rig.study("oneshot")).refused(raw("survey", survey), "few-sites", 3)
+    Server(rig, rig.study("oneshot")).refused(raw("survey.first", survey), "few-sites", 3)
     rig = make_rig(tmp_path / "more", 4)
-    assert Server(rig, rig.study("oneshot")).sum(raw("survey", survey)).contributors == rig.names
+    assert Server(rig, rig.study("oneshot")).sum(raw("survey.first", survey)).contributors == rig.names
     plain = rig.study("oneshot", {"prepare.gains": "none"})
-    Server(rig, plain, "plain").refused(raw("survey", survey), "sites-not-compared")
+    Server(rig, plain, "plain").refused(raw("survey.first", survey), "sites-not-compared")
 
 
 def test_resamples_are_drawn_as_the_study_says(tmp_path):
-    rig = make_rig(tmp_path, policy=listing("bootstrap-moments"), d=2)
+    rig = make_rig(tmp_path, policy=listing("gram.resamples"), d=2)
     server = Server(rig, rig.study("oneshot", goal="confidence", confidence={"replicates": 20}))
     usual = {"n_lags": 1, "variables": rig.variables, "first": -1, "stop": 0, "resampling": "bootstrap"}
-    usual |= {"block_rule": "auto", "unit": "auto", "seed": 0}
+    usual |= {"block_rule": "auto", "resampled": "auto", "seed": 0}
     for changes, why in (
         ({"stop": 21}, "20"),
         ({"seed": 1}, "'seed' is 1"),
         ({"block_rule": "given", "block_length": 1}, "'block_rule' is 'given'"),
-        ({"unit": "blocks"}, "'unit' is 'blocks'"),
+        ({"resampled": "blocks"}, "'resampled' is 'blocks'"),
     ):
-        task = raw("bootstrap-moments", {**usual, **changes}, {"origin": np.zeros(4)})
+        task = raw("gram.resamples", {**usual, **changes}, {"origin": np.zeros(4)})
         server.refused(task, "not-in-study", why)
-    assert server.sum(raw("bootstrap-moments", usual, {"origin": np.zeros(4)})).contributors == rig.names
+    assert server.sum(raw("gram.resamples", usual, {"origin": np.zeros(4)})).contributors == rig.names
 
 
 def test_norms_of_units_are_told_with_noise_only(tmp_path):
     rig = make_rig(tmp_path)
-    norms = {"n_lags": 1, "variables": rig.variables, "of": "moments", "unit": "row", "norm": "gram"}
-    Server(rig, rig.study("oneshot")).refused(raw("unit-norms", norms), "task-not-in-study", "unit-norms")
+    norms = {"n_lags": 1, "variables": rig.variables, "of": "gram.rows", "unit": "row", "norm": "gram"}
+    Server(rig, rig.study("oneshot")).refused(raw("counts.norms", norms), "task-not-in-study", "counts.norms")
     server = Server(rig, rig.study("oneshot", privacy={"epsilon": 1.0}), "noise")
-    server.refused(raw("unit-norms", norms), "other-unit")
+    server.refused(raw("counts.norms", norms), "other-unit")
     fine = {**norms, "unit": "recording", "per_octave": 20_000}
-    server.malformed(raw("unit-norms", fine), "per_octave")
-    server.refused(raw("unit-norms", {**norms, "unit": "recording", "norm": "flat"}), "other-norm")
+    server.malformed(raw("counts.norms", fine), "per_octave")
+    server.refused(raw("counts.norms", {**norms, "unit": "recording", "norm": "flat"}), "other-norm")
 
 
 def test_refusals_end(tmp_path):
@@ -142,6 +142,6 @@ def test_refusals_end(tmp_path):
     ],
 )
 def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
-    rig = make_rig(tmp_path, 4, listing("cluster-step", "held-out-loss", "held-out-sums"))
+    rig = make_rig(tmp_path, 4, listing("step.clusters", "loss.rows", "loss.sums"))
     with refused(SiteRefused, n, "min_sites_per_entry", code="few-sites-per-entry"):
         Server(rig, rig.study("pfdbnl", parameters, **more))

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import NotEnoughSites, ProtocolError
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Reply, encode_reply, read_reply
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.coordinator import Coordinator
@@ -57,7 +57,7 @@ def conduct(sites, exchange, study, n_sums=1):
     events = []
     run = Coordinator(exchange, study, "run", MemoryJournal(), events.append, pause_s=0.0, opening_s=0.0)
     run.hello()
-    sums = [run.sum(Task(MomentsQuestion(n_lags=1, variables=sites.variables))) for _ in range(n_sums)]
+    sums = [run.sum(Task(GramQuestion(n_lags=1, variables=sites.variables))) for _ in range(n_sums)]
     return sums, {event.site: event.sentence for event in events if event.what == "refused"}
 
 

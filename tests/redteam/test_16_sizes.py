@@ -18,16 +18,16 @@ def rig(tmp_path):
 @pytest.mark.parametrize(
     ("name", "params", "sentence"),
     [
-        ("held-out-sums", {"n_candidates": 10**9}, "1"),
-        ("bootstrap-moments", {"stop": 10**9}, "0"),
-        ("moments", {"n_lags": 10**6}, "0"),
-        ("moments", {"periods": [1e300]}, "2"),
+        ("loss.sums", {"n_candidates": 10**9}, "1"),
+        ("gram.resamples", {"stop": 10**9}, "0"),
+        ("gram.rows", {"n_lags": 10**6}, "0"),
+        ("gram.rows", {"periods": [1e300]}, "2"),
     ],
 )
 def test_numbers_of_a_question_have_bounds(rig, name, params, sentence):
     server = Server(rig, rig.study())
-    usual = {} if name == "held-out-sums" else {"n_lags": 1, "variables": rig.variables}
-    if name == "bootstrap-moments":
+    usual = {} if name == "loss.sums" else {"n_lags": 1, "variables": rig.variables}
+    if name == "gram.resamples":
         usual |= {"first": -1, "resampling": "bootstrap", "block_rule": "auto", "unit": "auto", "seed": 0}
     with refused(Refused, sentence):
         server.sum(raw(name, {**usual, **params}, {"origin": np.zeros(4)} if "stop" in params else None))

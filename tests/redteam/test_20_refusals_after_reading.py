@@ -10,7 +10,7 @@ import pytest
 
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.programs.fdbnl import StepQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Request, encode_request
 from feddbn.federation.protocol.task import Task, task_digest
 from support.hostile import Server, Sites
@@ -87,7 +87,7 @@ def test_few_origins_are_tried(tmp_path):
     server = OneVictim(sites, "oneshot")
 
     def moments(k):
-        return MomentsQuestion(n_lags=1, variables=sites.variables, origin=np.full(Q, float(k)))
+        return GramQuestion(n_lags=1, variables=sites.variables, origin=np.full(Q, float(k)))
 
     assert [server.is_answered(moments(k)) for k in range(9)] == [True] * 8 + [False]
     assert codes(sites) == ["changed-in-run"]
@@ -121,7 +121,7 @@ def test_rounds_are_counted_by_the_log_that_is_never_cut(tmp_path):
 
     def asked(seq):
         origin = np.full(Q, float(seq))
-        question = MomentsQuestion(n_lags=1, variables=sites.variables, origin=origin)
+        question = GramQuestion(n_lags=1, variables=sites.variables, origin=origin)
         return Server(sites, "run").keys().sum(question, seq, seq - 1)
 
     asked(0)

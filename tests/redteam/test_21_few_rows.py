@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from support.hostile import Server, Sites
 from support.saying import refused
 
@@ -31,7 +31,7 @@ def asked(sites, run, variables, n_lags=1, parameters="", **more):
     """What a server that asks for moments gets: number of rows, and the products of the first two columns."""
     study = sites.study("oneshot", parameters=parameters, variables=variables)
     sites.greet(study.model_copy(update={"parameters": {**study.parameters, "n_lags": n_lags}}), run)
-    question = MomentsQuestion(n_lags=n_lags, variables=tuple(variables), **more)
+    question = GramQuestion(n_lags=n_lags, variables=tuple(variables), **more)
     value = Server(sites, run).keys().sum(question, 0).value
     q = (n_lags + 1) * len(variables)
     products = np.zeros((q, q))

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from feddbn.federation.guards.disclosure import ResampleGuard, most_resamples
-from feddbn.federation.programs.bootstrap import resampling_plan
+from feddbn.federation.programs.gram import resampling_plan
 from feddbn.federation.protocol.site import Here
 from feddbn.runtime.deployed.open_site import read_data
 from feddbn.runtime.deployed.settings import read_site_settings
 from support.rig import Rig, Server, listing, raw
 
 N_RECORDINGS, N_ROWS = 8, 40
-POLICY = listing("bootstrap-moments")
+POLICY = listing("gram.resamples")
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def study(rig, replicates, seed=0):
 
 def resamples(rig, first, stop, seed=0):
     usual = {"n_lags": 1, "variables": rig.variables, "resampling": "bootstrap", "block_rule": "auto"}
-    usual |= {"unit": "recordings", "seed": seed, "first": first, "stop": stop}
-    return raw("bootstrap-moments", usual, {"origin": np.zeros(4)})
+    usual |= {"resampled": "recordings", "seed": seed, "first": first, "stop": stop}
+    return raw("gram.resamples", usual, {"origin": np.zeros(4)})
 
 
 def test_what_as_many_resamples_as_recordings_would_tell(rig, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.designs.design import are_public_units, public_units
 from feddbn.errors import ProtocolError
-from feddbn.federation.programs.curved import CurvedMomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
 
@@ -15,12 +15,16 @@ D = 2
 def make_rig(place):
     rng = np.random.default_rng(0)
     data = {f"s{i}": [rng.normal(size=(400, D))] for i in range(3)}
-    return Rig(place, data, listing("curved-moments", "curved-checks", features=("spline", "quadratic")))
+    return Rig(
+        place, data, listing("gram.functions", "residuals.functions", features=("spline", "quadratic"))
+    )
 
 
 def curved(rig, origin=0.0, scale=1.0, basis="curve", **more):
-    params = {"n_lags": 1, "variables": rig.variables, "basis": basis, **more}
-    return raw("curved-moments", params, {"origin": np.full(D, origin), "scale": np.full(D, scale)})
+    params = {"n_lags": 1, "variables": rig.variables, "functions": basis, **more}
+    return raw(
+        "gram.functions", params, {"function_origin": np.full(D, origin), "function_scale": np.full(D, scale)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,8 +47,8 @@ def test_functions_are_the_studys_smooth_and_where_the_rows_are(tmp_path, change
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"origin": 0.01}, "'origin' and 'scale'"),
-        ({"scale": 1.01}, "'origin' and 'scale'"),
+        ({"origin": 0.01}, "public grid"),
+        ({"scale": 1.01}, "public grid"),
         ({"products": [0, 1]}, "'products'"),
         ({"products": [0, 1, 5]}, "'products' reach 5"),
         ({"basis": "unheard-of"}, "'unheard-of'"),
@@ -60,12 +64,12 @@ def test_an_honest_question_is_answered_and_no_other_after_it(tmp_path):
     server = Server(rig, rig.study("oneshot", {"features": "spline"}))
     q = 2 * D * 7
     assert server.sum(curved(rig)).value.size == 1 + q + q * (q + 1) // 2
-    server.refused(curved(rig, origin=0.125), "beyond-plan", "curved-moments")
+    server.refused(curved(rig, origin=0.125), "beyond-plan", "gram.functions")
 
 
 def test_a_study_of_straight_lines_answers_none(tmp_path):
     rig = make_rig(tmp_path)
-    Server(rig, rig.study("oneshot")).refused(curved(rig), "task-not-in-study", "curved-moments")
+    Server(rig, rig.study("oneshot")).refused(curved(rig), "task-not-in-study", "gram.functions")
 
 
 def test_squares_and_cubes_of_a_residual_check_are_held_to_the_same_units(tmp_path):
@@ -75,7 +79,7 @@ def test_squares_and_cubes_of_a_residual_check_are_held_to_the_same_units(tmp_pa
 
     def checks(origin, scale):
         arrays = {"coefficients": C, "offset": np.zeros(D), "units": [[origin] * D, [scale] * D]}
-        return raw("residual-checks", {"n_lags": 1, "variables": rig.variables}, arrays)
+        return raw("residuals.checks", {"n_lags": 1, "variables": rig.variables}, arrays)
 
     Server(rig, rig.study("oneshot"), "honest").sum(checks(0.0, 1.0))
     Server(rig, rig.study("oneshot"), "steep").refused(checks(0.0, 2.0**-8), "steep-functions")
@@ -93,6 +97,10 @@ def test_units_on_the_grid_are_near_mean_and_standard_deviation():
     assert not are_public_units(origin + 0.03 * scale, scale)
     assert not are_public_units(origin, -scale)
     with refused(ProtocolError, code="bad-question"):
-        CurvedMomentsQuestion(
-            n_lags=1, variables=("a",), basis="curve", origin=np.zeros(1), scale=np.array([1.1])
+        GramQuestion(
+            n_lags=1,
+            variables=("a",),
+            functions="curve",
+            function_origin=np.zeros(1),
+            function_scale=np.array([1.1]),
         )

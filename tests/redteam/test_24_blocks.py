@@ -13,12 +13,12 @@ D, N = 2, 400
 def make_rig(place, listed=True, n_last=N):
     rng = np.random.default_rng(0)
     data = {f"s{i}": [rng.normal(size=(n_last if i == 0 else N, D))] for i in range(3)}
-    return Rig(place, data, listing(*(("block-moments", "block-checks") if listed else ())))
+    return Rig(place, data, listing(*(("gram.blocks", "residuals.blocks") if listed else ())))
 
 
 def blocks(rig, block_rows=32, n_blocks=12, arrays=None, **more):
     params = {"n_lags": 1, "variables": rig.variables, "block_rows": block_rows, "n_blocks": n_blocks, **more}
-    return raw("block-moments", params, arrays or {})
+    return raw("gram.blocks", params, arrays or {})
 
 
 def test_an_honest_question_is_answered_and_no_other_blocks_after_it(tmp_path):
@@ -84,7 +84,7 @@ def test_only_a_study_of_changes_asks_for_blocks_and_only_where_an_owner_lists_t
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     rig = make_rig(tmp_path / "a")
-    Server(rig, rig.study("oneshot")).refused(blocks(rig), "task-not-in-study", "block-moments")
+    Server(rig, rig.study("oneshot")).refused(blocks(rig), "task-not-in-study", "gram.blocks")
     rig = make_rig(tmp_path / "b", listed=False)
     with refused(SiteRefused, code="tasks-not-allowed"):
         Server(rig, rig.study("changing"))

@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.data import read_sites
 from feddbn.errors import SiteRefused
-from feddbn.federation.programs.mixed import MOST_STEPS, GlmStepQuestion
+from feddbn.federation.programs.mixed import MOST_STEPS, NewtonQuestion
 from feddbn.federation.protocol.site import Here, answer_of_one, site_task
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
@@ -23,7 +23,7 @@ def rows(rng, n=N):
 
 def make_rig(place, listed=True, n=N, least=10):
     rng = np.random.default_rng(0)
-    tasks = ("level-counts", "mixed-moments", "glm-step") if listed else ()
+    tasks = ("counts.levels", "gram.kinds", "newton") if listed else ()
     policy = listing(*tasks).replace("min_rows = 10", f"min_rows = {least}")
     return Rig(place, {f"s{i}": [rows(rng, n)] for i in range(3)}, policy)
 
@@ -32,7 +32,7 @@ def step(rig, theta=FLAT, models=("2:logistic:0,1",), origin=None, **more):
     params = {"n_lags": 0, "variables": rig.variables, "kinds": TEXTS, "models": models, **more}
     params.setdefault("asked", tuple(range(len(models))))
     arrays = {"theta": theta, "origin": np.zeros(5) if origin is None else origin, "scale": np.ones(5)}
-    return raw("glm-step", params, arrays)
+    return raw("newton", params, arrays)
 
 
 def server_of(rig, run="run", **parameters):
@@ -47,7 +47,7 @@ def test_without_the_rules_two_steep_models_would_read_a_row():
 
     def gradient(threshold):
         theta = 1e6 * np.array([-threshold, 1.0, 0.0])
-        question = GlmStepQuestion(
+        question = NewtonQuestion(
             n_lags=0,
             variables=site.variables,
             kinds=TEXTS,
@@ -57,7 +57,7 @@ def test_without_the_rules_two_steep_models_would_read_a_row():
             origin=np.zeros(5),
             scale=np.ones(5),
         )
-        return answer_of_one(site_task("glm-step"), Here("a", site, {}), question)[1][1:4]
+        return answer_of_one(site_task("newton"), Here("a", site, {}), question)[1][1:4]
 
     # The gradients differ by the one row on whose sides the planes lie.
     np.testing.assert_allclose(gradient(9.0) - gradient(between), [1.0, *top[:2]], atol=1e-9)
@@ -123,25 +123,27 @@ def test_levels_are_counted_in_whole_units_and_kinds_are_the_studys(tmp_path):
     rig = make_rig(tmp_path)
 
     def count(unit, kinds=TEXTS):
-        return raw("level-counts", {"n_lags": 0, "variables": rig.variables, "kinds": kinds, "unit": unit})
+        return raw("counts.levels", {"n_lags": 0, "variables": rig.variables, "kinds": kinds, "least": unit})
 
     told = server_of(rig).sum(count(10)).value
     np.testing.assert_array_equal(np.round(told, 3) % 10, 0)
-    server_of(rig, "b").refused(count(1), "not-in-study", "'unit' is 1")
-    server_of(rig, "c", level_rows=5).refused(count(5), "small-counts", "level_rows = 10")
+    server_of(rig, "b").refused(count(1), "not-in-study", "'least' is 1")
+    # An owner who asks for more rows counts in larger units.
+    told = server_of(rig, "c", level_rows=5).sum(count(5)).value
+    np.testing.assert_array_equal(np.round(told, 3) % 10, 0)
     other = (*TEXTS[:2], "categorical:0,1", TEXTS[3])
     server_of(rig, "d").refused(count(10, other), "not-in-study", "x2", "categorical:0,1")
     merged = {"n_lags": 0, "variables": rig.variables, "kinds": (*TEXTS[:3], "categorical:0,1,1")}
     server = server_of(rig, "e")
-    server.sum(raw("mixed-moments", merged))
-    server.refused(raw("mixed-moments", {**merged, "kinds": TEXTS}), "changed-in-run", "levels")
+    server.sum(raw("gram.kinds", merged))
+    server.refused(raw("gram.kinds", {**merged, "kinds": TEXTS}), "changed-in-run", "levels")
 
 
 def test_only_a_study_of_kinds_asks_for_steps_and_only_where_an_owner_lists_them(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     rig = make_rig(tmp_path / "a")
-    Server(rig, rig.study("oneshot")).refused(step(rig), "task-not-in-study", "glm-step")
+    Server(rig, rig.study("oneshot")).refused(step(rig), "task-not-in-study", "newton")
     rig = make_rig(tmp_path / "b", listed=False)
     with refused(SiteRefused, code="tasks-not-allowed"):
         server_of(rig)

@@ -18,7 +18,7 @@ def make_rig(place, label="@time", begins="2024-01-01", empty=()):
     data = {f"s{k}": [rng.normal(size=(N, D))] for k in range(3)}
     for row in empty:
         data["s0"][0][row, 1] = np.nan
-    rig = Rig(place, data, listing("block-moments", "block-checks"))
+    rig = Rig(place, data, listing("gram.blocks", "residuals.blocks"))
     for name in rig.names:
         path = place / name / "data" / "r000.csv"
         frame = pd.read_csv(path)
@@ -37,9 +37,9 @@ def make_rig(place, label="@time", begins="2024-01-01", empty=()):
     return rig
 
 
-def blocks(rig, unit="M", first=648, n_blocks=12, block_rows=0, name="block-moments", arrays=None, **more):
+def blocks(rig, unit="M", first=648, n_blocks=12, block_rows=0, name="gram.blocks", arrays=None, **more):
     params = {"n_lags": 1, "variables": rig.variables, "block_rows": block_rows, "n_blocks": n_blocks, **more}
-    return raw(name, {**params, "unit": unit, "first": first}, arrays)
+    return raw(name, {**params, "calendar": unit, "first_block": first}, arrays)
 
 
 def test_months_are_told_and_weeks_after_them_are_not(tmp_path):
@@ -71,7 +71,7 @@ def test_a_month_of_few_rows_is_not_told_wherever_the_first_block_begins(tmp_pat
 def test_blocks_are_those_of_the_study(tmp_path):
     rig = make_rig(tmp_path)
     server = Server(rig, rig.study("changing", MONTHS))
-    server.refused(blocks(rig, first=649), "not-in-study", "'first' is 649")
+    server.refused(blocks(rig, first=649), "not-in-study", "'first_block' is 649")
     for asked in ({"unit": "D"}, {"unit": "", "first": 0, "block_rows": 32}):
         server.refused(blocks(rig, **asked), "other-blocks")
 
@@ -97,7 +97,7 @@ def test_two_studies_of_other_variables_do_not_show_one_row_of_a_block(tmp_path)
     rig = make_rig(tmp_path, empty=range(5, 250, 25))
     Server(rig, rig.study("changing", {"blocks": 32})).sum(blocks(rig, "", 0, 8, 32))
     one = rig.study("changing", {"blocks": 32}, variables=("x0",))
-    task = raw("block-moments", {"n_lags": 1, "variables": ("x0",), "block_rows": 32, "n_blocks": 8}, {})
+    task = raw("gram.blocks", {"n_lags": 1, "variables": ("x0",), "block_rows": 32, "n_blocks": 8}, {})
     Server(rig, one, "one").refused(task, "blocks-show-rows")
 
 
@@ -107,10 +107,10 @@ def checks(rig, cuts=(2,), coefficients=None, offsets=None):
     full[:, :D] = np.eye(D)
     arrays = {
         "coefficients": np.concatenate(full if coefficients is None else coefficients),
-        "offsets": np.zeros((len(cuts) + 1, D)) if offsets is None else offsets,
+        "offset": np.ravel(np.zeros((len(cuts) + 1, D)) if offsets is None else offsets),
         "units": units,
     }
-    return blocks(rig, name="block-checks", arrays=arrays, cuts=cuts)
+    return blocks(rig, name="residuals.blocks", arrays=arrays, cuts=cuts)
 
 
 def test_residuals_of_blocks_are_asked_for_once_and_have_no_row_in_view(tmp_path):

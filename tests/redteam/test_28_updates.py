@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import FederationError, PrivacyError, SiteRefused
-from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.registers import RecordingBook
 from support.rig import Refused, Rig, Server
@@ -35,7 +35,7 @@ def offer(rig, tables):
 
 
 def moments(rig, n_lags=1):
-    return Task(MomentsQuestion(n_lags=n_lags, variables=rig.variables))
+    return Task(GramQuestion(n_lags=n_lags, variables=rig.variables))
 
 
 def in_parts(rig, update_of="one"):
@@ -96,4 +96,4 @@ def test_an_update_asks_for_moments_only(rig):
     offer(rig, {name: [rng.normal(size=(60, 2))] for name in NAMES})
     server = Server(rig, rig.study(update_of="one"), run="two")
     with pytest.raises((Refused, FederationError, PrivacyError)):
-        server.sum(Task(SummaryQuestion(n_lags=1, variables=rig.variables)))
+        server.sum(Task(GramQuestion(diagonal=True, n_lags=1, variables=rig.variables)))

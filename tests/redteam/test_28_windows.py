@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.encoding import encode
 from feddbn.errors import FederationError, PrivacyError, StateError
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.task import Task, task_digest
@@ -84,7 +84,7 @@ class Reached(Exception):
 
 
 def moments(rig, n_lags=1):
-    return Task(MomentsQuestion(n_lags=n_lags, variables=rig.variables))
+    return Task(GramQuestion(n_lags=n_lags, variables=rig.variables))
 
 
 def test_sites_that_are_restarted_and_asked_twice_in_every_step_answer_once(rig):

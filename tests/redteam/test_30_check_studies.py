@@ -8,10 +8,8 @@ import pytest
 from feddbn.core.statistics.survey import profile_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
-from feddbn.federation.programs.bootstrap import BootstrapQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length
-from feddbn.federation.programs.treatment import PairsQuestion
 from support.hostile import Server, Sites
 
 D = 3
@@ -23,8 +21,8 @@ def sites(tmp_path):
     made = Sites(tmp_path, k=4, rows=200)
     for name, place in made.places.items():
         path = place / "policy.toml"
-        more = '"residual-checks", "agreement", "bootstrap-moments"'
-        path.write_text(path.read_text().replace('"residual-checks"', more))
+        more = '"residuals.checks", "agree", "gram.resamples"'
+        path.write_text(path.read_text().replace('"residuals.checks"', more))
         made.restart(name)
     return made
 
@@ -49,16 +47,16 @@ def test_the_survey_is_all_that_a_check_tells(sites):
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
-        (MomentsQuestion, {}),
-        (PairsQuestion, {}),
+        (GramQuestion, {}),
+        (GramQuestion, {"pairs": True}),
         (SpikesQuestion, {"scales": np.ones(D)}),
         (
-            BootstrapQuestion,
+            GramQuestion,
             {
                 "origin": np.zeros(2 * D),
                 "resampling": "bootstrap",
                 "block_rule": "auto",
-                "unit": "recordings",
+                "resampled": "recordings",
                 "seed": 0,
                 "first": -1,
                 "stop": 1,
@@ -97,12 +95,12 @@ def test_a_check_does_nothing_to_rows(sites):
 
 def test_what_a_check_may_ask_follows_from_what_it_says(sites):
     plain = sites.study("oneshot").model_copy(update={"goal": "check"})
-    assert tasks_of(plain) == ("in-view", "survey")
+    assert tasks_of(plain) == ("counts.variables", "survey.first")
     assert scope_of(plain, 5).transformations == ("scales",)
     compares = plain.model_copy(
         update={"parameters": {"prepare.on_disagreement": "warn", "prepare.gains": "none"}}
     )
-    assert tasks_of(compares) == ("in-view", "survey", "agreement")
+    assert tasks_of(compares) == ("counts.variables", "survey.first", "agree")
     assert scope_of(compares, 5).transformations == ()
 
 

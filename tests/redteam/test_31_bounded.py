@@ -133,7 +133,7 @@ def test_weak_noise_switches_no_rule_off(tmp_path, noise):
     """F18: with epsilon 1,700 a site answered for two rows, and the owner's console called that good."""
     rig = Rig(tmp_path, normal(np.random.default_rng(3), s0=2, s1=300, s2=300))
     study = rig.study("oneshot", {"n_lags": 0, **PLAIN}, {"unit": "row", "clip": 40.0, **noise})
-    question = raw("moments", {"n_lags": 0, "variables": rig.variables, "clip_bound": 40.0})
+    question = raw("gram.rows", {"n_lags": 0, "variables": rig.variables, "clip_bound": 40.0})
     Server(rig, study).refused(question, "few-rows")
     settings = read_site_settings(rig.place / "s0" / "feddbn_site.toml")
     facts = study_facts(study, settings, read_policy(settings.policy))
@@ -179,5 +179,5 @@ def test_under_much_noise_no_recording_makes_a_site_refuse(tmp_path, odd):
     study = rig.study("oneshot", {"n_lags": 1, **PLAIN}, {"epsilon": 1.0, "unit": "recording"})
     server = Server(rig, study)
     about = {"n_lags": 1, "variables": rig.variables}
-    server.sum(raw("unit-norms", {"of": "moments", "unit": "recording", "norm": "gram", **about}))
-    assert np.isfinite(server.sum(raw("moments", {"clip_bound": 30.0, **about})).value).all()
+    server.sum(raw("counts.norms", {"of": "gram.rows", "unit": "recording", "norm": "gram", **about}))
+    assert np.isfinite(server.sum(raw("gram.rows", {"clip_bound": 30.0, **about})).value).all()

@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn import AS_THEY_ARE
 from feddbn.errors import FeddbnError
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.in_view import rare_rows
 from feddbn.federation.programs.pfdbnl.questions import StepQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.privacy.secagg import Order
@@ -134,7 +134,7 @@ def test_no_sum_over_pairs_and_no_difference_of_two_is_about_few_rows(tmp_path, 
     rig = Rig(tmp_path, data)
     result, told = honest(rig, rig.study("oneshot"))
     assert not isinstance(result, Exception), result
-    counts = [pair_counts(task, value) for task, value in told if task.name == "pairs"]
+    counts = [pair_counts(task, value) for task, value in told if task.name == "gram.pairs"]
     assert counts
     for found in counts:
         for few in (found, np.diag(found)[:, None] - found):
@@ -149,7 +149,7 @@ def test_rows_go_until_no_sum_and_no_difference_is_over_few():
         x[rng.random(x.shape) < share] = np.nan
         data = memory_site(x, names=("a", "b", "c"))
         model = np.vstack([np.zeros(6), np.eye(6)])
-        question = MomentsQuestion(n_lags=1, variables=tuple(data.variables), row_model=model)
+        question = GramQuestion(n_lags=1, variables=tuple(data.variables), row_model=model)
         (view,) = question.in_view(data, "a")
         order = {one.name: 0 for one in data.recordings()}
         gone = rare_rows(view, data, order, 10)
@@ -176,7 +176,7 @@ def test_a_column_that_differs_in_few_rows_is_not_told(tmp_path):
     data["s2"][0][77, 3] = 1.0
     rig = Rig(tmp_path, data)
     server = rigs.Server(rig, rig.study("oneshot"))
-    goes_without(rig, server, raw("moments", {"n_lags": 1, "variables": rig.variables}), "few-rows-in-view")
+    goes_without(rig, server, raw("gram.rows", {"n_lags": 1, "variables": rig.variables}), "few-rows-in-view")
 
 
 def test_a_rare_level_is_not_told(tmp_path):
@@ -184,10 +184,10 @@ def test_a_rare_level_is_not_told(tmp_path):
     rng = np.random.default_rng(4)
     data = {f"s{i}": [np.c_[series(rng, 300, 3), rng.integers(0, 3, 300)]] for i in range(4)}
     data["s2"][0][137, 3] = 3.0
-    rig = Rig(tmp_path, data, listing("level-counts", "mixed-moments", "glm-step"))
+    rig = Rig(tmp_path, data, listing("counts.levels", "gram.kinds", "newton"))
     server = rigs.Server(rig, rig.study("mixed", {"kinds": {"x3": {"categorical": 4}}}))
     kinds = ("continuous",) * 3 + ("categorical:0,1,2,3",)
-    task = raw("mixed-moments", {"n_lags": 1, "variables": rig.variables, "kinds": kinds})
+    task = raw("gram.kinds", {"n_lags": 1, "variables": rig.variables, "kinds": kinds})
     goes_without(rig, server, task, "few-rows-in-view")
 
 
@@ -215,7 +215,7 @@ def test_a_study_goes_on_without_a_variable_that_is_seldom_seen(tmp_path, method
     assert result.summary["variables"] == ["x0", "x1", "x2"]
     found = [one for one in result.summary["result"]["findings"] if one["code"] == "variable-left-out"]
     assert [(one["about"], one["values"]["n_few"], one["level"]) for one in found] == [(["x3"], 1, "warning")]
-    asked = [task.question.variables for task, _ in told if task.name != "in-view"]
+    asked = [task.question.variables for task, _ in told if task.name != "counts.variables"]
     assert asked
     assert {*asked} == {("x0", "x1", "x2")}
 
@@ -232,7 +232,7 @@ def test_a_column_that_is_another_constant_at_one_site_is_left_out(tmp_path):
     assert result.summary["variables"] == ["x0", "x1", "x2"]
     own = data["s3"][0][1:, :3].mean(axis=0)
     for task, value in told:
-        if task.name == "moments":
+        if task.name == "gram.rows":
             n, m, S = moments_of(task, value)
             # No row of products, nor the totals, has this site's means.
             for row in (m / n, *(S / np.maximum(np.abs(np.diag(S))[:, None], 1e-9))):
@@ -245,8 +245,8 @@ def test_a_run_has_one_choice_of_variables(tmp_path):
     rng = np.random.default_rng(0)
     rig = Rig(tmp_path, {f"s{i}": [series(rng, 200, 3)] for i in range(3)})
     server = rigs.Server(rig, rig.study("oneshot"))
-    server.sum(raw("moments", {"n_lags": 1, "variables": rig.variables[:2]}))
-    server.refused(raw("moments", {"n_lags": 1, "variables": rig.variables}), "changed-in-run")
+    server.sum(raw("gram.rows", {"n_lags": 1, "variables": rig.variables[:2]}))
+    server.refused(raw("gram.rows", {"n_lags": 1, "variables": rig.variables}), "changed-in-run")
 
 
 @pytest.mark.parametrize(("gap", "slope"), [(5, 2.0), (20, 2.0), (40, 1.0)])
@@ -258,12 +258,12 @@ def test_a_step_in_which_one_site_weighs_alone_is_refused(tmp_path, gap, slope):
         x = rng.normal(size=(300, 3))
         x[:, 0] += gap * i
         data[f"s{i}"] = [np.c_[x, rng.random(300) < 0.4].astype(float)]
-    rig = Rig(tmp_path, data, listing("level-counts", "mixed-moments", "glm-step"))
+    rig = Rig(tmp_path, data, listing("counts.levels", "gram.kinds", "newton"))
     server = rigs.Server(rig, rig.study("mixed", {"n_lags": 0, "kinds": {"x3": "binary"}}))
     params = {"n_lags": 0, "variables": rig.variables, "kinds": ("continuous",) * 3 + ("binary:0,1",)}
     params |= {"models": ("3:logistic:0,1,2",), "asked": (0,)}
     arrays = {"theta": np.array([-slope * gap, slope, 0.0, 0.0]), "origin": np.zeros(4), "scale": np.ones(4)}
-    server.refused(raw("glm-step", params, arrays), "few-rows-weigh", site="s3")
+    server.refused(raw("newton", params, arrays), "few-rows-weigh", site="s3")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -272,10 +272,10 @@ def test_no_block_of_time_has_rows_of_few_sites(tmp_path):
     rng = np.random.default_rng(1)
     lengths = [312, 318, 384, 1400]
     data = {f"s{i}": [series(rng, n, 3) * (1 + i)] for i, n in enumerate(lengths)}
-    rig = Rig(tmp_path, data, listing("block-moments", "block-checks"))
+    rig = Rig(tmp_path, data, listing("gram.blocks", "residuals.blocks"))
     result, told = honest(rig, rig.study("changing", {"prepare": dict(AS_THEY_ARE)}))
     assert not isinstance(result, Exception), result
-    (question,) = [task.question for task, _ in told if task.name == "block-moments"]
+    (question,) = [task.question for task, _ in told if task.name == "gram.blocks"]
     blocks = [np.minimum(np.arange(1, n) // question.block_rows, question.n_blocks - 1) for n in lengths]
     for k in range(question.n_blocks):
         rows = [int((one == k).sum()) for one in blocks]
@@ -295,11 +295,11 @@ def test_no_cluster_has_few_sites(tmp_path):
         for t in range(1, 400):
             x[t] = x[t - 1] @ (odd if i == 3 else usual) + rng.normal(size=3)
         data[f"s{i}"] = [x]
-    rig = Rig(tmp_path, data, listing("cluster-step"))
+    rig = Rig(tmp_path, data, listing("step.clusters"))
     parameters = {"n_clusters": 2, "prepare": dict(AS_THEY_ARE), "check_residuals": False}
     result, told = honest(rig, rig.study("pfdbnl", {**parameters, "rounds.max_rounds": 3}))
     assert not isinstance(result, Exception), result
-    seen = [(t.question, v) for t, v in told if t.name == "cluster-step" and t.question.mode != "power"]
+    seen = [(t.question, v) for t, v in told if t.name == "step.clusters" and t.question.mode != "power"]
     counts = [np.round(v[-2 * q.n_slots : -q.n_slots]) for q, v in seen if not q.only_counts]
     assert len(counts) < len(seen)
     assert all(n == 0 or n >= 3 for one in counts for n in one)
@@ -314,10 +314,10 @@ def test_levels_that_one_site_has_in_few_rows_are_put_together(tmp_path):
         level = rng.integers(0, 4, 400) if i != 2 else rng.integers(0, 3, 400)
         data[f"s{i}"] = [np.c_[series(rng, 400, 3), level]]
     data["s2"][0][137, 3] = 3.0
-    rig = Rig(tmp_path, data, listing("level-counts", "mixed-moments", "glm-step"))
+    rig = Rig(tmp_path, data, listing("counts.levels", "gram.kinds", "newton"))
     result, told = honest(rig, rig.study("mixed", {"kinds": {"x3": {"categorical": 4}}}))
     assert not isinstance(result, Exception), result
     assert not any(rig.refusals(name, "run") for name in rig.names)
-    kinds = {task.question.kinds[3] for task, _ in told if task.name == "mixed-moments"}
+    kinds = {task.question.kinds[3] for task, _ in told if task.name == "gram.kinds"}
     (groups,) = [text.partition(":")[2].split(",") for text in kinds]
     assert groups.count(groups[3]) > 1

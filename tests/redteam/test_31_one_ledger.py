@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.residual_checks import ResidualSums, sums_length
 from feddbn.errors import AggregationError, FeddbnError
-from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register, member
 from feddbn.runtime.deployed.owner import Owner
@@ -29,7 +29,7 @@ def residuals(sites, server, n_lags, seq=0):
     d = len(sites.variables)
     coefficients = np.zeros(((n_lags + 1) * d, d))
     coefficients[:d] = np.eye(d) / 5
-    question = ResidualChecksQuestion(
+    question = ResidualsQuestion(
         n_lags=n_lags, variables=sites.variables, coefficients=coefficients, offset=np.full(d, 0.4)
     )
     value = server.sum(question, seq, seq - 1).value
@@ -83,7 +83,7 @@ def test_files_are_read_once_for_a_job(tmp_path, is_open):
 
     def run(name, variables=some):
         sites.greet(sites.study("oneshot", variables=variables), name)
-        return Server(sites, name).keys().sum(MomentsQuestion(n_lags=1, variables=variables), 0).value
+        return Server(sites, name).keys().sum(GramQuestion(n_lags=1, variables=variables), 0).value
 
     first = run("monday")
     if not is_open:
@@ -101,8 +101,8 @@ def rig_of(tmp_path, n=300, d=4, seed=1):
 
 
 def pairs(rig, far, limits, own=True):
-    params = {"n_lags": 1, "variables": rig.variables, "far": far, "own_limits": own}
-    return raw("pairs", params, {"limits": limits})
+    params = {"n_lags": 1, "variables": rig.variables, "far": far, "own_limits": own, "pairs": True}
+    return raw("gram.pairs", params, {"limits": limits})
 
 
 def counts_of(value, q):
@@ -149,7 +149,7 @@ def test_what_a_run_takes_for_granted_outlives_its_files(tmp_path):
 def test_a_ledger_that_was_lost_or_put_back_stops_the_site(tmp_path):
     """F14: registers had no checksums: up to 241 of 300 flipped bits were read as something else."""
     sites = Sites(tmp_path, k=3, d=2, rows=60)
-    question = MomentsQuestion(n_lags=1, variables=sites.variables)
+    question = GramQuestion(n_lags=1, variables=sites.variables)
 
     def run(name):
         sites.restart("s1")
@@ -173,7 +173,7 @@ def total(sites, names, run):
     for name in sites.names:
         sites.restart(name)
     sites.greet(sites.study("oneshot", names), run)
-    return Server(sites, run, names).keys().sum(MomentsQuestion(n_lags=1, variables=sites.variables), 0)
+    return Server(sites, run, names).keys().sum(GramQuestion(n_lags=1, variables=sites.variables), 0)
 
 
 def test_one_participant_keeps_nobody_from_adding_up(tmp_path, monkeypatch):

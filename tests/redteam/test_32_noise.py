@@ -11,14 +11,14 @@ import pytest
 
 from feddbn.data import read_sites
 from feddbn.federation.guards.sampling_noise import SamplingNoise
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Channel, Site
 from feddbn.federation.protocol.task import Task
 from support.rig import Rig, Server, raw
 
 D, N = 4, 500
 NAMES = tuple(f"x{j}" for j in range(D))
-QUESTION = Task(MomentsQuestion(n_lags=0, variables=NAMES))
+QUESTION = Task(GramQuestion(n_lags=0, variables=NAMES))
 
 
 def total(data, key):
@@ -68,7 +68,7 @@ def test_a_deployed_study_has_it_unless_it_asks_for_exact_sums(tmp_path, protect
     found = []
     for run in ("one", "two"):
         server = Server(rig, rig.study(privacy={"protection": protection}), run)
-        found.append(server.sum(raw("moments", {"n_lags": 1, "variables": rig.variables})).value)
+        found.append(server.sum(raw("gram.rows", {"n_lags": 1, "variables": rig.variables})).value)
     rows = np.concatenate([np.hstack([one[1:], one[:-1]]) for (one,) in data.values()])
     off = np.abs(found[0][1:7] - rows.sum(axis=0)).max()
     assert off < 1e-6 if protection == "exact" else 1 < off < 40

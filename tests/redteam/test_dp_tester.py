@@ -15,12 +15,12 @@ from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import (
     UnitNormsQuestion,
     private_moments_plan,
     study_noise_plan,
 )
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
 from feddbn.federation.protocol.site import Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task
@@ -71,7 +71,7 @@ def answers_or_refusals(data, guard, n):
     for _ in range(n):
         site = Site("a", data, (guard,))
         try:
-            found.append(site.answer(Task(MomentsQuestion(n_lags=5, variables=VARIABLES)))[0])
+            found.append(site.answer(Task(GramQuestion(n_lags=5, variables=VARIABLES)))[0])
         except FeddbnError:
             found.append(np.nan)
     return found
@@ -94,7 +94,7 @@ class RefusingGuard(DpGuard):
     ],
 )
 def test_a_refusal_does_not_tell_what_is_in_the_data(one, other):
-    plan = private_moments_plan("moments", "recording", 1.0, 1e-5, 5.0)
+    plan = private_moments_plan("gram.rows", "recording", 1.0, 1e-5, 5.0)
     guard = DpGuard(plan, os.urandom, None, 1e-5)
     assert (
         violation(answers_or_refusals(one, guard, 60), answers_or_refusals(other, guard, 60), 1.0, 1e-5) <= 0
@@ -102,7 +102,7 @@ def test_a_refusal_does_not_tell_what_is_in_the_data(one, other):
 
 
 def test_a_guard_that_refuses_for_the_data_is_found_out():
-    plan = private_moments_plan("moments", "recording", 1.0, 1e-5, 5.0)
+    plan = private_moments_plan("gram.rows", "recording", 1.0, 1e-5, 5.0)
     guard = RefusingGuard(plan, os.urandom, None, 1e-5)
     outcomes = (answers_or_refusals(site_of(lengths), guard, 60) for lengths in ([3, 12], [3]))
     assert violation(*outcomes, 1.0, 1e-5) > 0
@@ -131,8 +131,8 @@ ASKED = [
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_no_recording_makes_a_question_fail(asked):
-    plan = private_moments_plan("moments", "recording", 1.0, 1e-5, 5.0)
-    question = MomentsQuestion(**{"n_lags": 1, "variables": VARIABLES, **asked})
+    plan = private_moments_plan("gram.rows", "recording", 1.0, 1e-5, 5.0)
+    question = GramQuestion(**{"n_lags": 1, "variables": VARIABLES, **asked})
     for values in ODD.values():
         data = MemorySite(VARIABLES, [ArrayRecording("r", (Block(values),))])
         answer = Site("a", data, (DpGuard(plan, os.urandom, None, 1e-5),)).answer(Task(question))
@@ -140,7 +140,7 @@ def test_no_recording_makes_a_question_fail(asked):
 
 
 N_BINS, N_RUNS = 40, 6
-QUESTION = UnitNormsQuestion(of=MomentsQuestion(n_lags=1, variables=VARIABLES), unit="recording", norm="gram")
+QUESTION = UnitNormsQuestion(of=GramQuestion(n_lags=1, variables=VARIABLES), unit="recording", norm="gram")
 
 
 def sites_with_one_recording_in_each_of_many_bins(place):
@@ -159,7 +159,7 @@ def deployed_outcomes(sites, is_halved, monkeypatch):
         deviations = NoisePlan.sigma
         monkeypatch.setattr(NoisePlan, "sigma", lambda *args: deviations(*args) / 2)
     study = sites.study(epsilon=30.0)
-    exact = site_task("unit-norms").answer([sites.exchange.endpoints["a"]._site.here], QUESTION, {})[1][0]
+    exact = site_task("counts.norms").answer([sites.exchange.endpoints["a"]._site.here], QUESTION, {})[1][0]
     occupied, empty = exact == 1, exact == 0
     assert occupied.sum() >= N_BINS - 2
     empty[: np.searchsorted(norm_edges(), 10.0)] = False
@@ -177,7 +177,7 @@ def test_real_sites_under_masks_keep_what_the_books_claim_and_half_the_noise_is_
 ):
     sites = sites_with_one_recording_in_each_of_many_bins(tmp_path)
     one, other, plan = deployed_outcomes(sites, False, monkeypatch)
-    multiplier = plan.multiplier_of("unit-norms")
+    multiplier = plan.multiplier_of("counts.norms")
     assert curve_violation(one, other, multiplier) <= 0
     assert np.std(other) == pytest.approx(multiplier, rel=0.25)
     one, other, _ = deployed_outcomes(sites, True, monkeypatch)
@@ -188,7 +188,7 @@ def test_asking_again_gives_the_same_numbers_or_nothing(tmp_path):
     sites = make(tmp_path, policy="require_masking = false\n")
     study = sites.study(masked=False, clip=5.0)
     sites.coordinator(study)
-    task = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
+    task = Task(GramQuestion(n_lags=1, variables=VARIABLES))
     endpoint = sites.exchange.endpoints["a"]
     meta = {**task.fields(), "digest": digest_of(task)}
     request = encode_request(Request("task", "run-1", 0, -1, meta, dict(task.arrays)))

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.errors import AggregationError, PrivacyError, ProtocolError, SiteRefused
 from feddbn.federation.programs.fdbnl import StepQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.store import FileStore
@@ -15,7 +15,7 @@ from support.saying import codes, refused
 
 
 def moments(sites):
-    return MomentsQuestion(n_lags=1, variables=sites.variables)
+    return GramQuestion(n_lags=1, variables=sites.variables)
 
 
 def test_a_question_with_an_invented_parameter_is_no_other_question(tmp_path):

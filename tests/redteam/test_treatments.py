@@ -15,7 +15,7 @@ def make_rig(place, n_empty=0, n_far=0, k=3):
 
 
 def moments(rig, arrays=None, n_lags=0, **more):
-    return raw("moments", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays)
+    return raw("gram.rows", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays)
 
 
 def server_of(rig, **more):
@@ -89,14 +89,18 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
     rig = make_rig(tmp_path, k=5)
     for name in rig.names:
         path = rig.place / name / "policy.toml"
-        path.write_text(path.read_text().replace('"spikes", "pairs"', '"spikes", "pairs", "agreement"'))
+        path.write_text(
+            path.read_text().replace(
+                '"survey.outliers", "gram.pairs"', '"survey.outliers", "gram.pairs", "agree"'
+            )
+        )
         rig.restart(name)
     server = server_of(rig, **{"prepare.on_disagreement": "exclude"})
     survey = {"n_lags": 0, "variables": rig.variables, "profiles": "whole"}
-    answer = server.sum(raw("survey", survey)).value
+    answer = server.sum(raw("survey.first", survey)).value
     length = 3
     asked = {"n_lags": 0, "variables": rig.variables, "n_sites": 5.0}
     sums = {"total": answer[-2 * length : -length], "squares": answer[-length:]}
-    assert server.sum(raw("agreement", asked, sums)).contributors == rig.names
+    assert server.sum(raw("agree", asked, sums)).contributors == rig.names
     made_up = {**sums, "total": sums["total"] + 100.0}
-    server.refused(raw("agreement", asked, made_up), "changed-in-run", "compared")
+    server.refused(raw("agree", asked, made_up), "changed-in-run", "compared")

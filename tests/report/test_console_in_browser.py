@@ -287,7 +287,7 @@ def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, 
         session.said["job-run-1"] = {
             "sums": sums,
             "present": ["north", "south", "west"],
-            "task": "fdbnl-step",
+            "task": "step.fdbnl",
             "note": note,
         }
 

@@ -24,8 +24,8 @@ SERVER = "localhost"
 POLICY = """
 methods = ["FDBNL", "PFDBNL", "OneShotDBN", "walk"]
 tasks = [
-  "survey", "agreement", "spikes", "pairs", "summary", "moments", "residual-features", "residual-checks",
-  "fdbnl-step", "personal-step", "personal-finish", "walk",
+  "survey.first", "agree", "survey.outliers", "gram.pairs", "gram.diagonal", "gram.rows", "residuals.shapes", "residuals.checks",
+  "step.fdbnl", "step.personal", "step.finish", "walk",
 ]
 features = ["linear"]
 min_sites = 2

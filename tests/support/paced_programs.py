@@ -10,7 +10,7 @@ from pathlib import Path
 import feddbn.federation.programs  # noqa: F401 (registers what is slowed down here)
 from feddbn.federation.protocol.site import register_site_task, site_task
 
-PACED = ("fdbnl-step", "personal-step")
+PACED = ("step.fdbnl", "step.personal")
 PAUSE_S = 0.15
 
 

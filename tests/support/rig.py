@@ -47,7 +47,7 @@ def raw(name, params=None, arrays=None, participants=None):
 def listing(*tasks, features=()):
     """The default policy of an owner who lists these tasks and feature maps, too."""
     text = default_policy_text()
-    for last, more in (("residual-checks", tasks), ("linear", features)):
+    for last, more in (("residuals.checks", tasks), ("linear", features)):
         text = text.replace(f'"{last}"', ", ".join(f'"{name}"' for name in (last, *more)))
     return text
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.study_methods import (
     StudyMethod,
@@ -91,7 +91,7 @@ def _run(parameters, federation):
 
 def _moments(parameters, federation):
     """The sum of the sites' moments, as it arrives; noise makes of it what no estimator should be given as it is."""
-    question = MomentsQuestion(n_lags=1, variables=federation.variables)
+    question = GramQuestion(n_lags=1, variables=federation.variables)
     return StudyResult({"total": federation.sum(Task(question)).value})
 
 

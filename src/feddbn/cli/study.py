@@ -248,7 +248,7 @@ def _tell_tasks(study: Study) -> None:
     from feddbn.words import say as words
 
     plan = plan_of(study)
-    unusual = [task for task in tasks_in(plan) if task not in SitePolicy().tasks]
+    unusual = [task for task in tasks_in(plan) if not SitePolicy().allows(task)]
     if unusual:
         remark(
             f"note: this study asks for {', '.join(unusual)}, which a site answers only if `tasks` of its policy lists "

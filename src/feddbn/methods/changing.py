@@ -436,9 +436,9 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         tasks = federation.answered_tasks
-        if tasks is not None and "block-moments" not in tasks:
+        if tasks is not None and "gram.blocks" not in tasks:
             raise ParameterError(
-                "ChangingDBN needs the task 'block-moments', which this federation does not answer (noise is fitted to one "
+                "ChangingDBN needs the task 'gram.blocks', which this federation does not answer (noise is fitted to one "
                 "matrix of products); use OneShotDBN."
             )
         settings, constraints = self._settings, self._constraints()

@@ -26,8 +26,9 @@ from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning
-from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.programs.bootstrap import ResampledMoments, bootstrap_program
 from feddbn.federation.programs.curved import CurvedMoments
+from feddbn.federation.programs.gram import BLOCK_LENGTHS, UNITS
 from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program

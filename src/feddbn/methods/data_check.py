@@ -46,7 +46,7 @@ def check_data(
         Called after every sum.
     """
     tasks = federation.answered_tasks
-    if tasks is not None and "survey" not in tasks:
+    if tasks is not None and "survey.first" not in tasks:
         raise ParameterError("data cannot be checked by sums that carry noise; check them without epsilon.")
     n_sites, names = len(federation.sites), tuple(federation.variables)
     unknown = [name for name in estimator._rows.inputs if name not in names]

@@ -17,7 +17,7 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.orders.learn import Learned
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, MixedOutcome, mixed_program
+from feddbn.federation.programs.mixed import LEVEL_ROWS, MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
 from feddbn.findings import Finding
@@ -94,7 +94,7 @@ def _findings(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[Ki
         yield Finding("overdispersed", "note", about=wide)
 
 
-_TASKS = frozenset(("level-counts", "mixed-moments", "glm-step"))
+_TASKS = frozenset(("counts.levels", "gram.kinds", "newton"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +110,7 @@ class MixedSettings(MethodSettings):
     )
     penalty: float = setting(1.0, number(above=0), "Price in log(n) of each number that an edge has.")
     level_rows: int = setting(
-        FEWEST_OF_A_LEVEL,
+        LEVEL_ROWS,
         whole(1),
         "Rows that a level needs to stand alone; rarer ones are put together. Sites tell how many rows have a level in whole "
         "units of so many.",
@@ -192,7 +192,7 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         tasks = federation.answered_tasks
         if tasks is not None and not tasks >= _TASKS:
             raise ParameterError(
-                "MixedDBN needs the tasks 'mixed-moments' and 'glm-step', which this federation does not answer (noise is "
+                "MixedDBN needs the tasks 'gram.kinds' and 'newton', which this federation does not answer (noise is "
                 "fitted to one matrix of products of values as they are); use OneShotDBN."
             )
         settings, names = self._settings, self._variables

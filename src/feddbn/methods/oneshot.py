@@ -21,13 +21,11 @@ from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.curved import (
-    MAPS,
     CurvedMoments,
     CurvedOutcome,
     CurveOptions,
     auto_program,
     curved_program,
-    features_of,
     learn_from_curved,
 )
 from feddbn.federation.programs.oneshot import (
@@ -42,6 +40,7 @@ from feddbn.federation.programs.prepare import AS_THEY_ARE, PreparedSettings
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import FUNCTIONS, features_of
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
 from feddbn.findings import Finding
 from feddbn.methods.edge_table import learned_network, learned_table, orientation_table
@@ -310,10 +309,10 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     def _may_find_curves(self, federation: Federation) -> bool:
         """Whether a fit asks about curves, or may come to do so; refuses curves where sites do not answer for them."""
         settings, tasks = self._settings, federation.answered_tasks
-        is_answered = tasks is None or "curved-moments" in tasks
+        is_answered = tasks is None or "gram.functions" in tasks
         if settings.is_curved and not is_answered:
             raise ParameterError(
-                f"features={settings.features!r} needs the task 'curved-moments', which this federation does not answer; "
+                f"features={settings.features!r} needs the task 'gram.functions', which this federation does not answer; "
                 "where sites add noise use private_federation(..., curves=True), else features='linear'.",
                 code="curves-not-answered",
             )
@@ -325,7 +324,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """Straight lines, curves, or what the residuals are for."""
         settings, names, constraints = self._settings, self._variables, self._constraints()
         tasks, options = federation.answered_tasks, settings.options
-        if tasks is not None and "residual-features" not in tasks and settings.use_nongaussian == "auto":
+        if tasks is not None and "residuals.shapes" not in tasks and settings.use_nongaussian == "auto":
             # Under differential privacy every further sum, or matrix, would cost what the first one has left.
             options = replace(options, use_nongaussian=False)
         options = replace(options, prepare=self._rows_on(federation))
@@ -436,7 +435,7 @@ def named_features(features: str | Callable[[FloatArray], FloatArray], d: int) -
         own = callable_map(features, d)
         register_feature_map(own)
         return own.name
-    if features in MAPS:
+    if features in FUNCTIONS:
         return features
     own = feature_map(features)
     if own.has_identity:

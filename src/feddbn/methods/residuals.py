@@ -111,7 +111,7 @@ def are_looked_at(wanted: bool | str, federation: Federation, *, by_default: boo
     tasks = federation.answered_tasks
     if wanted != "auto":
         return bool(wanted)
-    return by_default and (tasks is None or "residual-checks" in tasks)
+    return by_default and (tasks is None or "residuals.checks" in tasks)
 
 
 def fitted_network(

@@ -58,7 +58,7 @@ class SummaryEstimator(DBNEstimator[S]):
             self.treatment_,
             float(max(asked.rank - 1.0, 0.0)),
             len(federation.sites) - stayed_out,
-            _NOISY if tasks is not None and "survey" not in tasks else "",
+            _NOISY if tasks is not None and "survey.first" not in tasks else "",
         )
         return found, n_sums
 

@@ -2,7 +2,7 @@
 
 A policy is a TOML file, for example::
 
-    tasks = ["moments"]
+    tasks = ["survey.*", "gram.rows", "residuals.checks"]
     methods = ["OneShotDBN"]
     min_sites = 5
     max_epsilon = 4.0
@@ -30,7 +30,11 @@ are far out, bringing sites to one scale, filling in empty cells, and answering 
 """
 
 
-ALWAYS_ALLOWED = ("in-view", "block-counts")
+KINDS = ("survey", "agree", "gram", "residuals", "local", "step", "newton", "loss", "counts")
+"""The nine kinds of question. A task is one of them, or a form of one, such as "gram.rows"; in a policy "gram.*" allows all
+forms of a kind.
+"""
+ALWAYS_ALLOWED = ("counts.variables", "counts.blocks")
 """Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
 SCHEDULES = ("gram", "rounds", "paper")
 """How FDBNL and PFDBNL go on: the server alone on summed second moments, or by rounds.
@@ -38,22 +42,57 @@ SCHEDULES = ("gram", "rounds", "paper")
 Sums of the paper's rounds are not linear in a site's moments, and so a server that deviates may tell sites apart by them.
 """
 USUAL_TASKS = (
-    "survey",
-    "spikes",
-    "pairs",
-    "moments",
-    "unit-norms",
-    "residual-checks",
-    "summary",
-    "fdbnl-step",
-    "personal-step",
-    "personal-finish",
+    "survey.first",
+    "survey.outliers",
+    "gram.pairs",
+    "gram.rows",
+    "gram.diagonal",
+    "counts.norms",
+    "residuals.checks",
+    "step.fdbnl",
+    "step.personal",
+    "step.finish",
 )
 """Kinds of questions that a site answers unless its owner says otherwise.
 
-Others are allowed by name. Among them is "agreement": who sends the sums to compare with decides who stays out of the next
+Others are allowed by name. Among them is "agree": who sends the sums to compare with decides who stays out of the next
 one.
 """
+OLD_TASKS = {
+    "survey": "survey.first",
+    "spikes": "survey.outliers",
+    "deviation-shares": "survey.shares",
+    "agreement": "agree",
+    "moments": "gram.rows",
+    "pairs": "gram.pairs",
+    "summary": "gram.diagonal",
+    "curved-moments": "gram.functions",
+    "block-moments": "gram.blocks",
+    "mixed-moments": "gram.kinds",
+    "bootstrap-moments": "gram.resamples",
+    "entry-moments": "gram.entries",
+    "feature-moments": "gram.features",
+    "feature-scale": "gram.scales",
+    "residual-checks": "residuals.checks",
+    "residual-features": "residuals.shapes",
+    "curved-checks": "residuals.functions",
+    "block-checks": "residuals.blocks",
+    "pair-direction": "residuals.pairs",
+    "local-fit": "local.fit",
+    "edge-counts": "local.edges",
+    "fdbnl-step": "step.fdbnl",
+    "personal-step": "step.personal",
+    "personal-finish": "step.finish",
+    "cluster-step": "step.clusters",
+    "glm-step": "newton",
+    "held-out-loss": "loss.rows",
+    "held-out-sums": "loss.sums",
+    "in-view": "counts.variables",
+    "block-counts": "counts.blocks",
+    "level-counts": "counts.levels",
+    "unit-norms": "counts.norms",
+}
+"""What tasks were called up to 0.2: policies may still say so."""
 DEFAULT_MIN_SITES = 3
 """Sites that a sum must have, so that two who work together cannot read the third."""
 
@@ -83,7 +122,7 @@ class SitePolicy(BaseModel):
     Attributes
     ----------
     tasks
-        Site programs this site runs.
+        Questions this site answers: kinds of them, or forms of a kind.
     methods
         Methods a study may use here, by class or by the name that studies give them.
     features
@@ -119,7 +158,7 @@ class SitePolicy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # What the methods below ask for as they are; "held-out-loss" and other tasks of some settings have to be allowed by
+    # What the methods below ask for as they are; "loss.rows" and other tasks of some settings have to be allowed by
     # name.
     tasks: tuple[str, ...] = USUAL_TASKS
     methods: tuple[str, ...] = tuple(method.cls for method in STUDY_METHODS)
@@ -139,6 +178,11 @@ class SitePolicy(BaseModel):
     unit: Unit = "recording"
     approve_by_rule: bool = False
 
+    @field_validator("tasks")
+    @classmethod
+    def _are_tasks(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(OLD_TASKS.get(name, name) for name in names))
+
     @field_validator("transformations")
     @classmethod
     def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -157,6 +201,10 @@ class SitePolicy(BaseModel):
         if odd:
             raise ValueError(f"{odd[0]!r} is not one of {', '.join(SCHEDULES)}")
         return names
+
+    def allows(self, task: str) -> bool:
+        """Whether this site answers a task: it is listed, or all of its kind are, or no study can do without it."""
+        return task in (*ALWAYS_ALLOWED, *self.tasks) or f"{task.partition('.')[0]}.*" in self.tasks
 
     def check_schedule(self, name: str) -> None:
         """Refuse a study with a schedule that its owner does not allow."""
@@ -221,7 +269,7 @@ class SitePolicy(BaseModel):
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
         """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""
-        if task not in ALWAYS_ALLOWED:
+        if not self.allows(task):
             _allow(task, self.tasks, "task", "tasks")
         for feature in features:
             _allow(feature, self.features, "feature map", "features")

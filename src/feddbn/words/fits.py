@@ -118,7 +118,7 @@ def _sites_not_compared(it: Said) -> str:
 def _noise_shape(it: Said) -> str:
     return (
         "some contemporaneous directions stay open, and whether the shape of the noise decides them was not looked at; "
-        f"{it.cure} has sites tell it, if their owners allow the task 'residual-features'."
+        f"{it.cure} has sites tell it, if their owners allow the task 'residuals.shapes'."
     )
 
 

@@ -38,7 +38,7 @@ def test_a_site_is_connected_silent_since_not_seen_or_unknown():
 
 def test_progress_and_the_most_time_left_follow_from_the_pace():
     course = tuple(Point(k + 1, NOW + 2.0 * k, {"round": k + 1.0, "max_rounds": 100.0}) for k in range(11))
-    progress = {"state": "running", "sums": 11, "present": ["north", "south"], "task": "fdbnl-step"}
+    progress = {"state": "running", "sums": 11, "present": ["north", "south"], "task": "step.fdbnl"}
     progress["note"] = course[-1].note
     here = ("north", "south")
     facts = facts_of(connected=here, progress={"run-1": progress}, points={"run-1": course})

@@ -306,11 +306,11 @@ def test_an_edge_without_an_average_slope_is_an_edge_whatever_the_threshold():
 
 def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
     class Noisy(InProcessFederation):
-        answered_tasks = frozenset({"moments"})
+        answered_tasks = frozenset({"gram.rows"})
 
         def sum(self, task):
             raise AssertionError("nothing may be asked")
 
     noisy = Noisy({name: Site(name, data) for name, data in read_sites(bent()).items()})
-    with refused(ParameterError, "features='spline'", "curved-moments", code="curves-not-answered"):
+    with refused(ParameterError, "features='spline'", "gram.functions", code="curves-not-answered"):
         confidence(OneShotDBN(features="spline"), noisy)

@@ -37,7 +37,7 @@ def test_clean_data_have_a_size_and_nothing_else():
     assert list(found) == ["all-rows"]
     assert found["all-rows"].values.items() >= {"rows": 1500, "recordings": 5, "sites": 5}.items()
     assert found["all-rows"].level == "note"
-    assert asked == ["survey", "agreement"]
+    assert asked == ["survey.first", "agree"]
 
 
 def test_what_was_put_in_is_found():

@@ -109,7 +109,7 @@ def test_continuous_variables_alone_are_least_squares_and_no_step_is_asked():
         x[t, 1] += 0.8 * x[t, 0]
     asked = []
     fit = MixedDBN().fit({"a": x[:200], "b": x[200:]}, observer=lambda task, answer: asked.append(task.name))
-    assert asked == ["mixed-moments"]
+    assert asked == ["gram.kinds"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         other = OneShotDBN(noise_variance="free", prepare=Prepare(center="none")).fit(

@@ -46,7 +46,7 @@ class FlakyFederation(InProcessFederation):
     def sum(self, task: Task) -> Sum:
         t = task.params.get("round")
         names = self.sites if task.participants is None else task.participants
-        if task.name == "personal-step":
+        if task.name == "step.personal":
             for name in names:
                 if t in self.lost.get(name, ()):
                     before = self.site(name).state
@@ -158,7 +158,7 @@ def test_answers_lost_on_the_way_are_part_of_the_next_one(fed, full) -> None:
     assert m.objective_ == pytest.approx(full.objective_, rel=0.01)
     # The server's running mean is exactly the mean of what the sites hold.
     offered = np.mean([federation.site(n).state["personal.offered"] for n in federation.sites], axis=0)
-    last = next(task for task, _ in reversed(federation.messages) if task.name == "personal-finish")
+    last = next(task for task, _ in reversed(federation.messages) if task.name == "step.finish")
     assert np.allclose(last.arrays["C"][0], offered, atol=1e-12)
 
 

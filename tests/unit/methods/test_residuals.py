@@ -206,7 +206,7 @@ def test_clean_data_cost_one_sum_and_nothing_is_said(method):
     sites = drawn()
     model, seen = quiet(method(), sites)
     plain, without = quiet(method(check_residuals=False), sites)
-    assert seen == [*without, "residual-checks"]
+    assert seen == [*without, "residuals.checks"]
     assert model.residuals_.violations == model.residuals_.acted_on == ()
     assert model.residuals_.n_rows == model.residuals_.n_effective == model.n_samples_
     assert plain.residuals_ is None
@@ -251,9 +251,9 @@ def test_the_papers_schedule_and_rows_as_they_are_look_only_if_told(method, give
     sites = drawn()
     model, seen = quiet(method(**given), sites)
     assert model.residuals_ is None
-    assert "residual-checks" not in seen
+    assert "residuals.checks" not in seen
     told, seen = quiet(method(check_residuals=True, **given), sites)
-    assert seen[-1] == "residual-checks"
+    assert seen[-1] == "residuals.checks"
     assert told.residuals_.violations == ()
     same_network(model, told)
 
@@ -285,7 +285,7 @@ def test_personal_networks_that_differ_are_no_violation():
 def test_sites_with_few_rows_say_nothing_and_that_is_said():
     sites = drawn(n_sites=20, n_samples=200)
     model, seen = quiet(PFDBNL(), sites)
-    assert seen[-1] == "residual-checks"
+    assert seen[-1] == "residuals.checks"
     assert model.residuals_ is None
     told = only(model.findings_, "own-residuals-not-looked-at").values
     assert told == {"rows_a_column": 10, "n_columns": 10}

@@ -11,13 +11,18 @@ def test_default_policy_is_strict():
     assert policy.min_sites == 3
     assert policy.features == ("linear",)
     with refused(SiteRefused, code="masking-required"):
-        policy.check_task("moments", [], 1, masked=False)
-    policy.check_task("moments", ["linear"], 1, masked=True)
+        policy.check_task("gram.rows", [], 1, masked=False)
+    policy.check_task("gram.rows", ["linear"], 1, masked=True)
 
 
 def test_policy_file_changes_what_it_names():
-    policy = policy_from_toml('tasks = ["moments"]\nmin_sites = 5\nmax_epsilon = 4.0\nunit = "row"\n')
-    assert (policy.tasks, policy.min_sites, policy.max_epsilon, policy.unit) == (("moments",), 5, 4.0, "row")
+    policy = policy_from_toml('tasks = ["gram.rows"]\nmin_sites = 5\nmax_epsilon = 4.0\nunit = "row"\n')
+    assert (policy.tasks, policy.min_sites, policy.max_epsilon, policy.unit) == (
+        ("gram.rows",),
+        5,
+        4.0,
+        "row",
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,9 +44,9 @@ def test_policy_that_is_not_understood_is_an_error(text, name):
     ("arguments", "code"),
     [
         (("rows", [], 1, True), "tasks-not-allowed"),
-        (("moments", ["squares"], 1, True), "features-not-allowed"),
-        (("moments", [], 301, True), "too-many-rounds"),
-        (("moments", [], 1, False), "masking-required"),
+        (("gram.rows", ["squares"], 1, True), "features-not-allowed"),
+        (("gram.rows", [], 301, True), "too-many-rounds"),
+        (("gram.rows", [], 1, False), "masking-required"),
     ],
 )
 def test_everything_else_is_refused_with_a_sentence(arguments, code):
@@ -51,7 +56,7 @@ def test_everything_else_is_refused_with_a_sentence(arguments, code):
 
 def test_empty_list_allows_nothing_and_says_so():
     with refused(SiteRefused, "tasks = none", code="tasks-not-allowed"):
-        SitePolicy(tasks=()).check_task("moments", [], 1, True)
+        SitePolicy(tasks=()).check_task("gram.rows", [], 1, True)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +88,14 @@ def test_study_must_announce_an_epsilon_within_the_budget():
 
 
 def test_a_policy_of_before_allows_no_task_that_came_later():
-    for task in ("survey", "spikes", "pairs", "residual-checks"):
+    for task in ("survey.first", "survey.outliers", "gram.pairs", "residuals.checks"):
         with refused(SiteRefused, task, code="tasks-not-allowed"):
-            SitePolicy(tasks=("moments", "residual-features")).check_task(task, [], 1, True)
+            SitePolicy(tasks=("gram.rows", "residuals.shapes")).check_task(task, [], 1, True)
         SitePolicy().check_task(task, [], 1, True)
 
 
 def test_comparing_sites_has_to_be_allowed_by_name():
     """Whoever makes up the sums to compare with decides who answers the next question with zeros."""
-    with refused(SiteRefused, "agreement", code="tasks-not-allowed"):
-        SitePolicy().check_task("agreement", [], 1, True)
-    SitePolicy(tasks=(*SitePolicy().tasks, "agreement")).check_task("agreement", [], 1, True)
+    with refused(SiteRefused, "agree", code="tasks-not-allowed"):
+        SitePolicy().check_task("agree", [], 1, True)
+    SitePolicy(tasks=(*SitePolicy().tasks, "agree")).check_task("agree", [], 1, True)

@@ -30,17 +30,16 @@ from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData, With
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import Asked
-from feddbn.federation.programs.bootstrap import BootstrapQuestion, unit_sizes
-from feddbn.federation.programs.curved import CurvedMomentsQuestion, local_curved_moments
-from feddbn.federation.programs.in_view import InViewQuestion, parts_in_view, rows_to_leave_out, view_key
-from feddbn.federation.programs.mixed import GlmStepQuestion, LevelCountsQuestion, model_terms
-from feddbn.federation.programs.oneshot import ResidualsQuestion
-from feddbn.federation.programs.statistics import local_moments
-from feddbn.federation.programs.time_blocks import (
-    BlockChecksQuestion,
-    BlockCountsQuestion,
+from feddbn.federation.programs.gram import (
+    GramQuestion,
+    design_moments,
     local_block_moments,
+    local_moments,
+    unit_sizes,
 )
+from feddbn.federation.programs.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
+from feddbn.federation.programs.mixed import NewtonQuestion, model_terms
+from feddbn.federation.programs.residual_checks import SHAPES_ASKED, ResidualsQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Study
@@ -75,18 +74,12 @@ class ViewGuard(Guard):
     """
 
     def __init__(self, policy: SitePolicy) -> None:
-        self._policy, self._least = policy, policy.min_rows
+        self._least = policy.min_rows
         self._known: dict[tuple[object, ...], RowNumbers] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Leave rows out; a variable varies in enough rows if these are as many as the owner asks for."""
+        """Leave rows out."""
         question = task.question
-        if isinstance(question, InViewQuestion | BlockCountsQuestion):
-            least = self._least
-            if isinstance(question, BlockCountsQuestion):
-                # A block is told whole.
-                least = max(least, math.ceil(self._policy.min_rows_per_parameter * question.q))
-            task = replace(task, question=replace(question, least=max(question.least, least)))
         views = [view for view in question.in_view(here.data, here.name) if view.are_pairs]
         if not views:
             return here, task
@@ -119,8 +112,14 @@ class DisclosureGuard(Guard):
         self._counts: dict[tuple[object, ...], dict[int, tuple[int, int]]] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Count what is in view."""
+        """Count what is in view; rows are enough if they are as many as the owner asks for."""
         question, policy = task.question, self._policy
+        if isinstance(question, CountsQuestion):
+            # A block is told whole.
+            columns = question.q if question.n_blocks else 0
+            least = max(question.least, policy.min_rows, math.ceil(policy.min_rows_per_parameter * columns))
+            question = replace(question, least=least)
+            task = replace(task, question=question)
         self._check_held(here, getattr(question, "variables", self._study.variables))
         views, n_rows = question.in_view(here.data, here.name), 0
         if isinstance(here.data, WithoutRows) and any(view.are_pairs for view in views):
@@ -141,10 +140,9 @@ class DisclosureGuard(Guard):
             told = getattr(question, "told_rows", None)
             policy.check_share(n_rows, self._study.rows if told is None else told)
         if isinstance(question, RowsQuestion):
-            self._check_projections(here, question, n_rows)
             self._check_units(here, question)
-        if isinstance(question, BlockChecksQuestion) and not question.abstains(here.state):
-            self._check_segments(here, question)
+        if isinstance(question, ResidualsQuestion) and not question.abstains(here.state):
+            self._check_residuals(here, question, n_rows)
         return here, task
 
     def _parts(self, data: SiteData, view: View) -> dict[int, tuple[int, int]]:
@@ -155,18 +153,6 @@ class DisclosureGuard(Guard):
             found = parts_in_view(view, data, least)
             self._counts[key] = {k: (part.n, part.few(least, view)) for k, part in found.items()}
         return self._counts[key]
-
-    def _check_segments(self, here: Here, question: BlockChecksQuestion) -> None:
-        """Refuse residuals that have single rows of a segment in view."""
-        blocks = local_block_moments(here.data, question)
-        segments = question.segment_of(np.arange(question.n_blocks))
-        for s in range(len(question.cuts) + 1):
-            moments = Moments.empty(question.q)
-            for b in np.flatnonzero(segments == s).tolist():
-                moments = moments.merge(blocks[b])
-            if moments.n:
-                coefficients, offset = question.residuals_of(s)
-                _check_sizes(question, moments, coefficients, moments.mean @ coefficients - offset)
 
     def _check_held(self, here: Here, variables: Collection[str]) -> None:
         """Hold the study to what it says about who holds which variables: others rely on it."""
@@ -179,20 +165,21 @@ class DisclosureGuard(Guard):
                 code="other-variables",
             )
 
-    def _check_projections(self, here: Here, question: RowsQuestion, n_rows: int) -> None:
-        """Refuse projections that have single rows in view, by their number or by their scale."""
-        if question.projected is None or question.abstains(here.state):
+    def _check_residuals(self, here: Here, question: ResidualsQuestion, n_rows: int) -> None:
+        """Refuse residuals that have single rows of a segment in view, by their number or by their scale."""
+        if question.shapes:
+            self._policy.check_rows(n_rows, self._asked.size_of(SHAPES_ASKED))
+        if not question.networks:
+            # Those of sites' own networks are standardised by the site.
             return
-        if isinstance(question, ResidualsQuestion):
-            self._policy.check_rows(n_rows, self._asked.size_of(question.constants[-1].what))
-        coefficients, offset = question.projected
-        if isinstance(question, CurvedMomentsQuestion):
-            moments = local_curved_moments(here, question)
-        else:
-            moments = local_moments(here, question)[1]
-        # Where recordings lose their own means, so do residuals.
-        mean = 0.0 * offset if question.center == "recording" else moments.mean @ coefficients - offset
-        _check_sizes(question, moments, coefficients, mean)
+        segments = _segments(here, question)
+        for moments, (coefficients, offset) in zip(segments, question.networks, strict=True):
+            mean = moments.mean @ coefficients - offset
+            if question.center == "recording" and not question.n_blocks:
+                # Where recordings lose their own means, so do residuals.
+                mean = 0.0 * offset
+            if moments.n:
+                _check_sizes(question, moments, coefficients, mean)
 
     def _check_units(self, here: Here, question: RowsQuestion) -> None:
         """Refuse functions that are steps, or change only where few rows are, as seen from this site."""
@@ -212,6 +199,17 @@ class DisclosureGuard(Guard):
                     f"and this site answers up to {most:g}; those of all sites have mean 0 and standard deviation 1.",
                     code=code,
                 )
+
+
+def _segments(here: Here, question: ResidualsQuestion) -> list[Moments]:
+    """The moments of a site's rows in each segment."""
+    if not question.n_blocks:
+        return [design_moments(here, question)]
+    found = [Moments.empty(question.q) for _ in question.networks]
+    of_block = question.segment_of(np.arange(question.n_blocks)).tolist()
+    for s, moments in zip(of_block, local_block_moments(here.data, question), strict=True):
+        found[s] = found[s].merge(moments)
+    return found
 
 
 def _check_sizes(
@@ -307,7 +305,7 @@ class ResampleGuard(_CountingGuard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count the resamples, and refuse too many."""
         question = task.question
-        if not isinstance(question, BootstrapQuestion) or question.abstains(here.state):
+        if not isinstance(question, GramQuestion) or not question.resampling or question.abstains(here.state):
             return here, task
         most = most_resamples(unit_sizes(here.data, question), self._policy.min_rows, self._n_sites)
         kind = _kind(question)
@@ -328,7 +326,7 @@ class ResampleGuard(_CountingGuard):
         return here, task
 
 
-def _kind(question: BootstrapQuestion) -> str:
+def _kind(question: GramQuestion) -> str:
     """A digest of everything but which replicates are asked for and about which origin: sums about another tell the same."""
     params = {name: value for name, value in question.params.items() if name not in ("first", "stop")}
     digest = hashlib.sha256(repr(sorted(params.items())).encode())
@@ -341,7 +339,7 @@ def _kind(question: BootstrapQuestion) -> str:
 # What sums about variables of kinds may tell: no small count of a level, and no models that have few rows in view.
 #
 # Why these rules ---------------
-# - The server chooses the coefficients of ``glm-step``. Steep ones make a logistic curve a step: its gradient is then
+# - The server chooses the coefficients of ``newton``. Steep ones make a logistic curve a step: its gradient is then
 #   the sum of the rows on one side of a plane, and two planes that differ a little show the rows in between. So the
 #   linear predictors of this site must not spread more than those of a model can, and the rows that weigh in an answer
 #   must be many: their effective number ``(sum w)^2 / sum w^2`` is at least `min_rows` for every model, and for each of
@@ -354,7 +352,7 @@ def _kind(question: BootstrapQuestion) -> str:
 #   steps have told stay below half the number of its cells. Under masks an equation is about the cells of `min_sites`
 #   sites or more, each of which keeps to ``told <= sites * own cells / 2``, so that this holds for all of their cells
 #   together. The same question again is no new equation.
-# - A count of levels is told in whole units; a unit below `min_rows` would tell small counts.
+# - A count of levels is told in whole units; where a unit is below `min_rows`, a site takes units of so many (`DisclosureGuard`).
 
 CELLS_PER_NUMBER = 2
 """Unknown cells for each number that steps of models tell about them."""
@@ -371,27 +369,16 @@ FULL_WEIGHT = {"logistic": 0.25, "multinomial": 0.25, "cumulative": 0.25}
 class MixedGuard(_CountingGuard):
     """Refuses counts and models that would show few rows; the book says how many numbers steps have told, by question."""
 
-    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Also check the unit of counts, which needs no data."""
-        super().before(task, state, channel)
-        question, least = task.question, self._policy.min_rows
-        if isinstance(question, LevelCountsQuestion) and question.unit < least:
-            raise SiteRefused(
-                f"task {question.name!r} asks for counts in units of {question.unit} rows; this site's policy asks for "
-                f"{least} (min_rows), so use level_rows = {least} or more.",
-                code="small-counts",
-            )
-
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count what is told, and look at which rows weigh."""
         question = task.question
-        if isinstance(question, GlmStepQuestion):
+        if isinstance(question, NewtonQuestion):
             n_rows = self._check_weights(here, question)
             self._policy.check_rows(n_rows, max(question.lengths))
             self._check_told(task, question, n_rows)
         return here, task
 
-    def _check_weights(self, here: Here, question: GlmStepQuestion) -> int:
+    def _check_weights(self, here: Here, question: NewtonQuestion) -> int:
         sums: list[np.ndarray] = []
         n_rows = 0
         for terms in model_terms(here.data, question):
@@ -424,9 +411,9 @@ class MixedGuard(_CountingGuard):
             )
         return n_rows
 
-    def _check_told(self, task: Task, question: GlmStepQuestion, n_rows: int) -> None:
+    def _check_told(self, task: Task, question: NewtonQuestion, n_rows: int) -> None:
         kind = hashlib.sha256(task_digest(task.fields(), task.arrays).encode()).hexdigest()
-        most = n_rows * sum(question.coded.widths) * self._n_sites
+        most = n_rows * sum(question.design.widths) * self._n_sites
         with self._book.hold():
             answered = {**self._book.answered()}
             is_new = kind not in answered

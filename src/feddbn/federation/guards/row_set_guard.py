@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray
+from feddbn.core.designs.folds import SitePart, held_out_part, training_part
 from feddbn.core.designs.recordings import (
     CompleteSite,
     RowNumbers,
@@ -37,8 +38,6 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.in_view import rare_rows
-from feddbn.federation.programs.statistics import SitePart, held_out_part, training_part
-from feddbn.federation.programs.time_blocks import BlocksQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task, View
@@ -492,9 +491,9 @@ class _About:
         if not isinstance(question, RowsQuestion):
             return cls(None, f"rows {cells}", int(getattr(question, "reach", 0)))
         cut = ""
-        if isinstance(question, BlocksQuestion):
+        if question.n_blocks:
             by_place = (question.block_rows, question.n_blocks) if question.block_rows else ()
-            cut = hashlib.sha256(repr((by_place, question.unit, cells)).encode()).hexdigest()
+            cut = hashlib.sha256(repr((by_place, question.calendar, cells)).encode()).hexdigest()
         if question.is_look:
             # About all rows, whatever their lags, and before any are held out.
             return cls(replace(question, fold=()), f"look {cells}", 0)
@@ -556,7 +555,7 @@ class _About:
                     cells[np.searchsorted(table.numbers, numbers)] = ~np.isnan(block.values)
             used = replace(used, variables=tuple(data.variables), cells=cells)
         yield used
-        if isinstance(self.question, BlocksQuestion):
+        if self.question is not None and self.question.n_blocks:
             label = _labels(CompleteSite(seen), self.question, order, table)[places]
             for b in np.unique(label).tolist():
                 yield replace(used, key=f"{self.key} {b}", rows=places[label == b])
@@ -577,7 +576,7 @@ def _check_limits(data: SiteData, seen: SiteData) -> None:
 
 
 def _labels(
-    data: SiteData, question: BlocksQuestion, order: Mapping[str, int], table: RowTable
+    data: SiteData, question: RowsQuestion, order: Mapping[str, int], table: RowTable
 ) -> NDArray[np.int64]:
     """In which block each row of the table is; with a calendar or a column every label counts by itself."""
     found = np.full(len(table.numbers), -1, dtype=np.int64)

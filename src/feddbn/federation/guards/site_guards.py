@@ -78,7 +78,7 @@ class HeldOutGuard(Guard):
                 f"task {task.name!r} holds out rows in a way that the study {study.name!r} does not announce.",
                 code="other-fold",
             )
-        if not task.name.startswith("held-out"):
+        if not task.name.startswith("loss."):
             return
         if task.participants is not None and set(task.participants) != set(study.sites):
             raise SiteRefused(

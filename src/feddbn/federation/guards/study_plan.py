@@ -24,8 +24,8 @@ from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
-from feddbn.federation.programs.in_view import InViewQuestion, in_view_plan
-from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, mixed_plan
+from feddbn.federation.programs.in_view import LEVEL_ROWS, in_view_plan
+from feddbn.federation.programs.mixed import mixed_plan
 from feddbn.federation.programs.oneshot import oneshot_plan
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
 from feddbn.federation.programs.pfdbnl.questions import MOST_ROUNDS as MOST_PERSONAL_ROUNDS
@@ -42,7 +42,7 @@ from feddbn.federation.protocol.task import Constant, Question, Scope, Task, tas
 from feddbn.method_table import find_method
 from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.noise_plan import norm_edges
-from feddbn.privacy.policy import ALWAYS_ALLOWED, TRANSFORMATIONS, SitePolicy
+from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 from feddbn.settings import flat_names
 
 MOST_CLUSTERS = max(AUTO_GRIDS["n_clusters"])
@@ -137,7 +137,7 @@ class _StudyPlan:
         rows, has_noise = self.prepare, self.study.privacy.epsilon is not None
         has_time = bool(rows.detrend), bool(rows.period)
         open_to = {
-            "means": rows.center in ("auto", "recording") or any(has_time),
+            "means": rows.center in ("auto", "recording") or any(has_time) or self.study.method == "mixed",
             "trends": has_time[0],
             "cycles": has_time[1],
             "spikes": rows.spikes == "remove" or (rows.spikes == "auto" and not has_noise),
@@ -177,28 +177,28 @@ class _StudyPlan:
             profiles=self.prepare.profiles,
             counts=self.prepare.spikes == "remove",
         )
-        return (*look, Planned("agreement", 1)) if compares else look
+        return (*look, Planned("agree", 1)) if compares else look
 
     @property
     def update(self) -> Plan:
         """One sum of the new rows."""
         q = (self.n_lags + 1) * len(self.study.variables)
-        return (Planned("moments", sums_length(q) + 2 + q * (q + 1) // 2),)
+        return (Planned("gram.rows", sums_length(q) + 2 + q * (q + 1) // 2),)
 
     @property
     def noisy(self) -> Plan:
         """What is asked where noise is promised: one matrix of products, and what bounds of it take."""
         study, d = self.study, len(self.study.variables)
-        plan: Plan = (Planned("moments", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
+        plan: Plan = (Planned("gram.rows", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
         if study.has_curves:
             columns = curved_columns(d, self.n_lags, str(self.given.get("features")), noisy=True)
-            plan += (Planned("curved-moments", sums_length(columns)),)
+            plan += (Planned("gram.functions", sums_length(columns)),)
         # A bound that is given need not be looked for; one for curved rows is never given.
         n_bounds = (study.privacy.clip is None) + study.has_curves
         if n_bounds:
-            plan += (Planned("unit-norms", len(norm_edges()), n_bounds, n_bounds),)
+            plan += (Planned("counts.norms", len(norm_edges()), n_bounds, n_bounds),)
         if self.given.get("spikes") == "remove":
-            plan = Planned("deviation-shares", d * N_BINS), *plan
+            plan = Planned("survey.shares", d * N_BINS), *plan
         return plan
 
     def fit(self, checks: bool | None = None) -> Plan:
@@ -222,7 +222,7 @@ class _StudyPlan:
             return changing_plan(names, n_lags, prepare, checks=checks)
         if study.method == "mixed":
             kinds = tuple(study.kinds.get(name, Kind()) for name in names)
-            return mixed_plan(names, n_lags, kinds, int(given.get("level_rows", FEWEST_OF_A_LEVEL)))
+            return mixed_plan(names, n_lags, kinds, int(given.get("level_rows", LEVEL_ROWS)))
         if study.method == "fdbnl":
             said = {name: given[name] for name in ("schedule", "weighting", "max_rounds") if name in given}
             return *fdbnl_plan(names, n_lags, prepare, **said), *after
@@ -299,7 +299,7 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
 
 def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
     """Tasks of the study that a policy does not list."""
-    return [task for task in tasks_of(study) if task not in (*policy.tasks, *ALWAYS_ALLOWED)]
+    return [task for task in tasks_of(study) if not policy.allows(task)]
 
 
 def scope_of(study: Study, max_lags: int) -> Scope:
@@ -338,7 +338,7 @@ def _lags(study: Study, max_lags: int, tasks: tuple[str, ...]) -> range:
     is_fixed = all(isinstance(n, int) and not isinstance(n, bool) for n in given)
     first, last = (min(given), max(given) * study.lag_reach) if is_fixed else (0, max_lags)
     # Networks without lags are looked at with one, others also with one lag more.
-    looks_further = "residual-checks" in tasks or (last == 0 and "block-checks" in tasks)
+    looks_further = "residuals.checks" in tasks or (last == 0 and "residuals.blocks" in tasks)
     return range(first, last + 1 + looks_further)
 
 
@@ -363,7 +363,7 @@ def _resampling(study: Study) -> dict[str, Any]:
         "resampling": how.resampling,
         "block_rule": "given" if is_length else how.block_length,
         "block_length": how.block_length if is_length else 0,
-        "unit": how.unit,
+        "resampled": how.unit,
         "seed": how.seed,
     }
 
@@ -466,7 +466,7 @@ class Asked:
 def _chosen(question: Question) -> tuple[Constant, ...]:
     """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen."""
     names = getattr(question, "variables", None)
-    if names is None or isinstance(question, InViewQuestion):
+    if names is None or question.name == "counts.variables":
         return ()
     return (Constant("the variables of the run", tuple(names)),)
 

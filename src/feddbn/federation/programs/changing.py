@@ -1,43 +1,49 @@
 """A network that changes over time, as a short program of sums.
 
     as every method begins    what has to be done to the rows, and their moments
-    ``block-moments``         the same of consecutive blocks of rows
-    ``block-checks``          what the residuals say, each row's by the network of its segment
+    ``gram.blocks``         the same of consecutive blocks of rows
+    ``residuals.blocks``          what the residuals say, each row's by the network of its segment
 
 Where nothing changes, the network is the one that OneShotDBN learns from the same moments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.changes import Changing, CutLearner, Cuts, ranges_of
+from feddbn.core.designs.design import public_units
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
-from feddbn.core.statistics.moments import Moments, sums_length
-from feddbn.core.statistics.residual_checks import CurvatureSums
+from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
+from feddbn.core.statistics.residual_checks import (
+    CurvatureSums,
+    ResidualSums,
+    check_residuals,
+    echo_weights,
+    violations,
+)
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.programs.in_view import CountsQuestion
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome, first_look, learn_from_moments
 from feddbn.federation.programs.prepare import Prepare
-from feddbn.federation.programs.residual_checks import ResidualReport
-from feddbn.federation.programs.survey import survey_plan, survey_program
-from feddbn.federation.programs.time_blocks import (
-    BlockChecksQuestion,
-    BlockCountsQuestion,
-    BlockMomentsQuestion,
-    SegmentNetwork,
-    block_checks_program,
-    block_counts_program,
-    block_moments_program,
+from feddbn.federation.programs.residual_checks import (
+    ResidualReport,
+    ResidualsQuestion,
+    curvature_of,
+    share_of_means,
 )
+from feddbn.federation.programs.survey import survey_plan, survey_program
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
-from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, treated
-from feddbn.federation.protocol.task import ServerProgram, asked_of, counted
+from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, RowsQuestion, treated
+from feddbn.federation.protocol.task import ServerProgram, Task, asked_of, counted
 
 USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""
@@ -178,18 +184,18 @@ def changing_plan(variables: tuple[str, ...], n_lags: int, prepare: Prepare, *, 
         # How many blocks there are follows from what the first look tells.
         plan += survey_plan(variables, n_lags, profiles="none")
     block = sums_length(q)
-    plan += (Planned(BlockCountsQuestion.name, 4 * MOST_TIME_BLOCKS, least=4 * USUAL_BLOCKS),)
-    plan += (Planned(BlockMomentsQuestion.name, MOST_TIME_BLOCKS * block, least=USUAL_BLOCKS * block),)
+    plan += (Planned("counts.blocks", 4 * MOST_TIME_BLOCKS, least=4 * USUAL_BLOCKS),)
+    plan += (Planned("gram.blocks", MOST_TIME_BLOCKS * block, least=USUAL_BLOCKS * block),)
     if checks:
         p = max(n_lags, 1)
-        numbers = check_sums_length(d, p + 1) + CurvatureSums.length((p + 1) * d, d)
-        plan += (Planned(BlockChecksQuestion.name, numbers),)
+        numbers = 1 + check_sums_length(d, p + 1) + CurvatureSums.length((p + 1) * d, d)
+        plan += (Planned("residuals.blocks", numbers),)
     return plan
 
 
 def first_sums_program(
     variables: tuple[str, ...], options: OneShotOptions, wish: BlockWish, n_sites: int | None
-) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, BlockMomentsQuestion]]:
+) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, GramQuestion]]:
     """Ask as every method begins; return what was told, by how many sums, and what to ask about blocks."""
     n_lags = options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.prepare))
@@ -205,21 +211,21 @@ def first_sums_program(
         share = asked.moments.n / (n_sites * length)
         fewest = max(fewest, _TOLD_ROWS * asked.moments.q / share)
     blocks = _blocks(length, wish, fewest)
-    question = BlockMomentsQuestion(
+    question = GramQuestion(
         n_lags=n_lags,
         variables=variables,
         center=asked.center,
         block_rows=blocks.rows,
         n_blocks=blocks.n,
-        unit=wish.unit,
-        first=blocks.first,
+        calendar=wish.unit,
+        first_block=blocks.first,
         # Sums about a point near the means keep their digits.
         origin=None if asked.center == "recording" else asked.moments.mean,
     )
     return asked, n_sums, blocks, question
 
 
-def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerProgram[ResidualReport]:
+def _checks(outcome: ChangingOutcome, question: GramQuestion) -> ServerProgram[ResidualReport]:
     """Look at the residuals of what was found."""
     found, asked, d = outcome.changing, outcome.asked, question.d
     cuts = found.cuts
@@ -273,6 +279,121 @@ def trimmed(blocks: TimeBlocks, found: tuple[Moments, ...]) -> tuple[TimeBlocks,
     """The same without blocks after the last that anybody has rows in."""
     n = max((b for b, one in enumerate(found) if one.n > 0.5), default=0) + 1
     return replace(blocks, n=n), found[:n]
+
+
+# What is asked about blocks.
+
+
+def block_counts_program(blocks: GramQuestion, n_sites: int) -> ServerProgram[int]:
+    """Return how many blocks there may be: each has rows of no site or of `n_sites`, and of none too few.
+
+    The last has all rows after it.
+    """
+    question = CountsQuestion(
+        **{item.name: getattr(blocks, item.name) for item in fields(RowsQuestion)}, least=1
+    )
+    found = np.round((yield Task(question)).value).astype(int).reshape(4, blocks.n_blocks)
+    enough, few, enough_after, few_after = found
+    is_fine = ((enough == 0) | (enough >= n_sites)) & (few == 0)
+    for n in range(blocks.n_blocks, 0, -1):
+        if is_fine[: n - 1].all() and enough_after[n - 1] >= n_sites and few_after[n - 1] == 0:
+            return n
+    raise DataError(
+        f"in no way do all blocks of time have enough rows of at least {n_sites} sites, or of none; use longer blocks.",
+        code="blocks-of-few-sites",
+    )
+
+
+def block_moments_program(question: GramQuestion) -> ServerProgram[tuple[Moments, ...]]:
+    """Ask for the moments of blocks; those that nobody has rows in are empty."""
+    total = (yield Task(question)).value
+    parts = total.reshape(question.n_blocks, sums_length(question.q))
+    return tuple(Moments.from_sums(part, question.q, question.origin) for part in parts)
+
+
+@dataclass(frozen=True)
+class SegmentNetwork:
+    """The network of one segment in the units of the rows.
+
+    Attributes
+    ----------
+    weights
+        (q, d).
+    levels, variances
+        (d,) intercepts and noise variances.
+    n
+        Rows.
+    """
+
+    weights: FloatArray
+    levels: FloatArray
+    variances: FloatArray
+    n: float
+
+    def residuals(self, varies: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Coefficients and offset of the standardised residuals; none of variables that follow from their causes."""
+        d = len(self.levels)
+        full = -self.weights
+        full[:d] += np.eye(d)
+        root = np.where(varies, np.sqrt(np.where(varies, self.variances, 1.0)), np.inf)
+        return full / root, self.levels / root
+
+
+def block_checks_program(
+    blocks: GramQuestion,
+    cuts: Sequence[int],
+    networks: Sequence[SegmentNetwork],
+    order: Sequence[int],
+    moments: Moments,
+    own_share: float | None,
+) -> ServerProgram[ResidualReport]:
+    """Ask about the residuals of a network that changes.
+
+    Parameters
+    ----------
+    blocks
+        What was asked about the blocks.
+    cuts, networks, order
+        What was learned from the answer.
+    moments
+        Of all rows.
+    own_share
+        Number of nuisance parameters of recordings per row; None: that of their means, if these were taken off.
+    """
+    d = blocks.d
+    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+    # A network without lags is looked at with one.
+    missing = np.zeros((d, d)) if not blocks.n_lags else np.zeros((0, d))
+    found = [one.residuals(one.variances > 1e-8 * sd**2) for one in networks]
+    names = ("variables", "center", "block_rows", "n_blocks", "calendar", "first_block")
+    question = ResidualsQuestion(
+        **{name: getattr(blocks, name) for name in names},
+        n_lags=max(blocks.n_lags, 1),
+        cuts=tuple(cuts),
+        coefficients=np.concatenate([part for one, _ in found for part in (one, missing)]),
+        offset=np.concatenate([offset for _, offset in found]),
+        units=np.stack(public_units(moments.mean[:d], sd)),
+    )
+    answer = (yield Task(question)).value
+    stop = 1 + check_sums_length(d, question.n_back)
+    sums = ResidualSums.from_vector(answer[1:stop], d, question.n_back)
+    share = share_of_means(sums, blocks.center) if own_share is None else own_share
+    checks = check_residuals(sums, _echoes(networks, blocks.n_lags, d), share)
+    support = np.any([one.weights != 0 for one in networks], axis=0)
+    bends = curvature_of(CurvatureSums.from_vector(answer[stop:], d), support, order, range(d))
+    checks = replace(checks, curvature_p=bends)
+    violated = violations(checks)
+    factor = checks.inflation if "volatility" in violated else 1.0
+    return ResidualReport(checks, violated, violated, n_effective=checks.n / factor, looked_only=True)
+
+
+def _echoes(networks: Sequence[SegmentNetwork], n_lags: int, d: int) -> FloatArray:
+    """Mean over rows of what shocks of earlier rows do along lagged edges."""
+    total, n = np.zeros((n_lags + 1, d, d)), sum(one.n for one in networks)
+    for one in networks:
+        A = one.weights[d:].reshape(n_lags, d, d)
+        total += one.n / n * echo_weights(one.weights[:d], A, one.variances, n_lags + 1)
+    return total
 
 
 # A network that changes at every site at a time of its own, from the moments of each site's blocks.

@@ -27,12 +27,11 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.gram import asked_moments
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import (
     Preparation,
     ScaleChoice,
-    SummaryQuestion,
-    asked_moments,
     choose_scale,
     prepare,
     summary_of_moments,
@@ -333,7 +332,7 @@ def prepared_plan(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> 
         return asked_moments_plan(variables, n_lags, prepare)
     if prepare.scale == "auto":
         return asked_moments_plan(variables, n_lags, replace(AS_THEY_ARE, center=prepare.center))
-    return (Planned(SummaryQuestion.name, 1 + 2 * q + len(variables), 2),)
+    return (Planned("gram.diagonal", 1 + 2 * q + len(variables), 2),)
 
 
 def fdbnl_plan(
@@ -351,8 +350,8 @@ def fdbnl_plan(
         return asked_moments_plan(variables, n_lags, prepare)
     first = prepared_plan(variables, n_lags, prepare)
     if schedule == "gram":
-        return *first, Planned(StepQuestion.name, q * (q + 1) // 2)
-    return *first, Planned(StepQuestion.name, q * d + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 80))
+        return *first, Planned("step.fdbnl", q * (q + 1) // 2)
+    return *first, Planned("step.fdbnl", q * d + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 80))
 
 
 def fdbnl_program(
@@ -474,7 +473,7 @@ def _rounds_program(
 class StepQuestion(RowsQuestion):
     """One round of FDBNL about the broadcast weights C of variables ``(z - origin) / scale``."""
 
-    name = "fdbnl-step"
+    name = "step.fdbnl"
     draws_once = True
     purpose = (
         "one round of FDBNL: gradients, local weights plus scaled multipliers, or the weighted cross-products"

@@ -95,7 +95,7 @@ class FeatureStatistics:
 class FeatureMomentsQuestion(Question):
     """Cross-products of the rows of several designs; see `core.designs.gram.Gram.to_sums`."""
 
-    name = "feature-moments"
+    name = "gram.features"
     purpose = "cross-products of feature rows"
 
     designs: tuple[Design, ...] = designs()
@@ -152,7 +152,7 @@ class FeatureMomentsQuestion(Question):
 class FeatureScaleQuestion(Question):
     """Counts, sums and squares of the variables."""
 
-    name = "feature-scale"
+    name = "gram.scales"
     purpose = "counts, sums and squares per variable"
 
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
@@ -164,7 +164,7 @@ class FeatureScaleQuestion(Question):
 class DirectionQuestion(Question):
     """Products of prewhitened rows and their asymmetry; see `core.ranking`."""
 
-    name = "pair-direction"
+    name = "residuals.pairs"
     purpose = "products of prewhitened rows and their asymmetry"
 
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
@@ -207,7 +207,7 @@ def feature_statistics_program(
         stop = start + gram_sums_length(design.q)
         if stop > len(answer.value):
             raise ProtocolError(
-                "the sum for task 'feature-moments' is shorter than the asked candidates need.",
+                "the sum for task 'gram.features' is shorter than the asked candidates need.",
                 code="bad-sum",
             )
         gram = Gram.from_sums(answer.value[start:stop], design.q)

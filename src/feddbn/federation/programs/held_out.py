@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.folds import held_out_part
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
+from feddbn.federation.programs.gram import recording_moments
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.prepare import Prepare
-from feddbn.federation.programs.statistics import held_out_part, recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
@@ -145,9 +146,9 @@ def default_grid(method: Method) -> dict[str, list[Any]]:
 def held_out_plan(d: int, n_candidates: int, n_blocks: int, *, chooses: bool = True) -> Plan:
     """What judging candidates on held-out rows asks, without learning them; `chooses` says that sums follow."""
     n = n_candidates * n_blocks
-    losses = Planned("held-out-loss", d + 1, n, n)
+    losses = Planned("loss.rows", d + 1, n, n)
     return (
-        (losses, Planned("held-out-sums", max(2 * n_candidates, n_candidates + 1), 2, 2))
+        (losses, Planned("loss.sums", max(2 * n_candidates, n_candidates + 1), 2, 2))
         if chooses
         else (losses,)
     )
@@ -174,7 +175,7 @@ def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[
 class HeldOutQuestion(RowsQuestion):
     """Squared residuals of a candidate on the rows that a fold holds out; see `Weights` and `Judge`."""
 
-    name = "held-out-loss"
+    name = "loss.rows"
     purpose = (
         "squared residuals of each variable, for a candidate network on later rows that it was not fitted to"
     )
@@ -206,7 +207,7 @@ class HeldOutQuestion(RowsQuestion):
 class HeldOutSumsQuestion(Question):
     """Total losses of all candidates or, once the `best` is known, sums and squares of the differences to it."""
 
-    name = "held-out-sums"
+    name = "loss.sums"
     purpose = "sums and squares of held-out losses of all candidates"
     reads_rows = False
 

@@ -14,7 +14,7 @@ Rules of this file
 Rows with empty cells that are too few are left out before anything else (`rare_rows`); whatever else is too few is refused.
 
 *Sites.* What only one site has is that site's sum. So before a study of several institutions is learned, one masked sum of
-zeros and ones counts at how many sites each variable varies (task ``in-view``). One that varies at few sites, or in few rows
+zeros and ones counts at how many sites each variable varies (task ``counts.variables``). One that varies at few sites, or in few rows
 of some site, is left out of the study.
 
 Known weakness: a column that varies a little everywhere and very much in one row passes.
@@ -30,6 +30,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import Design, design_rows
+from feddbn.core.designs.folds import held_out_part, training_part
 from feddbn.core.designs.recordings import (
     ROWS_OF_A_RECORDING,
     CompleteRows,
@@ -40,9 +41,9 @@ from feddbn.core.designs.recordings import (
     site_rows,
 )
 from feddbn.errors import DataError
-from feddbn.federation.programs.statistics import held_out_part, training_part
-from feddbn.federation.programs.survey import LookQuestion
+from feddbn.federation.programs.gram import block_pieces, training_parts
 from feddbn.federation.protocol.plan import Plan, Planned
+from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
@@ -53,6 +54,7 @@ from feddbn.federation.protocol.task import (
     Task,
     View,
     fewest_sites,
+    flag,
     run_program,
     whole,
 )
@@ -266,55 +268,102 @@ def rare_rows(
         left_out = np.unique(np.concatenate(goes))
 
 
-@dataclass(frozen=True, kw_only=True)
-class InViewQuestion(LookQuestion):
-    """Which variables vary in enough rows of a site; `least` are enough, and a site whose owner asks for more takes those."""
+LEVEL_ROWS = 10
+"""A site's count of a level is told in whole units of so many rows, and a level needs one such unit to stand alone."""
+MOST_LEVEL_COUNTS = 4
+"""How often levels are counted: again after some count as one."""
 
-    name = "in-view"
-    purpose = "which variables vary in enough rows of this site, and which in a few: 0 or 1 each"
+
+@dataclass(frozen=True, kw_only=True)
+class CountsQuestion(RowsQuestion):
+    """Where a site has enough rows; `least` are enough, and a site whose owner asks for more takes those.
+
+    With `tells_few` also where it has some, but fewer; of variables and blocks that is always told.
+    """
+
+    name = "counts"
+    purpose = "where this site has enough rows"
+    forms = {
+        "variables": "which variables vary in enough rows of this site, and which in a few: 0 or 1 each",
+        "blocks": "in which of a few blocks of rows this site has enough rows, and in which some but too few: 0 or 1 each",
+        "levels": "how many rows have each level of a variable with levels, rounded down so that no small count is told",
+    }
+    takes = ("kinds", "blocks")
 
     least: int = whole(1, 1_000_000)
+    tells_few: bool = flag(default=False)
+
+    @property
+    def form(self) -> str:
+        """What is counted."""
+        return "levels" if self.kinds else "blocks" if self.n_blocks else "variables"
+
+    @property
+    def is_look(self) -> bool:
+        """Variables are counted before anything is decided."""
+        return self.form == "variables"
+
+    @property
+    def n_columns(self) -> int:
+        """Counts are no products."""
+        return 0
 
     def check_scope(self, scope: Scope) -> None:
-        """It is about all variables of the study."""
-        is_same = self.variables == scope.variables
-        scope.require(
-            is_same, self.name, "it is about other variables, or in another order", "other-variables"
-        )
-        scope.require(
-            self.n_lags <= max(scope.lags, default=0), self.name, f"n_lags is {self.n_lags}", "other-lags"
-        )
-        scope.require(not self.transformations, self.name, "it is about rows as they are", "not-plain")
-        # With numbers of its own choice a server would tell small counts apart, one study after the other.
-        scope.require(self.least == LEAST, self.name, f"'least' is {self.least}")
+        """What is counted is the study's.
+
+        With numbers of its own choice a server would tell small counts apart, one study after the other.
+        """
+        usual = LEAST
+        if self.is_look:
+            is_same = self.variables == scope.variables
+            scope.require(
+                is_same, self.name, "it is about other variables, or in another order", "other-variables"
+            )
+            is_near = self.n_lags <= max(scope.lags, default=0)
+            scope.require(is_near, self.name, f"n_lags is {self.n_lags}", "other-lags")
+            scope.require(not self.transformations, self.name, "it is about rows as they are", "not-plain")
+        else:
+            super().check_scope(scope)
+            usual = 1 if self.n_blocks else int(scope.parameters.get("level_rows", LEVEL_ROWS))
+        scope.require(self.least == usual, self.name, f"'least' is {self.least}")
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """It is asked once: other numbers of lags, or of rows, would tell small counts."""
-        return (Constant("what is counted as varying", (self.n_lags, self.least)),)
+        """It is asked once: other numbers of lags or of rows would tell small counts."""
+        how = (self.n_lags, self.least, self.tells_few)
+        place = self.place if self.kinds else ""
+        return *super().constants, Constant(f"what is counted in {self.form}{place}", how)
+
+    @property
+    def settled_kinds(self) -> Constant:
+        """Levels that some site has in few rows count as one with others, and are counted again."""
+        return Constant("which levels are counted" + self.place, self.kinds, MOST_LEVEL_COUNTS)
+
+    @property
+    def settled_blocks(self) -> Constant:
+        """Blocks are counted once; those that are asked about later may be fewer."""
+        return replace(super().settled_blocks, what="blocks that are counted")
 
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
         """All rows; few of them do not show."""
-        return (self.view(Design.linear(data.variables, 0), is_rounded=True, n_parameters=0),)
+        design = Design.linear(data.variables, 0) if self.is_look else self.design
+        return (self.view(design, is_rounded=True, n_parameters=0),)
+
+    @property
+    def n_counts(self) -> int:
+        """How many numbers an answer has."""
+        if self.kinds:
+            return (1 + self.tells_few) * sum(len(coding.groups) for coding in self.design.codings)
+        return 4 * self.n_blocks or 2 * self.d
 
 
-def in_view_plan(variables: Collection[str]) -> Plan:
-    """One sum."""
-    return (Planned("in-view", 2 * len(variables)),)
+@answers(CountsQuestion, length=lambda question: question.n_counts)
+def _answer(here: Here, question: CountsQuestion) -> tuple[SiteState, FloatArray]:
+    count = {"variables": _varying_variables, "blocks": _rows_in_blocks, "levels": _rows_of_levels}
+    return here.state, count[question.form](here, question)
 
 
-def in_view_program(
-    variables: tuple[str, ...], n_lags: int, n_sites: int
-) -> ServerProgram[dict[str, tuple[int, int]]]:
-    """Return the variables that have to be left out, and at how many sites each varies, and varies in few rows."""
-    answer = (yield Task(InViewQuestion(n_lags=n_lags, variables=variables, least=LEAST))).value
-    enough, few = np.round(answer).astype(int).reshape(2, len(variables)).tolist()
-    found = zip(variables, enough, few, strict=True)
-    return {name: (n, m) for name, n, m in found if n < n_sites or m}
-
-
-@answers(InViewQuestion, length=lambda question: 2 * question.d)
-def _answer(here: Here, question: InViewQuestion) -> tuple[SiteState, FloatArray]:
+def _varying_variables(here: Here, question: CountsQuestion) -> FloatArray:
     least, names = math.ceil(_MARGIN * question.least), here.data.variables
     # Cells that are there, and rows that are complete, as some sums have it.
     cells = question.view(Design.linear(names, 0), is_whole=True)
@@ -329,7 +378,50 @@ def _answer(here: Here, question: InViewQuestion) -> tuple[SiteState, FloatArray
     for name, found in zip(names, counts, strict=True):
         is_few = any(0 < n < least for n in found)
         vector[:, question.variables.index(name)] = not is_few and max(found, default=0) >= least, is_few
-    return here.state, vector.ravel()
+    return vector.ravel()
+
+
+def _rows_in_blocks(here: Here, question: CountsQuestion) -> FloatArray:
+    """For each block whether rows in it are enough, and whether too few; and the same for all rows from the block on."""
+    question.require_variables(here.data)
+    n = np.zeros(question.n_blocks)
+    if not question.abstains(here.state):
+        for recording in training_parts(here.data, question):
+            for piece in block_pieces(question, recording):
+                n += np.bincount(piece.blocks, minlength=question.n_blocks)
+    after, least = np.cumsum(n[::-1])[::-1], question.least
+    told = [part for one in (n, after) for part in (one >= least, (one > 0) & (one < least))]
+    return np.concatenate(told).astype(np.float64)
+
+
+def _rows_of_levels(here: Here, question: CountsQuestion) -> FloatArray:
+    question.require_variables(here.data)
+    codings, least = question.design.codings, question.least
+    counts = [np.zeros(len(coding.groups)) for coding in codings]
+    for recording in question.complete_rows(here.data):
+        for block in recording.blocks():
+            for j, coding in enumerate(codings):
+                if coding.groups:
+                    places = coding.values(block.values[:, j], question.variables[j]).astype(np.int64)
+                    counts[j] += np.bincount(places, minlength=len(counts[j]))
+    told = np.concatenate([np.zeros(0), *counts])
+    few = [(told > 0) & (told < least)] if question.tells_few else []
+    return np.concatenate([np.floor(told / least) * least, *few])
+
+
+def in_view_plan(variables: Collection[str]) -> Plan:
+    """One sum."""
+    return (Planned("counts.variables", 2 * len(variables)),)
+
+
+def in_view_program(
+    variables: tuple[str, ...], n_lags: int, n_sites: int
+) -> ServerProgram[dict[str, tuple[int, int]]]:
+    """Return the variables that have to be left out, and at how many sites each varies, and varies in few rows."""
+    answer = (yield Task(CountsQuestion(n_lags=n_lags, variables=variables, least=LEAST))).value
+    enough, few = np.round(answer).astype(int).reshape(2, len(variables)).tolist()
+    found = zip(variables, enough, few, strict=True)
+    return {name: (n, m) for name, n, m in found if n < n_sites or m}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What sites can do alone: every site fits DYNOTEARS to its own rows; the server sees only sums over sites.
 
-Site task ``local-fit`` keeps the site's own network in its state and answers with its weights (for an average), with
+Site task ``local.fit`` keeps the site's own network in its state and answers with its weights (for an average), with
 the indicators of its edges (for a vote), or with nothing else (when the networks are to stay at home), and with the number
 of networks: a site that stays out has none.
 
@@ -20,14 +20,9 @@ from feddbn.core.fdbnl.server import OPTIMA
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.fdbnl import PenalisedSettings, Rounds, fit_of_moments
+from feddbn.federation.programs.gram import asked_moments
 from feddbn.federation.programs.prepare import Prepare
-from feddbn.federation.programs.statistics import (
-    CENTERS,
-    SCALES,
-    ColumnStatistics,
-    Preparation,
-    asked_moments,
-)
+from feddbn.federation.programs.statistics import CENTERS, SCALES, ColumnStatistics, Preparation
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
@@ -47,7 +42,7 @@ class LocalFitQuestion(RowsQuestion):
     variables that only act on others, which have no noise to be scaled by.
     """
 
-    name = "local-fit"
+    name = "local.fit"
     purpose = "a network fitted to this site's rows alone: its weights or its edges"
 
     answer: str = choice(*ANSWERS)

@@ -1,8 +1,10 @@
 """A network of variables of any kind, as a short program of sums.
 
-``level-counts``    if a variable has more than two levels: which of them are too rare to stand alone
-``mixed-moments``   the structure, by Gaussian scores of the columns that stand for values
-``glm-step``        4 to 6 times: every variable given its causes, by maximum likelihood
+    counts of levels   if a variable has more than two levels: which of them are too rare to stand alone
+    gram of kinds      the structure, by Gaussian scores of the columns that stand for values
+    newton             4 to 6 times: every variable given its causes, by maximum likelihood
+
+Rows with empty cells are left out, and values are used as they are.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.design import Design, design_rows
-from feddbn.core.designs.gram import recording_gram
-from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData
+from feddbn.core.designs.recordings import SiteData
 from feddbn.core.glm import (
     FAMILIES,
     Climb,
@@ -34,164 +35,30 @@ from feddbn.core.glm import (
     starting_theta,
 )
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels, read_coding, read_kinds
+from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels
 from feddbn.core.orders.groups import Groups
 from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, Learned, OrderLearner, Review, Reviewed
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
-from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
-from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.statistics import training_site
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+from feddbn.errors import DataError
+from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.programs.in_view import LEVEL_ROWS, MOST_LEVEL_COUNTS, CountsQuestion
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
-    Scope,
     ServerProgram,
     Task,
-    View,
     array,
     counted,
-    flag,
     texts,
-    whole,
     wholes,
 )
 
-# Sums for variables of any kind.
-#
-# ``level-counts``    how many rows have each level of each variable that has levels, every site's count rounded down
-# ``mixed-moments``   count, totals and cross-products of the columns that stand for values of their kinds, at lags 0..p; the
-#                     number of recordings, and the same cross-products about their own means
-#
-# Rows with empty cells are left out, and values are used as they are.
-
-FEWEST_OF_A_LEVEL = 10
-"""A site's count of a level is told in whole units of so many rows, and a level needs one such unit to stand alone."""
-MOST_LEVEL_COUNTS = 4
-"""How often levels are counted: again after some count as one."""
 _STILL = 1e-10
 """Share of a column's variance within recordings below which it is constant there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodedQuestion(RowsQuestion):
-    """A question about rows of values that have kinds, one text for each variable (`Coding.text`)."""
-
-    kinds: tuple[str, ...] = texts()
-
-    def check(self) -> None:
-        """There is one kind for each variable, and rows are used as they are."""
-        super().check()
-        if len(self.kinds) != self.d:
-            raise self.wrong(f"'kinds' has {len(self.kinds)} entries for {self.d} variables")
-        try:
-            _ = self.coded
-        except ParameterError as error:
-            raise self.wrong(str(error).rstrip(".")) from None
-        if self.transformations:
-            raise self.wrong(
-                "values of kinds are used as they are: no means, trends, scales or models of rows"
-            )
-
-    def check_scope(self, scope: Scope) -> None:
-        """Kinds are the study's; rare levels may count as one."""
-        super().check_scope(scope)
-        said = scope.parameters.get("kinds")
-        declared = read_kinds(said if isinstance(said, dict) else None, scope.variables)
-        kinds = dict(zip(scope.variables, declared, strict=True))
-        for variable, text in zip(self.variables, self.kinds, strict=True):
-            kind = kinds[variable]
-            coding = read_coding(text)
-            same = coding.name == kind.name and len(coding.groups) == kind.n_levels
-            scope.require(
-                same, self.name, f"it reads {variable!r} as {text!r}, and the study says {kind.name!r}"
-            )
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """Which levels count as one is settled once: sums by other levels would tell small counts."""
-        return *super().constants, Constant(self._what + self.place, self.kinds)
-
-    @property
-    def place(self) -> str:
-        """Which rows it is about: what is settled is settled for these."""
-        return f" (n_lags = {self.n_lags}, fold = {self.fold})"
-
-    def recordings(self, data: SiteData) -> Iterator[Recording]:
-        """The recordings of a site without rows that have empty cells or are held out."""
-        return iter(CompleteSite(training_site(data, self.fold)).recordings())
-
-    @property
-    def _what(self) -> str:
-        """What is settled by its kinds."""
-        return "which levels count as one"
-
-    @cached_property
-    def coded(self) -> Design:
-        """Its columns."""
-        return Design.coded(self.variables, self.n_lags, self.kinds)
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of a row."""
-        return self.coded.q
-
-    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
-        """Rows as columns of kinds."""
-        return (self.view(self.coded),)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LevelCountsQuestion(CodedQuestion):
-    """How many rows have each level, rounded down to whole units of `unit` rows at every site.
-
-    With `tells_few` also whether the site has the level, but in fewer rows than a unit: 0 or 1.
-    """
-
-    name = "level-counts"
-    purpose = (
-        "how many rows have each level of a variable with levels, rounded down so that no small count is told"
-    )
-
-    unit: int = whole(1, 1_000_000)
-    tells_few: bool = flag(default=False)
-
-    def check_scope(self, scope: Scope) -> None:
-        """The unit is the study's."""
-        super().check_scope(scope)
-        asked = scope.parameters.get("level_rows", FEWEST_OF_A_LEVEL)
-        scope.require(self.unit == asked, self.name, f"'unit' is {self.unit}")
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """Counts by other units would tell what rounding hides."""
-        how = (self.unit, self.tells_few)
-        return (
-            *super().constants[:-1],
-            Constant("the unit of counts of levels" + self.place, how),
-            self._levels,
-        )
-
-    @property
-    def _levels(self) -> Constant:
-        """Levels that some site has in few rows count as one with others, and are counted again."""
-        return Constant("which levels are counted" + self.place, self.kinds, MOST_LEVEL_COUNTS)
-
-    @property
-    def n_columns(self) -> int:
-        """Counts are no products."""
-        return 0
-
-    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
-        """All rows: whole units of them."""
-        return (self.view(self.coded, is_rounded=True),)
-
-    @property
-    def n_counts(self) -> int:
-        """How many numbers an answer has."""
-        return (1 + self.tells_few) * sum(len(coding.groups) for coding in self.coded.codings)
 
 
 @dataclass(frozen=True)
@@ -200,20 +67,6 @@ class LevelCounts:
 
     counts: tuple[tuple[float, ...], ...]
     codings: tuple[Coding, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixedMomentsQuestion(CodedQuestion):
-    """Cross-products of the columns that stand for values of their kinds."""
-
-    name = "mixed-moments"
-    purpose = "means and cross-products of all variables as columns of their kinds: logs, positions and indicators of levels"
-
-    @property
-    def n_sums(self) -> int:
-        """How many numbers an answer has."""
-        q = self.coded.q
-        return sums_length(q) + 1 + q * (q + 1) // 2
 
 
 @dataclass(frozen=True)
@@ -262,7 +115,7 @@ def level_counts_program(
     variables: tuple[str, ...],
     n_lags: int,
     kinds: tuple[Kind, ...],
-    fewest: int = FEWEST_OF_A_LEVEL,
+    fewest: int = LEVEL_ROWS,
     *,
     is_hidden: bool = False,
 ) -> ServerProgram[LevelCounts]:
@@ -276,8 +129,8 @@ def level_counts_program(
     counts: tuple[tuple[float, ...], ...] = ()
     for _ in range(MOST_LEVEL_COUNTS):
         texts_ = tuple(coding.text for coding in codings)
-        question = LevelCountsQuestion(
-            n_lags=n_lags, variables=variables, kinds=texts_, unit=fewest, tells_few=is_hidden
+        question = CountsQuestion(
+            n_lags=n_lags, variables=variables, kinds=texts_, least=fewest, tells_few=is_hidden
         )
         total = (yield Task(question)).value
         sizes = [len(coding.groups) for coding in codings]
@@ -323,44 +176,21 @@ def mixed_moments_program(
 ) -> ServerProgram[MixedMoments]:
     """Ask for the moments of coded rows."""
     kinds = tuple(coding.text for coding in codings)
-    question = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=kinds)
-    value, q = (yield Task(question)).value, question.coded.q
+    question = _coded_gram(variables, n_lags, kinds)
+    value, q = (yield Task(question)).value, question.design.q
     first = sums_length(q)
-    own = symmetric(value[first + 1 :], q)
-    return MixedMoments(question.coded, Moments.from_sums(value[:first], q), own, float(value[first]))
+    own = symmetric(value[first + 1 : -1], q)
+    return MixedMoments(question.design, Moments.from_sums(value[:first], q), own, float(value[first]))
 
 
-@answers(LevelCountsQuestion, length=lambda question: question.n_counts)
-def _counts(here: Here, question: LevelCountsQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
-    codings = question.coded.codings
-    counts = [np.zeros(len(coding.groups)) for coding in codings]
-    for recording in question.recordings(here.data):
-        for block in recording.blocks():
-            for j, coding in enumerate(codings):
-                if coding.groups:
-                    places = coding.values(block.values[:, j], question.variables[j]).astype(np.int64)
-                    counts[j] += np.bincount(places, minlength=len(counts[j]))
-    told = np.concatenate([np.zeros(0), *counts])
-    few = [(told > 0) & (told < question.unit)] if question.tells_few else []
-    return here.state, np.concatenate([np.floor(told / question.unit) * question.unit, *few])
-
-
-@answers(MixedMomentsQuestion, length=lambda question: question.n_sums)
-def _moments(here: Here, question: MixedMomentsQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
-    q = question.coded.q
-    total, own, n_recordings = Moments.empty(q), np.zeros((q, q)), 0
-    for recording in question.recordings(here.data):
-        found = recording_gram(question.coded, recording).moments
-        total, own = total.merge(found), own + found.scatter
-        n_recordings += found.n > 0
-    return here.state, np.concatenate([total.to_sums(), [n_recordings], upper_triangle(own)])
+def _coded_gram(variables: tuple[str, ...], n_lags: int, kinds: tuple[str, ...]) -> GramQuestion:
+    """The question about coded rows, which are also taken off the means of their recordings."""
+    return GramQuestion(n_lags=n_lags, variables=variables, kinds=kinds, try_degrees=(0,), try_cycles=(0,))
 
 
 # One sum for generalised linear models of nodes: gradient, information and likelihood at given coefficients.
 #
-# ``glm-step``   of each of a list of models: log likelihood, gradient and information at theta
+# ``newton``   of each of a list of models: log likelihood, gradient and information at theta
 #
 # Columns of parents are standardised by public numbers, so that coefficients have a natural size. A server climbs by Newton's
 # steps (`core.glm`), 4 to 6 sums of all models together.
@@ -379,14 +209,15 @@ def model_text(model: NodeModel) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlmStepQuestion(CodedQuestion):
+class NewtonQuestion(RowsQuestion):
     """Terms of some models of nodes at `theta`, which holds the coefficients of one after the other.
 
     `models` are all that a run fits, `asked` the places of those that have not arrived yet; `origin` and `scale` (columns
     of a time step) standardise the columns of parents, at every lag.
     """
 
-    name = "glm-step"
+    name = "newton"
+    takes = ("kinds",)
     draws_once = True
     purpose = "likelihood, gradient and information of models of variables given others, at coefficients of the server's"
 
@@ -399,7 +230,9 @@ class GlmStepQuestion(CodedQuestion):
     def check(self) -> None:
         """Models are of variables that have a family, on parents that come from elsewhere; theta has their length."""
         super().check()
-        if len(self.origin) != sum(self.coded.widths) or not (self.scale > 0).all():
+        if not self.kinds:
+            raise self.wrong("it needs 'kinds'")
+        if len(self.origin) != sum(self.design.widths) or not (self.scale > 0).all():
             raise self.wrong(
                 "'origin' and 'scale' must be numbers for each column of a time step, scales above 0"
             )
@@ -435,10 +268,10 @@ class GlmStepQuestion(CodedQuestion):
             "categorical": ("multinomial",),
             "ordinal": ("cumulative",),
             "count": ("poisson", "negative-binomial"),
-        }.get(self.coded.codings[node].name, ())
+        }.get(self.design.codings[node].name, ())
         if family not in FAMILIES or family not in suits:
             raise self.wrong(f"model {text[:60]!r} has a family that does not suit {self.variables[node]!r}")
-        groups = range(len(self.coded.groups))
+        groups = range(len(self.design.groups))
         if list(parents) != sorted(set(parents)) or any(m not in groups or m == node for m in parents):
             raise self.wrong(f"model {text[:60]!r} must have other variables as parents, ascending")
         return NodeModel(node, parents, family)
@@ -446,7 +279,7 @@ class GlmStepQuestion(CodedQuestion):
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         """How many coefficients each model has."""
-        return tuple(model.n_parameters(self.coded) for model in self.node_models)
+        return tuple(model.n_parameters(self.design) for model in self.node_models)
 
     @property
     def thetas(self) -> list[FloatArray]:
@@ -456,7 +289,7 @@ class GlmStepQuestion(CodedQuestion):
     @property
     def n_told(self) -> int:
         """How many numbers an answer has."""
-        return sum(starmap(ModelSums.length, self.forms))
+        return sum(starmap(ModelSums.length, self.layouts))
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -474,20 +307,20 @@ class GlmStepQuestion(CodedQuestion):
 
     def from_sums(self, vector: FloatArray) -> list[ModelSums]:
         """Inverse of `to_sums`."""
-        parts = np.split(vector, np.cumsum(list(starmap(ModelSums.length, self.forms)))[:-1])
-        return [ModelSums.from_sums(part, *form) for part, form in zip(parts, self.forms, strict=True)]
+        parts = np.split(vector, np.cumsum(list(starmap(ModelSums.length, self.layouts)))[:-1])
+        return [ModelSums.from_sums(part, *form) for part, form in zip(parts, self.layouts, strict=True)]
 
     @property
-    def forms(self) -> list[tuple[int, bool]]:
+    def layouts(self) -> list[tuple[int, bool]]:
         """How many coefficients each model has, and whether it is asked how wide counts are."""
         return [(m, one.family == "poisson") for m, one in zip(self.lengths, self.node_models, strict=True)]
 
 
-def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowTerms]]:
+def model_terms(data: SiteData, question: NewtonQuestion) -> Iterator[list[RowTerms]]:
     """The terms of a site's rows, piece by piece, of each model."""
-    design, n_each = question.coded, question.n_lags + 1
+    design, n_each = question.design, question.n_lags + 1
     origin, scale = np.tile(question.origin, n_each), np.tile(question.scale, n_each)
-    for recording in question.recordings(data):
+    for recording in question.complete_rows(data):
         for chunk in design_rows(design, recording.blocks()):
             columns = (chunk.values - origin) / scale
             yield [
@@ -496,17 +329,17 @@ def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowT
             ]
 
 
-@answers(GlmStepQuestion, length=lambda question: question.n_told)
-def _answer(here: Here, question: GlmStepQuestion) -> tuple[SiteState, FloatArray]:
+@answers(NewtonQuestion, length=lambda question: question.n_told)
+def _answer(here: Here, question: NewtonQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    total = [ModelSums.empty(*form) for form in question.forms]
+    total = [ModelSums.empty(*form) for form in question.layouts]
     for terms in model_terms(here.data, question):
         for one, more in zip(total, terms, strict=True):
             one.add(more)
     return here.state, question.to_sums(total)
 
 
-# The refit of chosen parents: models of all nodes together, by a few sums of ``glm-step``.
+# The refit of chosen parents: models of all nodes together, by a few sums of ``newton``.
 #
 # Nodes that are normal given their parents follow from the moments. Counts are Poisson; where the first fit shows that
 # they are wider than that (score test against BIC's price of one parameter), a negative binomial is fitted from there.
@@ -607,7 +440,7 @@ class _Climber:
             on_the_way = [k for k, climb in self.climbs.items() if not has_arrived(climb)]
             if not on_the_way:
                 return
-            question = GlmStepQuestion(
+            question = NewtonQuestion(
                 n_lags=self._design.n_lags,
                 variables=self._design.variables,
                 kinds=self._design.kinds,
@@ -712,27 +545,27 @@ class MixedOutcome:
 
 
 def mixed_plan(
-    variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = FEWEST_OF_A_LEVEL
+    variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = LEVEL_ROWS
 ) -> Plan:
     """What `mixed_program` may ask."""
     texts_ = tuple(coding_of(kind).text for kind in kinds)
-    counts = LevelCountsQuestion(n_lags=n_lags, variables=variables, kinds=texts_, unit=fewest)
-    moments = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=texts_)
-    plan: Plan = (Planned(MixedMomentsQuestion.name, moments.n_sums),)
+    counts = CountsQuestion(n_lags=n_lags, variables=variables, kinds=texts_, least=fewest)
+    coded = _coded_gram(variables, n_lags, texts_).design
+    plan: Plan = (Planned("gram.kinds", sums_length(coded.q) + 2 + coded.q * (coded.q + 1) // 2),)
     if any(kind.n_levels > 2 for kind in kinds):
-        plan = Planned(LevelCountsQuestion.name, 2 * counts.n_counts, MOST_LEVEL_COUNTS), *plan
+        plan = Planned("counts.levels", 2 * counts.n_counts, MOST_LEVEL_COUNTS), *plan
     families = [(j, family_of(kind)) for j, kind in enumerate(kinds)]
-    every = tuple(range(len(moments.coded.groups)))
+    every = tuple(range(len(coded.groups)))
     few, many = 0, 0
     for j, family in families:
         if family is None or family == NORMAL:
             continue
         # A model has at most all other groups as parents; counts may turn out wider, by one parameter.
-        most = NodeModel(j, tuple(m for m in every if m != j), family).n_parameters(moments.coded) + 1
-        least = NodeModel(j, (), family).n_parameters(moments.coded)
+        most = NodeModel(j, tuple(m for m in every if m != j), family).n_parameters(coded) + 1
+        least = NodeModel(j, (), family).n_parameters(coded)
         few += ModelSums.length(least, family == "poisson")
         many += MOST_OF_A_NODE * ModelSums.length(most, family == "poisson")
-    steps = (Planned(GlmStepQuestion.name, many, MOST_STEPS, 6, few),) if many else ()
+    steps = (Planned("newton", many, MOST_STEPS, 6, few),) if many else ()
     return *plan, *steps
 
 

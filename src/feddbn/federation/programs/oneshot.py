@@ -1,24 +1,20 @@
 """The one-round method as a short program of sums.
 
 ``moments``             count, totals and cross-products of lagged rows; one sum
-``residual-features``   sums of nonlinear functions of standardised residuals; only to direct edges that
+``residuals.shapes``   sums of nonlinear functions of standardised residuals; only to direct edges that
                         second moments leave open, or to review all edges if equal variances were assumed, and
                         only while the noise is not Gaussian
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, cast
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.design import Design, design_rows
-from feddbn.core.designs.gram import nuisance_basis, recording_gram, whole_rows
-from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.recordings import CompleteRows, Recording
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
@@ -37,7 +33,6 @@ from feddbn.core.orders.nongaussian import (
     ShapedScores,
     gaussian_p,
     node_residuals,
-    residual_features,
     shape_p_value,
     tail_weight,
     without_one_edge,
@@ -54,15 +49,16 @@ from feddbn.core.statistics.diagnostics import (
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,
+    MOST_QUESTIONS,
     ResidualReport,
+    ResidualsQuestion,
     checks_plan,
     checks_program,
 )
-from feddbn.federation.programs.statistics import training_parts
 from feddbn.federation.programs.treatment import (
     AskedMoments,
     asked_moments_plan,
@@ -70,94 +66,16 @@ from feddbn.federation.programs.treatment import (
     moments_program,
 )
 from feddbn.federation.protocol.plan import Plan, Planned
-from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, counted
+from feddbn.federation.protocol.rows import treated
+from feddbn.federation.protocol.task import ServerProgram, Task, counted
 from feddbn.findings import Finding
 from feddbn.words import say
-
-# Sums of nonlinear functions of residuals: a nonlinear map of rows, which owners allow by name.
-#
-# ``residual-features``   for every residual the sums of five functions of it (`core.orders.nongaussian`)
-#
-# What a server could do with it: a steep projection has single rows in view, and many of them read the rows one by one. So
-# a run asks a few times, of residuals that are about as large as those of a network, and of no more than the site's rows
-# stand for (`federation.guards.disclosure`).
-
-MOST_QUESTIONS = 16
-"""A run asks up to eight times, and again if it tries one lag more."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResidualsQuestion(RowsQuestion):
-    """Sums of nonlinear functions of ``z @ coefficients - offset``, m columns."""
-
-    name = "residual-features"
-    purpose = "sums of nonlinear functions of standardised residuals"
-
-    coefficients: FloatArray = array("q", "m")
-    offset: FloatArray = array("m")
-
-    @property
-    def projected(self) -> tuple[FloatArray, FloatArray]:
-        """Its residuals."""
-        return self.coefficients, self.offset
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """A run asks a few times, also if it tries one lag more."""
-        what, n = "residuals whose shape is asked for", len(self.offset)
-        asked = Constant(what, (self.coefficients, self.offset), MOST_QUESTIONS, n)
-        return *super().constants, asked
 
 
 def most_residuals(d: int) -> int:
     """How many columns one such question has at most."""
     return 2 * d * (d + 1)
 
-
-def _residual_features(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
-    vector = np.zeros(1 + N_FEATURES * len(question.offset))
-    if question.abstains(here.state):
-        return here.state, vector
-    for part in _residual_feature_units(here, question, "recording"):
-        vector += part
-    return here.state, vector
-
-
-def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
-    if unit != "recording":
-        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
-    B, plain = question.coefficients, replace(question.design, nuisance=ONE_MEAN)
-    for recording in training_parts(here.data, question):
-        total, n = np.zeros((N_FEATURES, B.shape[1])), 0
-        for residuals in recording_residuals(plain, CompleteRows(recording), question, B):
-            total += residual_features(residuals)
-            n += len(residuals)
-        yield np.concatenate([[float(n)], total.ravel()])
-
-
-def recording_residuals(
-    plain: Design, recording: Recording, question: ResidualsQuestion, B: FloatArray
-) -> Iterator[FloatArray]:
-    """Yield residuals ``z B`` of a recording, piece by piece, off the nuisances of the question."""
-    nuisance = question.nuisance
-    if nuisance.has_time:
-        rows, times = whole_rows(plain, recording)
-        basis = nuisance_basis(nuisance, times)
-        if len(rows) and basis is not None:
-            residuals = rows @ B
-            yield residuals - basis @ np.linalg.lstsq(basis, residuals, rcond=None)[0]
-        return
-    shift = question.offset
-    if nuisance.scope == "recording":
-        shift = recording_gram(plain, recording).moments.mean @ B
-    for rows_of in design_rows(plain, recording.blocks()):
-        yield rows_of.values @ B - shift
-
-
-answers(ResidualsQuestion, _residual_feature_units)(_residual_features)
 
 T = TypeVar("T")
 
@@ -351,6 +269,7 @@ def _improve_by_noise(
                 center=center,
                 coefficients=residuals.coefficients,
                 offset=residuals.offset,
+                shapes=True,
             )
             answer = yield Task(question)
             n, n_asked = float(answer.value[0]), n_asked + 1
@@ -481,9 +400,7 @@ def oneshot_plan(
     plan = asked_moments_plan(variables, n_lags, prepare, shaped)
     if use_nongaussian:
         numbers = 1 + N_FEATURES * most_residuals(d)
-        plan += (
-            Planned(ResidualsQuestion.name, numbers, MOST_QUESTIONS, int(not shaped), 1 + N_FEATURES * d),
-        )
+        plan += (Planned("residuals.shapes", numbers, MOST_QUESTIONS, int(not shaped), 1 + N_FEATURES * d),)
     if not checks:
         return plan
     # Where residuals remember, moments with one more lag are asked for, and again if that lag is taken.

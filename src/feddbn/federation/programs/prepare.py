@@ -29,7 +29,7 @@ __all__ = ["AS_THEY_ARE", "AUTO_DEGREES", "Prepare", "PreparedSettings"]
 AUTO_DEGREES = (0, 1, 3)
 """Polynomials in time that "auto" tries."""
 _ROWS_PER_PARAMETER = 8.0
-_LOOK_TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
+_LOOK_TASKS = frozenset(("survey.first", "agree", "survey.outliers", "gram.pairs"))
 
 
 def _several_periods() -> Rule:
@@ -206,7 +206,7 @@ class Prepare(Settings):
             detrend=0 if self.detrend == "auto" else self.detrend,
             period=() if isinstance(self.period, str) else self.period,
             gains="none",
-            spikes="remove" if self.spikes == "remove" and "deviation-shares" in tasks else "keep",
+            spikes="remove" if self.spikes == "remove" and "survey.shares" in tasks else "keep",
             missing="drop",
             scale=self.scale,
             on_disagreement="ignore",

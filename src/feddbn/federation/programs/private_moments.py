@@ -17,8 +17,6 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import ParameterError, ProtocolError
-from feddbn.federation.programs.curved import CurvedMomentsQuestion
-from feddbn.federation.programs.survey import DeviationSharesQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers, site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import (
@@ -48,7 +46,7 @@ from feddbn.settings import flat_names
 
 # A private look at how large the units' vectors are, to choose a clipping bound that is paid for.
 #
-# The task "unit-norms" sums, over all units, the indicator of the bin their norm falls into. One unit moves it
+# The task "counts.norms" sums, over all units, the indicator of the bin their norm falls into. One unit moves it
 # by 1, so it is released like any other sum, with noise and an entry in the ledger. The bins are fixed and coarse.
 
 _OWN = ("of", "unit", "norm")
@@ -61,7 +59,7 @@ class UnitNormsQuestion(Question):
     It travels as the other question with three parameters more: that one's name, the unit, and which norm is meant.
     """
 
-    name = "unit-norms"
+    name = "counts.norms"
     purpose = "how large the vectors of single units are, in coarse bins"
 
     unit: str = choice("recording", "row")
@@ -76,7 +74,7 @@ class UnitNormsQuestion(Question):
         scope.require(
             self.unit == scope.unit, self.name, f"the noise protects each {scope.unit}", "other-unit"
         )
-        is_usual = self.of.name in ("moments", "curved-moments") and self.norm == "gram"
+        is_usual = self.of.name in ("gram.rows", "gram.functions") and self.norm == "gram"
         scope.require(is_usual, self.name, "it is about norms of moments", "other-norm")
         scope.check_task(self.of.name)
         self.of.check_scope(scope)
@@ -120,7 +118,7 @@ class UnitNormsQuestion(Question):
         """Inverse of `params` and `arrays`."""
         rest = {key: value for key, value in params.items() if key not in _OWN}
         if params.get("of") == cls.name:
-            raise ProtocolError("task 'unit-norms' cannot be about itself.", code="bad-question")
+            raise ProtocolError("task 'counts.norms' cannot be about itself.", code="bad-question")
         inner = site_task(str(params.get("of"))).question.read(rest, arrays)
         own = {key: params[key] for key in ("unit", "norm") if key in params}
         return cls(**{"unit": None, **own}, of=inner)
@@ -191,14 +189,14 @@ def private_moments_plan(
     n_bounds = (clip_bound is None) + (curves_share > 0)
     rules, left = {}, 1.0
     if spikes_share:
-        rules[DeviationSharesQuestion.name] = _counting(spikes_share)
+        rules["survey.shares"] = _counting(spikes_share)
         left -= spikes_share
     if n_bounds:
-        rules[UnitNormsQuestion.name] = _counting(bound_share, n_bounds)
+        rules["counts.norms"] = _counting(bound_share, n_bounds)
         left -= bound_share
     rules[task] = ClipRule(clip_bound, "gram", noise_factor=(left * (1 - curves_share)) ** -0.5)
     if curves_share:
-        rules[CurvedMomentsQuestion.name] = ClipRule(None, "gram", noise_factor=(left * curves_share) ** -0.5)
+        rules["gram.functions"] = ClipRule(None, "gram", noise_factor=(left * curves_share) ** -0.5)
     # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost epsilon and no more.
     n_answers = sum(rule.n_answers for rule in rules.values())
     multiplier = multiplier_for(epsilon - (n_answers - 1) * SLACK, delta)
@@ -216,7 +214,7 @@ def study_noise_plan(study: Study) -> NoisePlan:
     if privacy.epsilon is None:
         raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
     return private_moments_plan(
-        "moments",
+        "gram.rows",
         privacy.unit,
         privacy.epsilon,
         privacy.delta,
@@ -271,7 +269,7 @@ def private_moments(
     lags = task.question.reach
     if bound is None:
         norms = yield replace(task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm="gram"))
-        noise = plan.noise_in_sum("unit-norms", 1.0, lags, len(norms.contributors), n_guaranteed)
+        noise = plan.noise_in_sum("counts.norms", 1.0, lags, len(norms.contributors), n_guaranteed)
         bound = choose_clip(norms.value, norm_edges(), noise, quantile)
     clipped: Any = task.question
     answer = yield replace(task, question=replace(clipped, clip_bound=bound))

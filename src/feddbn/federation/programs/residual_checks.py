@@ -1,7 +1,10 @@
 """One sum about residuals of a network: do they remember, does their variance change, have they heavy tails?
 
-``residual-checks``   sums of products and squares of standardised residuals and of their predecessors, by thirds of the
-                      recordings, and of the logarithms of their variances
+    checks      sums of products and squares of standardised residuals and of their predecessors, by thirds of the recordings,
+                and of the logarithms of their variances
+    functions   the same of a network with curves
+    blocks      the same of a network that changes from one segment of time to the next
+    shapes      sums of nonlinear functions of residuals
 
 The network is one that the question carries, or the site's own, which stays at the site: residuals are then standardised
 by the site itself, so the sum tells neither weights nor the sizes of any site's noise.
@@ -12,18 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray, by_row, rows_in_cache
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray, by_row, rows_in_cache
 from feddbn.core.designs.design import Design, are_public_units, design_rows, public_blocks, public_units
-from feddbn.core.designs.gram import OwnLevel
-from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
-from feddbn.core.designs.recordings import CompleteRows, Recording, leading_axes, stretches, usable_runs
+from feddbn.core.designs.gram import OwnLevel, nuisance_basis, recording_gram, whole_rows
+from feddbn.core.designs.nuisance import ONE_MEAN
+from feddbn.core.designs.recordings import Recording, leading_axes, stretches, usable_runs
 from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
-from feddbn.core.orders.nongaussian import node_residuals
+from feddbn.core.orders.nongaussian import N_FEATURES, node_residuals, residual_features
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import evident_support
 from feddbn.core.statistics.diagnostics import outputs_of
@@ -41,80 +45,94 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.gram import Piece, block_pieces, local_moments, own_nuisances
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
-from feddbn.federation.programs.statistics import local_moments, training_parts
 from feddbn.federation.programs.treatment import AskedMoments, moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, wholes
+from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, flag, wholes
 
+MOST_QUESTIONS = 16
+"""Questions about shapes: a run asks up to eight times, and again if it tries one lag more."""
+SHAPES_ASKED = "residuals whose shape is asked for"
 MOST_NETWORKS = 12
 """Networks of one run whose residuals are looked at, on the same rows: three a fit, and up to four methods are compared."""
 ROWS_A_COLUMN = 10
 """A site with fewer rows than this for each of their columns cannot tell its own residuals from what it fitted."""
 
-_Piece = tuple[int, FloatArray]
 _Residuals = tuple[FloatArray, FloatArray]
 _Watch = Callable[[FloatArray, FloatArray], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResidualChecksQuestion(RowsQuestion):
-    """Sums over ``z @ coefficients - offset``: one residual per variable, each clipped to 20 standard deviations.
+class ResidualsQuestion(RowsQuestion):
+    """Sums over ``z @ coefficients - offset``, z a row of the design: one residual per variable.
 
-    Without coefficients each site takes those of the network near its personal one that its own moments prefer
-    (`core.orders.search`), among the edges that are `allowed`, and standardises by itself. Of `silent` variables there are
-    no residuals then.
-
-    `units` (2, d), origin and scale, adds products of the residuals with squares and cubes of the standardised variables.
+    Attributes
+    ----------
+    coefficients, offset
+        A network, or those of all segments, one below the other. None: each site takes the network near its personal one
+        that its own moments prefer (`core.orders.search`), among the edges that are `allowed`, and standardises by itself.
+    silent
+        Variables that then have no residuals.
+    units
+        (2, d), origin and scale: also products of the residuals with squares and cubes of the standardised variables.
+    cuts
+        First blocks of the second, third, ... segment: every row has the residuals of its own segment's network.
+    shapes
+        Sums of nonlinear functions of any number of residuals instead.
     """
 
-    name = "residual-checks"
+    name = "residuals"
+    purpose = "products of standardised residuals of a network"
+    forms = {
+        "checks": "products and fourth-order products of standardised residuals and of their predecessors, their variances "
+        "by thirds of the recordings, the logarithms of these variances, and if asked products with squares and cubes of the "
+        "variables",
+        "functions": "products and fourth-order products of standardised residuals of curved rows and of their predecessors",
+        "blocks": "products and fourth-order products of standardised residuals, and of their predecessors, of a network "
+        "that changes from one of a few blocks of rows to another, and products with squares and cubes of the variables",
+        "shapes": "sums of nonlinear functions of standardised residuals",
+    }
+    takes = ("functions", "blocks")
     draws_once = True
-    purpose = (
-        "products and fourth-order products of standardised residuals and of their predecessors, "
-        "their variances by thirds of the recordings, the logarithms of these variances, and if asked products with "
-        "squares and cubes of the variables"
-    )
 
-    coefficients: FloatArray | None = array("q", "d", default=None)
-    offset: FloatArray | None = array("d", default=None)
+    coefficients: FloatArray | None = array("coefficients", "residuals", default=None)
+    offset: FloatArray | None = array("offsets", default=None)
     allowed: FloatArray | None = array("q", "d", default=None)
     silent: tuple[int, ...] = wholes(0, 1_000_000, default=())
     units: FloatArray | None = array("origin and scale", "d", default=None)
+    cuts: tuple[int, ...] = wholes(1, 1_000_000, default=())
+    shapes: bool = flag(default=False)
+
+    @property
+    def form(self) -> str:
+        """What is answered, and about which rows."""
+        if self.shapes:
+            return "shapes"
+        return "blocks" if self.n_blocks else "functions" if self.functions else "checks"
+
+    @property
+    def n_segments(self) -> int:
+        """Of how many networks residuals are."""
+        return len(self.cuts) + 1
+
+    @property
+    def n_residuals(self) -> int:
+        """How many residuals a row has."""
+        return self.d if self.coefficients is None else self.coefficients.shape[1]
 
     def sizes(self) -> Mapping[str, int]:
-        """Also two rows of units."""
-        return {**super().sizes(), "origin and scale": 2}
-
-    @property
-    def projected(self) -> tuple[FloatArray, FloatArray] | None:
-        """Its residuals; those of sites' own networks are standardised by the site."""
-        return None if self.coefficients is None or self.offset is None else (self.coefficients, self.offset)
-
-    @property
-    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
-        """Those of squares and cubes."""
-        return None if self.units is None else (self.units[0], self.units[1])
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """A fit looks at its network, and where residuals remember at two others."""
-        network = (self.coefficients, self.offset, self.allowed, self.units)
-        return *super().constants, Constant(
-            f"residuals that are checked (fold = {self.fold})", network, MOST_NETWORKS
-        )
-
-    @property
-    def n_back(self) -> int:
-        """How many rows back residuals are compared: one more than a row reaches."""
-        return self.n_lags + 1
+        """Also the columns of all segments' networks; of checks a row has d residuals."""
+        n, m = self.n_segments, self.n_residuals if self.shapes else self.d
+        own = {"coefficients": n * self.n_columns, "residuals": m, "offsets": n * m, "origin and scale": 2}
+        return {**super().sizes(), **own}
 
     def check(self) -> None:
         """A lag of at least 1 keeps segments apart in time."""
         super().check()
-        if self.n_lags < 1:
+        if self.n_lags < 1 and not self.shapes:
             raise self.wrong(f"'n_lags' is {self.n_lags}, but it must be at least 1")
         if (self.coefficients is None) != (self.offset is None):
             raise self.wrong("'coefficients' and 'offset' go together")
@@ -126,6 +144,48 @@ class ResidualChecksQuestion(RowsQuestion):
             raise self.wrong("'units' need 'coefficients', and must be on the public grid")
         if max(self.silent, default=0) >= self.d:
             raise self.wrong(f"'silent' is {self.silent}, but there are {self.d} variables")
+        if self.allowed is not None and self.form != "checks":
+            raise self.wrong("networks of sites' own are those of lagged values")
+        if self.units is not None and self.form not in ("checks", "blocks"):
+            raise self.wrong("'units' are for residuals of lagged values")
+        if self.shapes and (self.functions or self.n_blocks):
+            raise self.wrong("'shapes' are those of residuals of lagged values")
+        if self.cuts and any(a >= b for a, b in pairwise((*self.cuts, self.n_blocks))):
+            raise self.wrong(f"'cuts' is {self.cuts}, but they must grow and be fewer than {self.n_blocks}")
+
+    @property
+    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
+        """Those of squares and cubes, or of the functions of its design."""
+        return super().function_units if self.units is None else (self.units[0], self.units[1])
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """A fit looks at its network, and where residuals remember at two others; a network that changes is one."""
+        given = (self.coefficients, self.offset, self.allowed, self.units, self.cuts)
+        if self.shapes:
+            # A steep projection has single rows in view, and many of them read the rows one by one.
+            asked = Constant(SHAPES_ASKED, given, MOST_QUESTIONS, self.n_residuals)
+        else:
+            most = 1 if self.n_blocks else MOST_NETWORKS
+            asked = Constant(f"{self.name} (fold = {self.fold})", given, most)
+        return *super().constants, asked
+
+    @property
+    def n_back(self) -> int:
+        """How many rows back residuals are compared: one more than a row reaches."""
+        return self.n_lags + 1
+
+    def segment_of(self, blocks: IntArray) -> IntArray:
+        """In which segment blocks are."""
+        return np.searchsorted(np.array(self.cuts, dtype=np.int64), blocks, side="right")
+
+    @property
+    def networks(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Coefficients and offset of each segment; none where networks are sites' own."""
+        if self.coefficients is None or self.offset is None:
+            return []
+        n = self.n_segments
+        return list(zip(np.split(self.coefficients, n), np.split(self.offset, n), strict=True))
 
 
 def residual_checks_program(
@@ -150,7 +210,7 @@ def residual_checks_program(
     d = len(variables)
     if n_lags == 0:
         n_lags, coefficients = 1, np.concatenate([coefficients, np.zeros((d, d))])
-    question = ResidualChecksQuestion(
+    question = ResidualsQuestion(
         n_lags=n_lags,
         variables=variables,
         center=center,
@@ -176,7 +236,7 @@ def own_residual_checks_program(
     d = len(variables)
     # Without lags a row has one before it all the same, and nothing of it is allowed.
     allowed = constraints.allowed if n_lags else np.concatenate([constraints.allowed, np.zeros((d, d))])
-    question = ResidualChecksQuestion(
+    question = ResidualsQuestion(
         n_lags=max(n_lags, 1),
         variables=variables,
         center=center,
@@ -186,37 +246,6 @@ def own_residual_checks_program(
     answer = yield Task(question)
     n_sites = len(answer.contributors) - round(float(answer.value[0]))
     return ResidualSums.from_vector(answer.value[1:], d, question.n_back), n_sites
-
-
-def own_nuisances(
-    design: Design, read: Callable[[], Iterator[_Piece]], runs: tuple[tuple[int, int], ...]
-) -> Iterator[_Piece]:
-    """Yield residuals of a recording without what is its own: the one place that knows every nuisance of a design.
-
-    `read` yields the residuals, or any other columns, as (time of the first row, rows); `runs` are (time, number) of
-    consecutive rows.
-    """
-    nuisance = design.nuisance
-    if nuisance.scope == "all":
-        yield from read()
-        return
-    if nuisance.scope != "recording":
-        raise ParameterError(
-            f"scope={nuisance.scope!r}: residuals can be checked for means of recordings only."
-        )
-    basis = TimeBasis.over(nuisance, runs) if nuisance.has_time else None
-
-    def columns(time: int, m: int) -> FloatArray:
-        return np.zeros((m, 0)) if basis is None else basis.at(time + np.arange(m, dtype=np.float64))
-
-    joint, d = Moments.empty(0), 0
-    for time, u in read():
-        part = Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1))
-        joint, d = (joint.merge(part), d) if joint.n else (part, u.shape[1])
-    cross = joint.scatter[d:, :d]
-    weights = np.linalg.lstsq(joint.scatter[d:, d:], cross, rcond=None)[0] if len(cross) else cross
-    for time, u in read():
-        yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ weights
 
 
 def recording_residuals(
@@ -246,7 +275,7 @@ def recording_residuals(
     return residual_sums(pieces, span, design.d, n_back, lead).to_vector()
 
 
-def _read(design: Design, recording: Recording, of: _Residuals, seen: list[FloatArray]) -> Iterator[_Piece]:
+def _read(design: Design, recording: Recording, of: _Residuals, seen: list[FloatArray]) -> Iterator[Piece]:
     """Yield the residuals of a recording; if the design is linear, `seen` has the (p + m, d) values they are of."""
     if not design.is_linear:
         for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
@@ -265,8 +294,8 @@ def _read(design: Design, recording: Recording, of: _Residuals, seen: list[Float
 
 
 def _watched(
-    pieces: Iterator[_Piece], seen: list[FloatArray], own: OwnLevel | None, watch: _Watch
-) -> Iterator[_Piece]:
+    pieces: Iterator[Piece], seen: list[FloatArray], own: OwnLevel | None, watch: _Watch
+) -> Iterator[Piece]:
     """Yield the residuals; `watch` sees them and the values they are of, without what is the recording's own."""
     for time, u in pieces:
         x = seen[0]
@@ -275,10 +304,10 @@ def _watched(
         yield time, u
 
 
-def _curvature(question: ResidualChecksQuestion, total: FloatArray) -> _Watch | None:
+def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
     """Adds what residuals say about curvature to `total`, if that is asked for.
 
-    Curves bend about a recording's own level, where it has one.
+    Curves bend about a recording's own level, where it has one. Of blocks whole rows pass by, else values.
     """
     if question.units is None:
         return None
@@ -289,12 +318,16 @@ def _curvature(question: ResidualChecksQuestion, total: FloatArray) -> _Watch | 
         flat = np.ascontiguousarray(x).reshape(-1, question.d)
         z = by_row(np.subtract, flat, origin)
         by_row(np.divide, z, scale, z)
-        total[...] += CurvatureSums.of_lagged(z.reshape(x.shape), u, question.n_lags).to_vector()
+        seen = z.reshape(x.shape)
+        if question.n_blocks:
+            total[...] += CurvatureSums.of_rows(seen, u).to_vector()
+        else:
+            total[...] += CurvatureSums.of_lagged(seen, u, question.n_lags).to_vector()
 
     return watch
 
 
-def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, _Residuals | None]:
+def _own_residuals(here: Here, question: ResidualsQuestion) -> tuple[SiteState, _Residuals | None]:
     """Coefficients and offset of the site's own network; None if it has none, or too few rows to judge it."""
     own = personal_arrays(here.state).get("C")
     if own is None:
@@ -317,42 +350,125 @@ def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteSt
     return state, (coefficients, offset)
 
 
-def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
+def residuals_length(question: ResidualsQuestion) -> int:
+    """How many numbers an answer has."""
     d = question.d
-    stop = 1 + sums_length(d, question.n_back)
+    if question.shapes:
+        return 1 + N_FEATURES * question.n_residuals
     n_more = 0 if question.units is None else CurvatureSums.length(question.q, d)
-    lead = leading_axes(here.data)
-    state, total = here.state, np.zeros((*lead, stop + n_more))
+    return 1 + sums_length(d, question.n_back) + n_more
+
+
+def _answer(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    lead, state = leading_axes(here.data), here.state
+    total = np.zeros((*lead, residuals_length(question)))
     if question.abstains(state):
         total[..., 0] = float(question.coefficients is None)
         return state, total
-    of: _Residuals | None
-    if question.coefficients is None or question.offset is None:
-        state, of = _own_residuals(here, question)
-    else:
-        of = (question.coefficients, question.offset)
-    if of is None:
+    if question.shapes:
+        return state, sum(_shape_units(here, question, "recording"), total)
+    stop = 1 + sums_length(question.d, question.n_back)
+    watch = _curvature(question, total[..., stop:])
+    networks = question.networks
+    if not networks:
+        state, own = _own_residuals(here, question)
+        networks = [] if own is None else [own]
+    if not networks:
         # Zeros, and a one that says so.
         total[..., 0] = 1.0
         return state, total
-    watch = _curvature(question, total[..., stop:])
-    for recording in map(CompleteRows, training_parts(here.data, question)):
-        total[..., 1:stop] += recording_residuals(
-            question.design, recording, of, question.n_back, watch, lead
-        )
-    sums = ResidualSums.from_vector(total[..., 1:stop], d, question.n_back)
+    for recording in question.complete_rows(here.data):
+        if question.n_blocks:
+            total[1:stop] += _segment_residuals(question, recording, watch)
+        else:
+            total[..., 1:stop] += recording_residuals(
+                question.design, recording, networks[0], question.n_back, watch, lead
+            )
+    sums = ResidualSums.from_vector(total[..., 1:stop], question.d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.
     total[..., 0] = sums.counts[..., 1] == 0
     return state, total
 
 
-def _may_be_stacked(question: ResidualChecksQuestion) -> bool:
+# A network that changes. No product reaches from one segment into the next: by networks that are zero in one of two segments,
+# such a product would be that of the one row at their border.
+
+
+def _segment_residuals(question: ResidualsQuestion, recording: Recording, watch: _Watch | None) -> FloatArray:
+    """The sums of one recording's residuals, added up over segments."""
+    total = np.zeros(sums_length(question.d, question.n_back))
+    for s, span in _spans(question, recording).items():
+        pieces = _residuals_of_segment(question, recording, s, watch)
+        total += residual_sums(pieces, span, question.d, question.n_back).to_vector()
+    return total
+
+
+def _residuals_of_segment(
+    question: ResidualsQuestion, recording: Recording, s: int, watch: _Watch | None
+) -> Iterator[Piece]:
+    """Yield (time of the first row, residuals) of a segment, run by run."""
+    coefficients, offset = question.networks[s]
+    for piece in block_pieces(question, recording):
+        for time, rows in piece.of(question.segment_of(piece.blocks) == s):
+            u = rows @ coefficients - offset
+            if watch is not None:
+                watch(rows, u)
+            yield time, u
+
+
+def _spans(question: ResidualsQuestion, recording: Recording) -> dict[int, tuple[int, int]]:
+    """First and last time of each segment of which a recording has rows."""
+    spans: dict[int, tuple[int, int]] = {}
+    for piece in block_pieces(question, recording):
+        segments = question.segment_of(piece.blocks)
+        for s in np.unique(segments).tolist():
+            here = piece.time + np.flatnonzero(segments == s)
+            spans[s] = (spans.get(s, (int(here[0]), 0))[0], int(here[-1]))
+    return spans
+
+
+# Sums of nonlinear functions of residuals (`core.orders.nongaussian`): a nonlinear map of rows, which owners allow by name.
+#
+# A steep projection has single rows in view, and many of them read the rows one by one. So a run asks a few times, of residuals
+# that are about as large as those of a network, and of no more than the site's rows stand for (`guards.disclosure`).
+
+
+def _shape_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
+    if unit != "recording" or not question.shapes:
+        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
+    plain = replace(question.design, nuisance=ONE_MEAN)
+    for recording in question.complete_rows(here.data):
+        total, n = np.zeros((N_FEATURES, question.n_residuals)), 0
+        for residuals in _residuals(plain, recording, question):
+            total += residual_features(residuals)
+            n += len(residuals)
+        yield np.concatenate([[float(n)], total.ravel()])
+
+
+def _residuals(plain: Design, recording: Recording, question: ResidualsQuestion) -> Iterator[FloatArray]:
+    """Yield residuals of a recording, piece by piece, off the nuisances of the question."""
+    nuisance, (B, shift) = question.nuisance, question.networks[0]
+    if nuisance.has_time:
+        rows, times = whole_rows(plain, recording)
+        basis = nuisance_basis(nuisance, times)
+        if len(rows) and basis is not None:
+            residuals = rows @ B
+            yield residuals - basis @ np.linalg.lstsq(basis, residuals, rcond=None)[0]
+        return
+    if nuisance.scope == "recording":
+        shift = recording_gram(plain, recording).moments.mean @ B
+    for rows_of in design_rows(plain, recording.blocks()):
+        yield rows_of.values @ B - shift
+
+
+def _may_be_stacked(question: ResidualsQuestion) -> bool:
     """Not networks of sites' own, nor what recordings have of their own: those are found one by one."""
-    return question.is_plain and question.nuisance == ONE_MEAN and question.coefficients is not None
+    is_given = question.coefficients is not None and not question.shapes
+    return question.is_plain and question.nuisance == ONE_MEAN and is_given
 
 
-answers(ResidualChecksQuestion, together=_may_be_stacked)(_answer)
+answers(ResidualsQuestion, _shape_units, together=_may_be_stacked)(_answer)
 
 
 # After a fit: what sites say about the residuals of a network.
@@ -458,11 +574,11 @@ def checks_plan(d: int, n_lags: int, times: int = 1, *, is_own: bool = False, ad
     """
     p = max(n_lags, 1)
     numbers = 1 + sums_length(d, p + 1) + (0 if is_own else CurvatureSums.length((p + 1) * d, d))
-    first = Planned(ResidualChecksQuestion.name, numbers)
+    first = Planned("residuals.checks", numbers)
     if times == 1:
         return (first,)
     longer = 1 + sums_length(d, p + 2) + (CurvatureSums.length((p + 2) * d, d) if adds_lag else 0)
-    return first, Planned(ResidualChecksQuestion.name, max(longer, numbers), times - 1, usual=0)
+    return first, Planned("residuals.checks", max(longer, numbers), times - 1, usual=0)
 
 
 def checks_program(

@@ -50,7 +50,7 @@ def edge_counts_program(
 class EdgeCountsQuestion(Question):
     """Which edges the personal graph has; with `only_shared` of those that the shared network has, too."""
 
-    name = "edge-counts"
+    name = "local.edges"
     purpose = "which edges the personal graph has, summed over sites"
     reads_rows = False
 

@@ -77,7 +77,7 @@ class SurveyQuestion(LookQuestion):
     compared.
     """
 
-    name = "survey"
+    name = "survey.first"
     purpose = (
         "how many cells are empty or far from their neighbours in time, spectra, whether all cells of a variable are counts "
         "or 0 and 1, and if asked sums of log standard deviations and correlations of single sites; where that looks odd "
@@ -116,7 +116,7 @@ class AgreementQuestion(LookQuestion):
     `personal` says that sites which stay out are to have networks of their own, so that their owners are told how.
     """
 
-    name = "agreement"
+    name = "agree"
     purpose = "whether this site looks like the others: 0 or 1"
 
     n_sites: float = number(FEWEST_SITES, 1e9)
@@ -144,7 +144,7 @@ class AgreementQuestion(LookQuestion):
 class SpikesQuestion(LookQuestion):
     """How much other cells deviate around far ones; `scales` are robust standard deviations."""
 
-    name = "spikes"
+    name = "survey.outliers"
     purpose = (
         "how much cells deviate from their neighbours in time, around cells that are far from theirs, and how many far "
         "cells are neighbours"
@@ -299,8 +299,8 @@ def survey_plan(
     """What `survey_program` may ask."""
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     return (
-        Planned(SurveyQuestion.name, survey_length(question)),
-        Planned(SurveyQuestion.name, question.d * N_BINS, usual=int(counts)),
+        Planned("survey.first", survey_length(question)),
+        Planned("survey.first", question.d * N_BINS, usual=int(counts)),
     )
 
 
@@ -413,7 +413,7 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
 
 # How outliers lie from their neighbours in time, one recording one vote: robust scales that noise can protect.
 #
-# The task "deviation-shares" sums, over recordings, the shares of a variable's cells in fixed bins of half an octave. One
+# The task "survey.shares" sums, over recordings, the shares of a variable's cells in fixed bins of half an octave. One
 # recording moves the sum by at most 1 whatever is in it, so it is released like any other sum, with noise and an entry in the
 # ledger. Cells beyond the limits that follow are empty in later sums: what is too far is decided by the noisy scales and by
 # the recording itself, never by another recording.
@@ -428,7 +428,7 @@ _FEWEST_BINS = 3
 class DeviationSharesQuestion(RowsQuestion):
     """Which shares of a recording's cells are how far from their neighbours in time."""
 
-    name = "deviation-shares"
+    name = "survey.shares"
     purpose = (
         "which shares of the cells of a recording are how far from their neighbours in time, in coarse bins"
     )

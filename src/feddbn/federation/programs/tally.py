@@ -19,7 +19,7 @@ import numpy as np
 
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import DataError, FileError, ParameterError
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import ServerProgram, Task
@@ -136,7 +136,7 @@ def new_moments_program(tally: Tally) -> ServerProgram[Moments]:
     """Ask for the moments of new rows, treated as those of the tally: one sum."""
     done, old, q = tally.treatment, tally.moments, tally.moments.q
     own = done.center == "recording"
-    question = MomentsQuestion(
+    question = GramQuestion(
         n_lags=tally.n_lags,
         variables=tally.variables,
         # Large means do not cancel about those that are known.

@@ -19,30 +19,20 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.gram import nuisance_basis, whole_rows
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances, log_det_of_residuals, output_columns
 from feddbn.core.statistics.missing import (
     known_n,
-    pair_totals,
     pairwise_scatter,
-    pairwise_sums,
     products_about,
     seldom_together,
 )
-from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric, upper_triangle
+from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric
 from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
-from feddbn.errors import DataError, Given
+from feddbn.errors import DataError
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
-from feddbn.federation.programs.statistics import (
-    FAR_FROM_ZERO,
-    MomentsQuestion,
-    TryingQuestion,
-    training_parts,
-)
+from feddbn.federation.programs.statistics import FAR_FROM_ZERO
 from feddbn.federation.programs.survey import (
-    AgreementQuestion,
-    DeviationSharesQuestion,
-    SpikesQuestion,
     Survey,
     agreement_program,
     scales_program,
@@ -52,43 +42,9 @@ from feddbn.federation.programs.survey import (
 )
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Scope, ServerProgram, Task, array
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 # Products over pairs of cells that are both there: where rows with empty cells begin.
-#
-# Site task ``pairs``: how often two columns of a lagged row are present together, their totals and products there, and if
-# asked the products off nuisances of recordings.
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairsQuestion(TryingQuestion):
-    """Counts, totals and products over pairs of present cells about an origin."""
-
-    name = "pairs"
-    purpose = (
-        "how often two values of a lagged row are present together, and their cross-products there, if asked without "
-        "means, trends and cycles of recordings"
-    )
-
-    origin: FloatArray | None = array("q", default=None)
-
-    def check_scope(self, scope: Scope) -> None:
-        """Pairs are for studies that fill in empty cells."""
-        super().check_scope(scope)
-        scope.require(
-            "fill" in scope.transformations, self.name, "the study leaves out rows with empty cells"
-        )
-
-    @property
-    def transformations(self) -> tuple[str, ...]:
-        """Rows with empty cells count."""
-        return tuple(dict.fromkeys((*super().transformations, "fill")))
-
-    @property
-    def reads_incomplete_rows(self) -> bool:
-        """They do."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -122,7 +78,7 @@ class Pairs:
     unseen: tuple[tuple[tuple[int, int, int], ...], ...] = ()
 
 
-def pairs_program(question: PairsQuestion) -> ServerProgram[Pairs]:
+def pairs_program(question: GramQuestion) -> ServerProgram[Pairs]:
     """Ask for pairs; a second time about the means if these are far from zero."""
     total = (yield Task(question)).value
     found = _read(total, question)
@@ -132,7 +88,7 @@ def pairs_program(question: PairsQuestion) -> ServerProgram[Pairs]:
     return found
 
 
-def _read(total: FloatArray, question: PairsQuestion) -> Pairs:
+def _read(total: FloatArray, question: GramQuestion) -> Pairs:
     q = question.q
     size = q * (q + 1) // 2
     start = 2 + q * q
@@ -146,34 +102,6 @@ def _read(total: FloatArray, question: PairsQuestion) -> Pairs:
     covariances, ns = zip(common, *others, strict=True)
     unseen = tuple(seldom_together(symmetric(p[1 : 1 + size], q), question.d) for p in parts)
     return Pairs(n_rows, mean, covariances, ns, (1.0, *parts[1:, 0].tolist()), log_gains, unseen)
-
-
-@answers(PairsQuestion)
-def _pairs(here: Here, question: PairsQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
-    q, tried = question.q, question.tried
-    size = q * (q + 1) // 2
-    total = np.zeros(2 + q * q + (1 + len(tried)) * (1 + 2 * size))
-    if question.abstains(here.state):
-        return here.state, total
-    origin = np.zeros(q) if question.origin is None else question.origin
-    log_gain = question.log_gain(here.data)
-    for recording in training_parts(here.data, question):
-        rows, times = whole_rows(question.design, recording)
-        some = ~np.isnan(rows).all(axis=1)
-        rows, times = rows[some] - origin, times[some]
-        if not len(rows):
-            continue
-        parts = [len(rows) * np.array([1.0, log_gain]), pair_totals(rows).ravel(), _part(rows, None)]
-        parts += [_part(rows, nuisance_basis(nuisance, times)) for nuisance in tried]
-        total += np.concatenate(parts)
-    return here.state, total
-
-
-def _part(rows: FloatArray, basis: FloatArray | None) -> FloatArray:
-    counts, products = pairwise_sums(rows, basis)
-    rank = 0.0 if basis is None else float(min(basis.shape[1], len(rows)))
-    return np.concatenate([[rank], upper_triangle(counts), upper_triangle(products)])
 
 
 # The first look at the data of all sites: how they are, and how many sites do not fit the others.
@@ -307,8 +235,8 @@ def asked_moments_plan(
         most = len(pairs) * (MOST_CYCLES + 1)
     asks: list[Planned] = []
     if prepare.noisy:
-        scales = (Planned(DeviationSharesQuestion.name, d * N_BINS),) if prepare.spikes == "remove" else ()
-        return *scales, Planned(MomentsQuestion.name, plain)
+        scales = (Planned("survey.shares", d * N_BINS),) if prepare.spikes == "remove" else ()
+        return *scales, Planned("gram.rows", plain)
     looks = prepare.needs_survey
     if looks:
         inputs = prepare.input_places(variables)
@@ -316,22 +244,22 @@ def asked_moments_plan(
             variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
         )
         if prepare.on_disagreement != "ignore":
-            asks.append(Planned(AgreementQuestion.name, 1))
+            asks.append(Planned("agree", 1))
         if prepare.spikes == "auto":
-            asks.append(Planned(SpikesQuestion.name, outlier_sums_length(d), usual=0))
+            asks.append(Planned("survey.outliers", outlier_sums_length(d), usual=0))
     # Once more about the means where these are far from zero, and all of it again where scales of sites may differ.
     again = 2 * (1 + (looks and prepare.gains != "none"))
     further = int(prepare.gains != "none" or most > 0) + (2 * d + 1 if shape else 0)
     moments = Planned(
-        MomentsQuestion.name,
+        "gram.rows",
         plain + most * (1 + triangle) + further,
         again,
         least=plain + fewest * (1 + triangle) + int(fewest > 0) + (2 * d + 1 if shape else 0),
     )
     if not (looks and prepare.fills):
         return *asks, moments
-    filled = Planned(PairsQuestion.name, 2 + q * q + (1 + most) * (1 + 2 * triangle), again, usual=0)
-    expected = Planned(MomentsQuestion.name, plain + 1 + triangle, _MOST_EM_SUMS, usual=0)
+    filled = Planned("gram.pairs", 2 + q * q + (1 + most) * (1 + 2 * triangle), again, usual=0)
+    expected = Planned("gram.rows", plain + 1 + triangle, _MOST_EM_SUMS, usual=0)
     # With empty cells pairs take the place of the first moments, and expected moments come after them.
     return *asks, moments, filled, expected
 
@@ -445,13 +373,13 @@ def _told(
     has_gaps = is_empty and prepare.fills
     d, q, shapes = len(variables), (n_lags + 1) * len(variables), None
     if has_gaps:
-        found = yield from treated(pairs_program(PairsQuestion(**asked)), treatment)
+        found = yield from treated(pairs_program(GramQuestion(**asked, pairs=True)), treatment)
         # Offsets and trends make pairs look worth little; off them they are worth what they are.
         ns, n, mean = found.ns, max(found.ns), found.mean
         ranks, log_gains = found.ranks, found.log_gains * n / found.n_rows
         scatters = tuple(n * covariance for covariance in found.covariances)
     else:
-        program = _moments_tried(MomentsQuestion(**asked, shape=shape), q)
+        program = _moments_tried(GramQuestion(**asked, shape=shape), q)
         common, tried, log_gains, shapes = yield from treated(program, treatment)
         n, mean = common.n, common.mean
         ns = (n,) * (1 + len(tried))
@@ -480,7 +408,7 @@ def _told(
 
 
 def _moments_tried(
-    question: MomentsQuestion, q: int
+    question: GramQuestion, q: int
 ) -> ServerProgram[tuple[Moments, list[tuple[float, FloatArray]], float, FloatArray | None]]:
     """Moments about the common mean, rank and scatter off each nuisance tried, sum of log gains, and shapes."""
     total = (yield Task(question)).value
@@ -593,7 +521,7 @@ def _expected(
     assert treatment.row_model is not None
     mean = told.moments.mean
     origin = mean if treatment.center == "none" else None
-    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=origin, known=True)
+    question = GramQuestion(n_lags=n_lags, variables=variables, origin=origin, known=True)
     for k in range(_MOST_EM_SUMS):
         answer = (yield Task(treatment.on(question))).value
         found = Moments.from_sums(answer[:size], q, question.origin)

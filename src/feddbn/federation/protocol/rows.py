@@ -6,22 +6,25 @@ sites do to their rows before that; it is decided once and put into every questi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.designs.cells import TreatedSite, common_limits, limits_of, site_profile
-from feddbn.core.designs.design import Design
-from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
-from feddbn.core.designs.recordings import SiteData
+from feddbn.core.designs.cells import FilledSite, TreatedSite, common_limits, limits_of, site_profile
+from feddbn.core.designs.design import Basis, Design, are_public_units
+from feddbn.core.designs.features import BEND, CURVE, SMOOTH
+from feddbn.core.designs.folds import training_site
+from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS, Nuisance
+from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData
+from feddbn.core.kinds import read_coding, read_kinds
 from feddbn.core.statistics.survey import TAIL
-from feddbn.errors import ParameterError
+from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.protocol.task import (
     MOST_LAGS,
     Constant,
@@ -36,6 +39,8 @@ from feddbn.federation.protocol.task import (
     names,
     number,
     numbers,
+    text,
+    texts,
     whole,
     wholes,
 )
@@ -166,18 +171,51 @@ MOST_BLOCKS = 10
 T = TypeVar("T")
 
 
+FUNCTIONS = MappingProxyType({"spline": CURVE, "quadratic": BEND})
+"""Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
+NOISY_FUNCTIONS = MappingProxyType({**FUNCTIONS, "spline": SMOOTH})
+_FILLING_SEED = 0
+_FARTHEST_BLOCK = 10**12
+
+
+def functions_of(features: str, noisy: bool = False) -> str:
+    """Return which part of a design stands for a choice of `features`; under noise splines have fewer functions."""
+    return (NOISY_FUNCTIONS if noisy else FUNCTIONS).get(features, features)
+
+
+def features_of(functions: str) -> str:
+    """Inverse of `functions_of`."""
+    known = (name for name in FUNCTIONS if functions in (FUNCTIONS[name], NOISY_FUNCTIONS[name]))
+    return next(known, functions)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowsQuestion(Question):
-    """A question about rows ``[x_t, ..., x_{t-p}]`` of named variables.
+    """A question about rows of named variables: which columns, what is done to cells, and which rows count.
 
     Attributes
     ----------
+    n_lags, variables
+        A row is ``[x_t, ..., x_{t-p}]``, unless there are `functions` or `kinds`.
+    functions, function_origin, function_scale, products
+        Columns are also functions of the variables by this name, in public units (d,), and products of two variables: (first,
+        second, lag), one after the other. Empty: there are none.
+    kinds
+        Columns stand for values of kinds, one text for each variable (`Coding.text`). Empty: values are numbers.
     fold
-        (block, number of blocks, share in thousandths): only the rows before a held-out block count; see
-        `federation.programs.statistics`. Empty: all rows.
+        (block, number of blocks, share in thousandths): only the rows before a held-out block count (`core.designs.folds`).
+        Empty: all rows.
+    n_blocks, block_rows, calendar, first_block
+        Rows fall into so many blocks of time, and each is answered for by itself: blocks of `block_rows` rows of a
+        recording, or by labels of rows, which are times of a calendar or whole numbers, from `first_block` on. 0: there
+        are none.
     center, degree, periods, limits, far, own_limits, log_scales, row_model, abstain, inputs
         See `Treatment`.
+    takes
+        Which of functions, kinds and blocks a kind of question can be about, one at a time.
     """
+
+    takes: ClassVar[tuple[str, ...]] = ()
 
     n_lags: int = whole(0, MOST_LAGS)
     variables: tuple[str, ...] = names()
@@ -192,9 +230,18 @@ class RowsQuestion(Question):
     abstain: bool = flag(default=False)
     inputs: tuple[int, ...] = wholes(0, 1_000_000, default=())
     fold: tuple[int, ...] = wholes(0, 1_000_000, default=())
+    functions: str = text(default="")
+    function_origin: FloatArray | None = array("d", default=None)
+    function_scale: FloatArray | None = array("d", default=None)
+    products: tuple[int, ...] = wholes(0, 1_000_000, default=())
+    kinds: tuple[str, ...] = texts(default=())
+    block_rows: int = whole(0, 1_000_000_000, default=0)
+    n_blocks: int = whole(0, MOST_TIME_BLOCKS, default=0)
+    calendar: str = choice("", *CALENDAR.values(), default="")
+    first_block: int = whole(-_FARTHEST_BLOCK, _FARTHEST_BLOCK, default=0)
 
     def check(self) -> None:
-        """The fold must be one of its blocks, on a share between 0 and 1; trends need recordings' own means."""
+        """The fold must be one of its blocks, trends need recordings' own means, and columns and blocks must exist."""
         if self.fold and not (
             len(self.fold) == 3 and self.fold[0] < self.fold[1] <= MOST_BLOCKS and 0 < self.fold[2] < 1000
         ):
@@ -203,9 +250,54 @@ class RowsQuestion(Question):
             )
         if (self.degree or self.periods) and self.center != "recording":
             raise self.wrong("'degree' and 'periods' need center='recording'")
+        units = self.function_origin is not None, self.function_scale is not None
+        about = {
+            "functions": bool(self.functions or self.products or any(units)),
+            "kinds": bool(self.kinds),
+            "blocks": bool(self.n_blocks or self.block_rows or self.calendar or self.first_block),
+        }
+        asked = [what for what, is_asked in about.items() if is_asked]
+        if len(asked) > 1 or not set(asked) <= set(self.takes):
+            raise self.wrong(f"it cannot be about {' and '.join(asked)}")
+        if about["functions"]:
+            self._check_functions()
+        if about["kinds"]:
+            self._check_kinds()
+        if about["blocks"]:
+            self._check_blocks()
+
+    def _check_functions(self) -> None:
+        if not self.functions or self.function_origin is None or self.function_scale is None:
+            raise self.wrong(
+                "'functions', 'function_origin' and 'function_scale' go together, 'products' with them"
+            )
+        if not are_public_units(self.function_origin, self.function_scale):
+            raise self.wrong("'function_origin' and 'function_scale' must be on the public grid")
+        if self.design.n_lags != self.n_lags:
+            reach = self.design.n_lags
+            raise self.wrong(f"'products' reach {reach} rows back, but n_lags is {self.n_lags}")
+
+    def _check_kinds(self) -> None:
+        _ = self.design
+        if self.done_to_rows:
+            raise self.wrong(
+                "values of kinds are used as they are: no means, trends, scales or models of rows"
+            )
+
+    def _check_blocks(self) -> None:
+        if not self.n_blocks:
+            raise self.wrong("'block_rows', 'calendar' and 'first_block' need 'n_blocks'")
+        if self.block_rows and not is_block_length(self.block_rows):
+            raise self.wrong(f"'block_rows' is {self.block_rows}, but it must be a power of two")
+        if self.block_rows and (self.calendar or self.first_block):
+            raise self.wrong("'calendar' and 'first_block' have no meaning: blocks are by 'block_rows'")
+        if self.fold:
+            raise self.wrong("'fold' has no meaning: blocks are of all rows")
+        if self.row_model is not None:
+            raise self.wrong("'row_model' has no meaning: rows with empty cells are left out")
 
     def check_scope(self, scope: Scope) -> None:
-        """Variables, lags and folds are the study's, and so is what is done to rows."""
+        """Variables, lags, folds, columns and blocks are the study's, and so is what is done to rows."""
         super().check_scope(scope)
 
         def need(is_within: bool, sentence: str, code: str = "not-in-study") -> None:
@@ -227,10 +319,37 @@ class RowsQuestion(Question):
         need(self.own_limits or scope.unit is not None, "sites do not go by their own scales")
         # A parameter without a meaning would make two questions of one.
         need(self.limits is not None or self.far == TAIL, "'far' has no meaning without 'limits'")
+        if self.functions:
+            asked = scope.parameters.get("features", "linear")
+            known = (
+                tuple(FUNCTIONS.values())
+                if asked == "auto"
+                else (functions_of(str(asked), scope.unit is not None),)
+            )
+            need(self.functions in known, f"its functions are {self.functions!r}", "other-functions")
+            wants = bool(scope.parameters.get("interactions", False))
+            need(wants or not self.products, "it multiplies variables", "other-functions")
+        if self.kinds:
+            said = scope.parameters.get("kinds")
+            declared = read_kinds(said if isinstance(said, dict) else None, scope.variables)
+            kinds = dict(zip(scope.variables, declared, strict=True))
+            for variable, written in zip(self.variables, self.kinds, strict=True):
+                kind, coding = kinds[variable], read_coding(written)
+                is_same = coding.name == kind.name and len(coding.groups) == kind.n_levels
+                need(is_same, f"it reads {variable!r} as {written!r}, and the study says {kind.name!r}")
+        if self.n_blocks:
+            wish = BlockWish.of(scope.parameters.get("blocks", "auto"))
+            if wish.kind == "rows":
+                is_asked = self.block_rows > 0 and wish.rows in (None, self.block_rows)
+                need(is_asked, f"'block_rows' is {self.block_rows}")
+            else:
+                is_asked = not self.block_rows and self.calendar == wish.unit
+                need(is_asked, "it is about other blocks than the study's", "other-blocks")
+                need(self.first_block == (wish.first or 0), f"'first_block' is {self.first_block}")
 
     @property
-    def transformations(self) -> tuple[str, ...]:
-        """What its treatment does to rows."""
+    def done_to_rows(self) -> tuple[str, ...]:
+        """What its treatment does to rows, out of `privacy.policy.TRANSFORMATIONS`."""
         asked = {
             "means": self.center == "recording",
             "trends": self.degree > 0,
@@ -243,10 +362,21 @@ class RowsQuestion(Question):
         return tuple(what for what, is_asked in asked.items() if is_asked)
 
     @property
+    def transformations(self) -> tuple[str, ...]:
+        """What its treatment does to rows."""
+        return self.done_to_rows
+
+    @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """The choice of `features` that its functions stand for."""
+        return (features_of(self.functions),) if self.functions else ()
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is about all rows as they are, of every site, but for what is taken off recordings."""
         changed = (self.limits, self.log_scales, self.row_model)
-        return all(each is None for each in changed) and not self.abstain and not self.fold
+        others = (self.abstain, self.fold, self.functions, self.kinds, self.n_blocks)
+        return all(each is None for each in changed) and not any(others)
 
     @property
     def is_look(self) -> bool:
@@ -259,14 +389,11 @@ class RowsQuestion(Question):
         return self.row_model is not None
 
     @property
-    def projected(self) -> tuple[FloatArray, FloatArray] | None:
-        """(q, m) coefficients and (m,) offsets of what nonlinear functions are applied to; None: it is linear."""
-        return None
-
-    @property
     def function_units(self) -> tuple[FloatArray, FloatArray] | None:
         """(d,) origin and scale of the values that smooth functions are applied to; None: there are none."""
-        return None
+        if self.function_origin is None or self.function_scale is None:
+            return None
+        return self.function_origin, self.function_scale
 
     @property
     def told_rows(self) -> float | None:
@@ -274,14 +401,19 @@ class RowsQuestion(Question):
         return None
 
     @property
+    def place(self) -> str:
+        """Which rows it is about, in words: what is settled is settled for these."""
+        return f" (n_lags = {self.n_lags}, fold = {self.fold})"
+
+    @property
     def constants(self) -> tuple[Constant, ...]:
         """The treatment, which is decided once: a run asks about a common mean first, then off what was decided.
 
-        Rows that a fold leaves are treated as each candidate decides, and the rows it holds out as all rows tell.
+        Rows that a fold leaves are treated as each candidate decides, and the rows it holds out as all rows tell. Functions
+        are settled by the study and by earlier sums. Sums over other blocks would differ by few rows.
         """
         if self.is_look:
             return ()
-        place = f" (n_lags = {self.n_lags}, fold = {self.fold})"
         found = [
             # Which cells are empty depends neither on lags nor on folds.
             Constant(
@@ -289,28 +421,62 @@ class RowsQuestion(Question):
                 (self.limits, self.far, self.own_limits, self.abstain),
             ),
             Constant(
-                "means, trends and cycles" + place,
+                "means, trends and cycles" + self.place,
                 (self.center, self.degree, self.periods),
                 MOST_TREATMENTS if self.fold else 2,
             ),
         ]
         if self.log_scales is not None:
-            found.append(Constant("common scales" + place, (self.log_scales,)))
+            found.append(Constant("common scales" + self.place, (self.log_scales,)))
         if self.row_model is not None:
-            found.append(Constant("the model of rows" + place, (self.row_model,), MOST_MODELS))
+            found.append(Constant("the model of rows" + self.place, (self.row_model,), MOST_MODELS))
+        if self.functions:
+            given = (self.functions, self.function_origin, self.function_scale, self.products)
+            found.append(Constant("functions of rows" + self.place, given, 2))
+        if self.kinds:
+            found.append(self.settled_kinds)
+        if self.n_blocks:
+            found.append(self.settled_blocks)
         return tuple(found)
+
+    @property
+    def settled_kinds(self) -> Constant:
+        """Which levels count as one is settled once: sums by other levels would tell small counts."""
+        return Constant("which levels count as one" + self.place, self.kinds)
+
+    @property
+    def settled_blocks(self) -> Constant:
+        """Blocks are settled once."""
+        blocks = (self.block_rows, self.n_blocks, self.calendar, self.first_block)
+        return Constant("blocks of rows", (*blocks, self.center, self.degree, self.periods, self.log_scales))
 
     def settled_once(self, what: str, value: tuple[object, ...]) -> Constant:
         """Return what the first sums have settled for this number of lags and these held-out rows.
 
         Candidates that rows are held out for differ in their treatment, and so in what follows from it.
         """
-        place = f" of task {self.name!r} (n_lags = {self.n_lags}, fold = {self.fold})"
+        place = f" of task {self.name!r}" + self.place
         return Constant(what + place, value, MOST_TREATMENTS if self.fold else 1)
 
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
-        """The lagged values of the rows it reads, as it wants their cells."""
-        return (self.view(self.design_of(data.variables, self.n_lags)),)
+        """The lagged values of the rows it reads, as it wants their cells; or its columns, and every block by itself."""
+        if self.kinds:
+            return (self.view(self.design),)
+        if self.n_blocks:
+
+            def part_of(times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
+                # Where the first block begins is the study's choice, so every label counts by itself.
+                return self.block_of(times, labels) if self.block_rows else self.label_numbers(labels)
+
+            key = (*self._cells, self.block_rows, self.n_blocks, self.calendar)
+            return (self.view(self.design, key=key, part_of=part_of),)
+        lagged = self.view(self.design_of(data.variables, self.n_lags))
+        if not self.functions:
+            return (lagged,)
+        # Also the functions of values, where empty cells are drawn.
+        key = (*self._cells, self.center, self.degree, self.periods, self.row_model)
+        alone: dict[str, Any] = {"key": key, "is_whole": False, "are_pairs": False, "fold": ()}
+        return lagged, self.view(self.design, seen=self.rows_of, **alone)
 
     def view(self, design: Design, **more: Any) -> View:
         """What is in view of the rows it reads by a design."""
@@ -319,7 +485,7 @@ class RowsQuestion(Question):
         given: dict[str, Any] = {
             # Gains of sites change no row against another.
             "seen": replace(self, log_scales=None).treated,
-            "key": (self.limits, self.far, self.own_limits),
+            "key": self._cells,
             "is_whole": is_whole,
             "are_pairs": self.reads_incomplete_rows,
             "fold": () if self.is_look else self.fold,
@@ -327,9 +493,37 @@ class RowsQuestion(Question):
         }
         return View(design, **(given | more))
 
+    @property
+    def _cells(self) -> tuple[object, ...]:
+        """What decides which cells are empty."""
+        return self.limits, self.far, self.own_limits
+
     @cached_property
     def design(self) -> Design:
-        """Which columns are asked for, and what is taken off them."""
+        """Which columns are asked for, and what is taken off them; refused if there are none such."""
+        if self.kinds and len(self.kinds) != self.d:
+            raise self.wrong(f"'kinds' has {len(self.kinds)} entries for {self.d} variables")
+        if len(self.products) % 3:
+            raise self.wrong("'products' must be (first, second, lag), one after the other")
+        try:
+            if self.kinds:
+                coded = Design.coded(self.variables, self.n_lags, self.kinds)
+                _ = coded.codings
+                return coded
+            if not self.functions or self.function_origin is None or self.function_scale is None:
+                return self.lagged
+            # Where recordings lose what is their own, functions of what is left lose their means, too.
+            nuisance = RECORDING_MEANS if self.center == "recording" else ONE_MEAN
+            origin, scale = tuple(self.function_origin.tolist()), tuple(self.function_scale.tolist())
+            triples = tuple(zip(*(iter(self.products),) * 3, strict=True))
+            basis = Basis(self.functions)
+            return Design.curved(self.variables, self.n_lags, basis, nuisance, origin, scale, triples)
+        except ParameterError as error:
+            raise self.wrong(str(error).rstrip(".")) from None
+
+    @cached_property
+    def lagged(self) -> Design:
+        """The lagged values themselves."""
         return self.design_of(self.variables, self.n_lags)
 
     def design_of(self, variables: Sequence[str], n_lags: int) -> Design:
@@ -342,6 +536,20 @@ class RowsQuestion(Question):
         if self.center != "recording":
             return ONE_MEAN
         return Nuisance("recording", self.degree, self.periods)
+
+    def rows_of(self, data: SiteData) -> SiteData:
+        """Return the site as its design reads it: without held-out rows, its cells as it wants them.
+
+        Functions are formed without what is a recording's own, and of empty cells that were drawn.
+        """
+        data = training_site(self.treated(data), self.fold)
+        if self.functions and (self.center == "recording" or self.row_model is not None):
+            data = FilledSite(data, self.nuisance, self.row_model, _FILLING_SEED)
+        return data
+
+    def complete_rows(self, data: SiteData) -> Iterator[Recording]:
+        """The recordings of such a site without the rows that still have empty cells."""
+        return iter(CompleteSite(self.rows_of(data)).recordings())
 
     def treated(self, data: SiteData) -> SiteData:
         """Return the site as this question wants its cells: wrong ones empty, in the federation's units."""
@@ -361,6 +569,36 @@ class RowsQuestion(Question):
                 gains[own] = np.exp(self.log_scales[[places[k] for k in own]] - found[0][: len(own)])
                 data = TreatedSite(data, gains=gains)
         return data
+
+    def block_of(self, times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
+        """In which block the rows at these times, with these labels, are.
+
+        What is before the first block or after the last belongs to that block, so that blocks add up to all rows.
+        """
+        found = times // self.block_rows if self.block_rows else self.label_numbers(labels) - self.first_block
+        return np.clip(found, 0, self.n_blocks - 1)
+
+    def label_numbers(self, labels: NDArray[np.generic] | None) -> IntArray:
+        """Labels as whole numbers: themselves, or periods of the calendar since 1970."""
+        if self.calendar:
+            if labels is None or labels.dtype.kind != "M":
+                raise DataError(
+                    f"blocks by the calendar need the dates of rows; name their column with {Given('time')} (a deployed "
+                    "site also has label = '@time' in its settings)."
+                )
+            return period_numbers(labels, self.calendar)
+        if labels is None:
+            raise DataError(
+                f"blocks by a column need that column as the label of rows; name it with {Given('label')}."
+            )
+        values = np.asarray(labels)
+        found = values.astype(np.float64) if values.dtype.kind in "iufb" else np.full(len(values), np.nan)
+        if not np.all((found >= 0) & (found < MOST_TIME_BLOCKS) & (found == np.floor(found))):
+            raise DataError(
+                f"the column of blocks must hold whole numbers from 0 to {MOST_TIME_BLOCKS - 1}, one for each block in "
+                "order of time."
+            )
+        return found.astype(np.int64)
 
     def log_gain(self, data: SiteData) -> float:
         """Sum over variables of the logs of a site's gains; 0 without any."""
@@ -384,16 +622,16 @@ class RowsQuestion(Question):
 
     @property
     def q(self) -> int:
-        """Number of columns of a row."""
+        """Number of lagged values of a row."""
         return (self.n_lags + 1) * self.d
 
     @property
     def n_columns(self) -> int:
         """Columns whose products an answer tells: what rows are counted against."""
-        return self.q
+        return self.design.q
 
     def sizes(self) -> Mapping[str, int]:
-        """D variables, q columns."""
+        """D variables, q lagged values."""
         return {"d": self.d, "q": self.q, "q and a mean": self.q + 1}
 
     def require_variables(self, data: SiteData) -> None:

@@ -91,9 +91,14 @@ class SiteTask:
     adds_up: Callable[[Any], tuple[str, ...]] = lambda question: ()
 
     @property
-    def name(self) -> str:
-        """Name of the task."""
-        return self.question.name
+    def names(self) -> tuple[str, ...]:
+        """What such questions are called: one name for each form."""
+        kind = self.question
+        return tuple(f"{kind.name}.{form}" for form in kind.forms) or (kind.name,)
+
+    def purpose(self, name: str) -> str:
+        """What a site gives away by answering a question of this name."""
+        return self.question.forms.get(name.rpartition(".")[2], self.question.purpose)
 
 
 def one_by_one(
@@ -140,7 +145,7 @@ _REGISTRY: dict[str, SiteTask] = {}
 
 def register_site_task(task: SiteTask) -> None:
     """Make a site program answer questions of its kind."""
-    _REGISTRY[task.name] = task
+    _REGISTRY.update(dict.fromkeys(task.names, task))
 
 
 def site_task(name: str) -> SiteTask:
@@ -168,7 +173,12 @@ def task_from_fields(
         whom = None if participants is None else tuple(str(site) for site in participants)
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"this task is malformed ({type(error).__name__}).", code="bad-task") from None
-    return Task(site_task(name).question.read(params, arrays), whom)
+    question = site_task(name).question.read(params, arrays)
+    if question.name != name:
+        raise ProtocolError(
+            f"this task is called {name!r}, but it is of the form {question.name!r}.", code="bad-task"
+        )
+    return Task(question, whom)
 
 
 @dataclass(frozen=True)

@@ -368,9 +368,11 @@ class Question:
     Attributes
     ----------
     name
-        What it is called in messages, policies and logs.
+        What it is called in messages, policies and logs: its kind, and behind a dot its form.
     purpose
         What a site gives away by answering, in words.
+    forms
+        The forms of a kind that has several, and their purposes; `form` then says which one a question has.
     reads_rows
         Whether a site looks at its rows to answer; else only at what it remembers.
     draws_once
@@ -380,6 +382,7 @@ class Question:
 
     name: ClassVar[str]
     purpose: ClassVar[str]
+    forms: ClassVar[Mapping[str, str]] = {}
     reads_rows: ClassVar[bool] = True
     draws_once: ClassVar[bool] = False
 
@@ -394,8 +397,15 @@ class Question:
             except _Wrong as wrong:
                 shown = "" if spec.is_array else f" is {_shown(value)}, but it"
                 raise self.wrong(f"{spec.name!r}{shown} {wrong}") from None
+        if self.forms:
+            values["name"] = f"{self.name}.{self.form}"
         self._check_sizes()
         self.check()
+
+    @property
+    def form(self) -> str:
+        """Which of the `forms` it has."""
+        return ""
 
     def check(self) -> None:
         """Raise `wrong` if the values do not fit each other."""

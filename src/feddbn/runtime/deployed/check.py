@@ -226,7 +226,7 @@ def _said(what: str, about: Sequence[str] = (), **values: object) -> Finding:
 
 def _purpose(task: str) -> str:
     try:
-        return str(site_task(task).question.purpose)
+        return site_task(task).purpose(task)
     except FeddbnError:
         return ""
 

@@ -48,7 +48,7 @@ def private_federation(
         Source of the noise, for tests and benchmarks; None takes the operating system's randomness.
     """
     plan = private_moments_plan(
-        "moments",
+        "gram.rows",
         unit,
         epsilon,
         delta,

@@ -6,7 +6,7 @@ from feddbn.data.memory import ArrayRecording
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, ViewGuard, counted_rows
 from feddbn.federation.guards.study_plan import Asked
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
@@ -26,7 +26,7 @@ def site_of(values, policy=None, **study):
 
 
 def moments(n_lags=0, **more):
-    return Task(MomentsQuestion(n_lags=n_lags, variables=NAMES, **more))
+    return Task(GramQuestion(n_lags=n_lags, variables=NAMES, **more))
 
 
 def test_rows_are_counted_as_lagged_rows_that_no_gap_interrupts():

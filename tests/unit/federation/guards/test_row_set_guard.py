@@ -12,9 +12,8 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.survey import SurveyQuestion
-from feddbn.federation.programs.treatment import PairsQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
 from support.saying import refused
@@ -37,7 +36,7 @@ def site():
 def asked(book, site, names, n_lags=1, told=None, **more):
     """The rows that a question is about, of those that are offered to it."""
     guard = RowSetGuard(book, LEAST, lambda note: None if told is None else told.append(note))
-    question = MomentsQuestion(n_lags=n_lags, variables=names, **more)
+    question = GramQuestion(n_lags=n_lags, variables=names, **more)
     here, _ = guard.reads(Here("s", AlignedSite(names, site), {}), Task(question))
     rows = site_rows(here.data, book.order())
     return rows.lagged(rows.complete, n_lags)
@@ -88,7 +87,7 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
     asked(book, site, ("x", "z"))
     model = np.vstack([np.zeros(4), np.eye(4)])
     guard = RowSetGuard(book, LEAST)
-    question = MomentsQuestion(n_lags=1, variables=("x", "w"), row_model=model)
+    question = GramQuestion(n_lags=1, variables=("x", "w"), row_model=model)
     guard.reads(Here("s", AlignedSite(("x", "w"), site), {}), Task(question))
     present = book.kept[-1].present
     assert fewest([book.kept[0].rows, present]) >= LEAST
@@ -98,7 +97,9 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
 
 def pairs_of(book, site, names=NAMES, far=TAIL, n_lags=1, limit=1.0):
     """Which cells count for pairs, as lagged rows (n, q)."""
-    question = PairsQuestion(n_lags=n_lags, variables=names, limits=np.full(len(names), limit), far=far)
+    question = GramQuestion(
+        pairs=True, n_lags=n_lags, variables=names, limits=np.full(len(names), limit), far=far
+    )
     RowSetGuard(book, LEAST).reads(Here("s", AlignedSite(names, site), {}), Task(question))
     used, n = book.kept[-1], len(book.table().numbers)
     found = np.zeros((n, (n_lags + 1) * len(names)), dtype=int)
@@ -127,7 +128,7 @@ def test_no_pair_of_columns_differs_in_few_rows_between_two_limits(far):
 
 def test_limits_that_leave_chosen_cells_are_refused(site):
     with refused(SiteRefused, code="tight-limits"):
-        question = MomentsQuestion(n_lags=1, variables=NAMES, limits=np.full(4, 1e-9), own_limits=False)
+        question = GramQuestion(n_lags=1, variables=NAMES, limits=np.full(4, 1e-9), own_limits=False)
         RowSetGuard(RowsInMemory(site), LEAST).reads(Here("s", site, {}), Task(question))
 
 
@@ -223,7 +224,7 @@ def test_folds_leave_and_hold_out_enough_of_what_differs(site):
     sets = [asked(book, gaps, ("x", "w"))]
     RowSetGuard(book, LEAST).reads(
         Here("s", AlignedSite(("x",), gaps), {}),
-        Task(MomentsQuestion(n_lags=1, variables=("x",), fold=(0, 1, 500))),
+        Task(GramQuestion(n_lags=1, variables=("x",), fold=(0, 1, 500))),
     )
     assert fewest([sets[0], book.kept[-1].rows]) >= LEAST
 

@@ -7,8 +7,7 @@ from feddbn.data import read_sites
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.programs.time_blocks import BlockMomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
 from support.saying import refused
@@ -31,9 +30,9 @@ def ask(book, data, question):
 
 
 def blocks(unit="", block_rows=0, n_lags=1, n_blocks=60, variables=NAMES):
-    return BlockMomentsQuestion(
-        n_lags=n_lags, variables=variables, block_rows=block_rows, n_blocks=n_blocks, unit=unit,
-        first={"M": 648, "D": 19723, "W": 2818}.get(unit, 0),
+    return GramQuestion(
+        n_lags=n_lags, variables=variables, block_rows=block_rows, n_blocks=n_blocks, calendar=unit,
+        first_block={"M": 648, "D": 19723, "W": 2818}.get(unit, 0),
     )  # fmt: skip
 
 
@@ -75,7 +74,7 @@ def test_sums_over_all_rows_after_blocks_leave_none_of_them_alone():
     data = site("1h", 96, empty)
     book = RowsInMemory(data)
     ask(book, AlignedSite(("a",), data), blocks(block_rows=8, n_blocks=12, n_lags=0, variables=("a",)))
-    RowSetGuard(book, LEAST).reads(Here("s", data, {}), Task(MomentsQuestion(n_lags=0, variables=NAMES)))
+    RowSetGuard(book, LEAST).reads(Here("s", data, {}), Task(GramQuestion(n_lags=0, variables=NAMES)))
     used = [one.rows for one in book.kept]
     every = np.arange(96)
     pattern = np.array([np.isin(every, one) for one in used], dtype=int).T

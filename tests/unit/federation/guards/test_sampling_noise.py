@@ -7,7 +7,7 @@ import feddbn
 from feddbn.data import read_sites
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.sampling_noise import SamplingNoise, about_noise, few_rows
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
@@ -25,7 +25,7 @@ def site_of(values, key=b"key", **options):
 
 
 def asked(n_lags=0, **fields):
-    return Task(MomentsQuestion(n_lags=n_lags, variables=NAMES, **fields))
+    return Task(GramQuestion(n_lags=n_lags, variables=NAMES, **fields))
 
 
 def rows(n, seed=0, level=0.0):
@@ -107,7 +107,7 @@ def test_it_compares_as_the_table_says_and_as_the_accountant_counts():
     for n, epsilon in ((1_000, 13.6), (5_000, 5.3), (20_000, 2.4)):
         multiplier = nominal_multiplier(n, length, 1)
         assert gaussian_epsilon(NOMINAL_DELTA, multiplier) == pytest.approx(epsilon, abs=0.06)
-        booked = Ledger((GaussianRelease("moments", multiplier, "row"),))
+        booked = Ledger((GaussianRelease("gram.rows", multiplier, "row"),))
         assert booked.epsilon(NOMINAL_DELTA) == pytest.approx(epsilon, abs=0.06)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.site_guards import AuditGuard, BoundsGuard, PolicyGuard
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import PLAIN, Channel, Site
 from feddbn.federation.protocol.task import Task, texts
 from feddbn.privacy.audit import parse_entries, verify_chain
@@ -112,14 +112,14 @@ def test_feature_maps_are_checked(features):
     site.answer(Task(Guarded()), MASKED)
 
 
-MOMENTS = Task(MomentsQuestion(n_lags=1, variables=("u", "v")))
+MOMENTS = Task(GramQuestion(n_lags=1, variables=("u", "v")))
 OF_THREE = Channel(masked=True, n_guaranteed=3)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_stays(value):
     for channel in (PLAIN, OF_THREE):
-        with refused(SiteRefused, "moments", code="not-finite"):
+        with refused(SiteRefused, "gram.rows", code="not-finite"):
             BoundsGuard(3).after(MOMENTS, np.array([1.0, value]), channel)
 
 

@@ -16,7 +16,7 @@ from feddbn.federation.guards.study_plan import (
     tasks_of,
 )
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
-from feddbn.federation.programs.in_view import LEAST, InViewQuestion
+from feddbn.federation.programs.in_view import LEAST, CountsQuestion
 from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.plan import of_task
 from feddbn.federation.protocol.site import PLAIN as IN_THE_CLEAR
@@ -40,57 +40,57 @@ def study(method="oneshot", parameters=None, **more):
 @pytest.mark.parametrize(
     ("method", "parameters", "more", "tasks"),
     [
-        ("oneshot", {}, {}, "survey+spikes+pairs+moments+residual-checks"),
-        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "moments"),
-        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "moments+residual-checks+residual-features"),
+        ("oneshot", {}, {}, "survey.first+survey.outliers+gram.pairs+gram.rows+residuals.checks"),
+        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows"),
+        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "gram.rows+residuals.checks+residuals.shapes"),
         (
             "oneshot",
             {"features": "spline"},
             {},
-            "survey+spikes+pairs+moments+curved-moments+curved-checks",
+            "survey.first+survey.outliers+gram.pairs+gram.rows+gram.functions+residuals.functions",
         ),
-        ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments+unit-norms"),
-        ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
+        ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "gram.rows+counts.norms"),
+        ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
         (
             "oneshot",
             {"features": "spline"},
             {"privacy": {"epsilon": 1.0, "clip": 2.0}},
-            "moments+unit-norms+curved-moments",
+            "gram.rows+counts.norms+gram.functions",
         ),
-        ("oneshot", {"features": "auto"}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
-        ("oneshot", PLAIN, {"goal": "confidence"}, "moments+residual-checks+bootstrap-moments"),
+        ("oneshot", {"features": "auto"}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
+        ("oneshot", PLAIN, {"goal": "confidence"}, "gram.rows+residuals.checks+gram.resamples"),
         (
             "oneshot",
             {**PLAIN, "features": "spline", "use_nongaussian": "auto"},
             {"goal": "confidence"},
-            "moments+curved-moments+curved-checks+bootstrap-moments",
+            "gram.rows+gram.functions+residuals.functions+gram.resamples",
         ),
-        ("changing", {}, {}, "survey+spikes+moments+block-moments+block-checks"),
-        ("changing", {"check_residuals": False}, {}, "survey+spikes+moments+block-moments"),
-        ("changing", PLAIN, {}, "survey+moments+block-moments"),
+        ("changing", {}, {}, "survey.first+survey.outliers+gram.rows+gram.blocks+residuals.blocks"),
+        ("changing", {"check_residuals": False}, {}, "survey.first+survey.outliers+gram.rows+gram.blocks"),
+        ("changing", PLAIN, {}, "survey.first+gram.rows+gram.blocks"),
         (
             "changing",
             {"prepare.on_disagreement": "warn"},
             FOUR,
-            "survey+spikes+moments+agreement+block-moments+block-checks",
+            "survey.first+survey.outliers+gram.rows+agree+gram.blocks+residuals.blocks",
         ),
-        ("mixed", {"kinds": {"a": "count"}}, {}, "mixed-moments+glm-step"),
-        ("mixed", {"kinds": {"a": {"ordinal": 3}}}, {}, "level-counts+mixed-moments+glm-step"),
-        ("fdbnl", PLAIN, {}, "moments"),
-        ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "moments+fdbnl-step"),
-        ("fdbnl", {**PLAIN, "schedule": "rounds", "prepare.scale": "none"}, {}, "summary+fdbnl-step"),
+        ("mixed", {"kinds": {"a": "count"}}, {}, "gram.kinds+newton"),
+        ("mixed", {"kinds": {"a": {"ordinal": 3}}}, {}, "counts.levels+gram.kinds+newton"),
+        ("fdbnl", PLAIN, {}, "gram.rows"),
+        ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "gram.rows+step.fdbnl"),
+        ("fdbnl", {**PLAIN, "schedule": "rounds", "prepare.scale": "none"}, {}, "gram.diagonal+step.fdbnl"),
         (
             "fdbnl",
             {**PLAIN, "prepare.on_disagreement": "warn"},
             FOUR,
-            "survey+agreement+moments+residual-checks",
+            "survey.first+agree+gram.rows+residuals.checks",
         ),
-        ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "moments+held-out-loss+held-out-sums"),
+        ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "gram.rows+loss.rows+loss.sums"),
         (
             "pfdbnl",
             {**PLAIN, "n_clusters": 2},
             {},
-            "moments+personal-step+personal-finish+cluster-step",
+            "gram.rows+step.personal+step.finish+step.clusters",
         ),
         ("somebody-elses", {}, {}, ""),
     ],
@@ -99,7 +99,7 @@ def test_tasks_follow_from_method_and_parameters(method, parameters, more, tasks
     found = {*tasks_of(study(method, parameters, **more))}
     assert found - {*ALWAYS_ALLOWED} == {*filter(None, tasks.split("+"))}
     # What is in view is counted first, where no noise hides it.
-    assert ("in-view" in found) == (method != "somebody-elses" and "privacy" not in more)
+    assert ("counts.variables" in found) == (method != "somebody-elses" and "privacy" not in more)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_method_of_another_package_is_bounded_by_the_policy_alone():
 def test_a_study_that_is_sure_to_ask_for_what_is_not_listed_does_not_begin():
     with refused(SiteRefused, code="tasks-not-allowed"):
         check_tasks(SitePolicy(), study(parameters={"features": "spline"}))
-    listed = SitePolicy(tasks=(*SitePolicy().tasks, "curved-moments", "curved-checks"))
+    listed = SitePolicy(tasks=(*SitePolicy().tasks, "gram.functions", "residuals.functions"))
     with refused(SiteRefused, "spline", code="features-not-allowed"):
         check_tasks(listed, study(parameters={"features": "spline"}))
     check_tasks(SitePolicy(), study())
@@ -157,11 +157,11 @@ def test_a_study_that_is_sure_to_ask_for_what_is_not_listed_does_not_begin():
 
 def test_sites_take_part_in_turns_only_if_the_study_says_so():
     scope = scope_of(study("pfdbnl", {"participation": 0.7}), 4)
-    scope.check_participants("personal-step", ("x", "y"))
+    scope.check_participants("step.personal", ("x", "y"))
     with refused(SiteRefused, code="some-sites-only"):
-        scope.check_participants("personal-step", ("x", "somebody"))
+        scope.check_participants("step.personal", ("x", "somebody"))
     with refused(SiteRefused, code="some-sites-only"):
-        scope_of(study("pfdbnl"), 4).check_participants("personal-step", ("x", "y"))
+        scope_of(study("pfdbnl"), 4).check_participants("step.personal", ("x", "y"))
 
 
 NAMES = tuple(f"x{k}" for k in range(10))
@@ -178,13 +178,13 @@ NAMES = tuple(f"x{k}" for k in range(10))
 )
 def test_columns_are_lines_curves_and_products(parameters, columns):
     planned = plan_of(study(parameters={"n_lags": 1, **parameters}, variables=NAMES))
-    assert of_task(planned, "curved-moments") == (1, sums_length(columns))
+    assert of_task(planned, "gram.functions") == (1, sums_length(columns))
 
 
 @pytest.mark.parametrize("replicates", [4, 5000])
 def test_resamples_are_counted_as_they_are_asked_for(replicates):
     given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
-    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "bootstrap-moments")
+    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "gram.resamples")
     at_once = min(FLOATS_PER_TASK // sums_length(140), replicates + 1)
     assert (times, numbers) == (-(-(replicates + 1) // at_once), at_once * sums_length(140))
 
@@ -205,7 +205,7 @@ def test_an_answer_has_no_more_numbers_than_the_plan_says():
         ScopeGuard(scope_of(one, 3), SitePolicy()),
         Task(SurveyQuestion(n_lags=1, variables=("a", "b"))),
     )
-    (most,) = {of_task(plan_of(one), "survey")[1]}
+    (most,) = {of_task(plan_of(one), "survey.first")[1]}
     guard.after(task, np.zeros(most), IN_THE_CLEAR)
     with refused(SiteRefused, most + 1, code="beyond-plan"):
         guard.after(task, np.zeros(most + 1), IN_THE_CLEAR)
@@ -213,6 +213,6 @@ def test_an_answer_has_no_more_numbers_than_the_plan_says():
 
 def test_what_counts_as_varying_is_no_choice_of_the_server():
     scope = scope_of(study(parameters={"n_lags": 1}), 4)
-    InViewQuestion(n_lags=1, variables=("a", "b"), least=LEAST).check_scope(scope)
+    CountsQuestion(n_lags=1, variables=("a", "b"), least=LEAST).check_scope(scope)
     with refused(SiteRefused, "'least' is 1", code="not-in-study"):
-        InViewQuestion(n_lags=1, variables=("a", "b"), least=1).check_scope(scope)
+        CountsQuestion(n_lags=1, variables=("a", "b"), least=1).check_scope(scope)

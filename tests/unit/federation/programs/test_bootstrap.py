@@ -6,8 +6,9 @@ import pytest
 from feddbn.core.designs.recordings import lagged_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import MissingExtra, ProtocolError
-from feddbn.federation.programs import bootstrap
-from feddbn.federation.programs.bootstrap import BootstrapQuestion, bootstrap_program, resampling_plan
+from feddbn.federation.programs import bootstrap, gram
+from feddbn.federation.programs.bootstrap import bootstrap_program
+from feddbn.federation.programs.gram import GramQuestion, resampling_plan
 from feddbn.federation.protocol.task import run_program
 from support.saying import refused
 from support.sites import federation_of, memory_site
@@ -89,7 +90,7 @@ def test_many_replicates_are_asked_in_several_sums_with_the_same_answer(monkeypa
     sites = {"one": walking(0, [50]), "two": walking(1, [30])}
     whole = run(sites, 7)
     monkeypatch.setattr(bootstrap, "FLOATS_PER_TASK", 3 * sums_length(9))
-    monkeypatch.setattr(bootstrap, "_FLOATS_AT_ONCE", 3 * 81)
+    monkeypatch.setattr(gram, "_FLOATS_AT_ONCE", 3 * 81)
     parts = run(sites, 7)
     assert len(parts.replicates) == 7
     for a, b in zip((whole.full, *whole.replicates), (parts.full, *parts.replicates), strict=True):
@@ -144,7 +145,7 @@ def test_politis_white_says_which_extra_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"unit": "rows"}, "'unit'"),
+        ({"resampled": "rows"}, "'resampled'"),
         ({"block_length": 0}, "block_length"),
         ({"stop": 0, "first": 0}, "'first'"),
         ({"n_lags": 1}, "'origin'"),
@@ -153,9 +154,9 @@ def test_politis_white_says_which_extra_is_missing(monkeypatch):
 )
 def test_malformed_tasks_are_refused(change, name):
     given = {"n_lags": 2, "variables": NAMES, "first": -1, "stop": 1, "resampling": "bootstrap"}
-    given |= {"block_rule": "given", "block_length": 4, "unit": "auto", "seed": 0}
+    given |= {"block_rule": "given", "block_length": 4, "resampled": "auto", "seed": 0}
     with refused(ProtocolError, name, code="bad-question"):
-        BootstrapQuestion.read({**given, **change}, {"origin": np.zeros(9)})
+        GramQuestion.read({**given, **change}, {"origin": np.zeros(9)})
 
 
 def test_a_sum_of_the_wrong_length_is_refused():

@@ -7,8 +7,9 @@ from feddbn.core.designs.design import Basis, Design, design_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import ProtocolError, SiteRefused
 from feddbn.federation.programs import bootstrap
-from feddbn.federation.programs.bootstrap import BootstrapQuestion, bootstrap_program, resampling_plan
-from feddbn.federation.programs.curved import CurvedMomentsQuestion, curved_moments_program
+from feddbn.federation.programs.bootstrap import bootstrap_program
+from feddbn.federation.programs.curved import curved_moments_program
+from feddbn.federation.programs.gram import GramQuestion, resampling_plan
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Scope, Task, run_program
@@ -103,48 +104,52 @@ def test_long_stacks_are_cut_into_several_sums(monkeypatch):
 
 
 GOOD = {"n_lags": 1, "variables": NAMES, "first": -1, "stop": 1, "resampling": "bootstrap"}
-GOOD |= {"block_rule": "auto", "unit": "auto", "seed": 0, "basis": "curve", "products": (0, 1, 1)}
-ARRAYS = {"origin": np.zeros(4 * 7 + 1), "level": LEVEL, "scale": SCALE}
+GOOD |= {"block_rule": "auto", "resampled": "auto", "seed": 0, "functions": "curve", "products": (0, 1, 1)}
+ARRAYS = {"origin": np.zeros(4 * 7 + 1), "function_origin": LEVEL, "function_scale": SCALE}
 
 
 @pytest.mark.parametrize(
     ("change", "arrays", "name"),
     [
-        ({"basis": ""}, {"origin": np.zeros(4)}, "'basis'"),
+        ({"functions": ""}, {"origin": np.zeros(4)}, "'functions'"),
         ({"products": ()}, {}, "'origin'"),
-        ({"basis": "wiggle"}, {}, "'wiggle'"),
-        ({}, {"scale": -SCALE}, "'scale'"),
+        ({"functions": "wiggle"}, {}, "'wiggle'"),
+        ({}, {"function_scale": -SCALE}, "scale"),
         ({"stop": 100_000}, {}, "100001"),
     ],
 )
 def test_malformed_questions_are_refused(change, arrays, name):
     given = {name: value for name, value in {**ARRAYS, **arrays}.items() if value is not None}
     with refused(ProtocolError, name, code="bad-question"):
-        BootstrapQuestion.read({**GOOD, **change}, given)
+        GramQuestion.read({**GOOD, **change}, given)
 
 
 def test_a_question_travels_and_says_what_a_guard_needs():
-    question = BootstrapQuestion.read(GOOD, ARRAYS)
-    again = BootstrapQuestion.read(question.params, question.arrays)
-    assert again.curved is not None
+    question = GramQuestion.read(GOOD, ARRAYS)
+    again = GramQuestion.read(question.params, question.arrays)
     assert again.n_columns == question.n_columns == 29
     assert again.feature_maps == ("spline",)
-    same = CurvedMomentsQuestion(
-        n_lags=1, variables=NAMES, basis="curve", origin=LEVEL, scale=SCALE, products=(0, 1, 1)
+    same = GramQuestion(
+        n_lags=1,
+        variables=NAMES,
+        functions="curve",
+        function_origin=LEVEL,
+        function_scale=SCALE,
+        products=(0, 1, 1),
     )
     # A run that asked for the moments of a design may resample that one, and no other beyond what a fit comes to.
-    assert [one.digest for one in question.constants] == [one.digest for one in same.constants]
+    assert [one.digest for one in question.constants[:-1]] == [one.digest for one in same.constants[:-1]]
     assert Site("s", SITES["one"]).answer(Task(question)).shape == (2 * sums_length(29),)
 
 
 def test_functions_and_products_of_resamples_are_the_studys():
     how = {"replicates": 5, "resampling": "bootstrap", "block_rule": "auto", "block_length": 0}
-    how |= {"unit": "auto", "seed": 0}
+    how |= {"resampled": "auto", "seed": 0}
 
     def scope(**parameters):
         return Scope(variables=NAMES, lags=(1,), resampling=how, parameters=parameters)
 
-    question = BootstrapQuestion.read(GOOD, ARRAYS)
+    question = GramQuestion.read(GOOD, ARRAYS)
     question.check_scope(scope(features="spline", interactions=True))
     for parameters in ({"features": "quadratic", "interactions": True}, {}, {"features": "spline"}):
         with refused(SiteRefused, code="other-functions"):

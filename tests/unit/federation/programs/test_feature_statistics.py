@@ -114,7 +114,7 @@ def test_all_candidates_need_two_sums_and_one_without_standardisation(standardis
     assert [s.candidate for s in results] == list(CANDIDATES)
 
 
-@pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
+@pytest.mark.parametrize("name", ["gram.scales", "gram.features", "residuals.pairs"])
 def test_units_of_a_site_add_up_to_its_vector(name):
     site = federation_of([_series(5)]).site("s0")
     task = _task(name)
@@ -125,7 +125,7 @@ def test_units_of_a_site_add_up_to_its_vector(name):
     np.testing.assert_allclose(np.sum(units, axis=0), site.answer(task), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
+@pytest.mark.parametrize("name", ["gram.scales", "gram.features", "residuals.pairs"])
 def test_splitting_by_anything_but_recordings_is_refused(name):
     site = federation_of([_series(2)]).site("s0")
     with refused(ProtocolError, "row", code="unit-mixed"):
@@ -134,7 +134,7 @@ def test_splitting_by_anything_but_recordings_is_refused(name):
 
 def test_a_task_that_travelled_as_json_gives_the_same_vector():
     site = federation_of([_series(3)]).site("s0")
-    task = _task("feature-moments")
+    task = _task("gram.features")
     travelled = task_from_fields(json.loads(json.dumps(task.fields())), task.arrays, None)
     assert travelled.question == task.question
     np.testing.assert_array_equal(site.answer(task), site.answer(travelled))
@@ -150,9 +150,9 @@ def test_a_task_that_travelled_as_json_gives_the_same_vector():
     ],
 )
 def test_a_malformed_design_is_the_servers_fault(change, name):
-    fields = json.loads(json.dumps(_task("feature-moments").fields()))
+    fields = json.loads(json.dumps(_task("gram.features").fields()))
     fields["params"]["designs"][0] |= change
-    with refused(ProtocolError, "feature-moments", name, code="bad-question"):
+    with refused(ProtocolError, "gram.features", name, code="bad-question"):
         task_from_fields(fields, {}, None)
 
 
@@ -194,7 +194,7 @@ def test_any_design_can_be_asked_for():
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_policy_judges_the_maps_of_every_term(wrapped):
     site = federation_of([_series(2)]).site("s0")
-    policy = SitePolicy(tasks=("feature-moments", "unit-norms"), features=("linear",), require_masking=False)
+    policy = SitePolicy(tasks=("gram.features", "counts.norms"), features=("linear",), require_masking=False)
     guarded = Site("s0", site.data, guards=[PolicyGuard(policy, 5)])
     hidden = (
         Term(Basis(), (0, 1)),
@@ -211,7 +211,7 @@ def test_a_policy_judges_the_maps_of_every_term(wrapped):
 
 
 def test_a_map_the_site_does_not_know_is_refused_with_the_remedy():
-    fields = json.loads(json.dumps(_task("feature-moments").fields()))
+    fields = json.loads(json.dumps(_task("gram.features").fields()))
     fields["params"]["designs"][0]["terms"][1]["basis"]["name"] = "somebody.else"
     with refused(ProtocolError, "register_feature_map", code="bad-question"):
         task_from_fields(fields, {}, None)
@@ -255,9 +255,9 @@ def test_pair_scores_over_sites_equal_the_pooled_ones():
 
 
 def _task(name: str) -> Task:
-    if name == "feature-scale":
+    if name == "gram.scales":
         return Task(FeatureScaleQuestion())
-    if name == "pair-direction":
+    if name == "residuals.pairs":
         return Task(DirectionQuestion())
     program = feature_statistics_program(
         NAMES, 2, [Candidate("quadratic", 0.6)], centring="label", standardise=False

@@ -11,9 +11,10 @@ from feddbn import DBN, FDBNL, OneShotDBN, Rounds, simulate
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.held_out import Judge, Weights, judge_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE
-from feddbn.federation.programs.statistics import EarlierRows, MomentsQuestion, make_fold
+from feddbn.federation.programs.statistics import EarlierRows, make_fold
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.methods.base import simulated
@@ -104,7 +105,7 @@ def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
     alone = sites_of(tables[2:3])
     one = scaled.sum(Task(judge.asks(weights_of(dbn)), ("s2",))).value
     plain = judged(Judge(FOLD, 1, NAMES, Treatment("recording")), weights_of(dbn), alone)
-    question = MomentsQuestion(n_lags=1, variables=NAMES, log_scales=scales)
+    question = GramQuestion(n_lags=1, variables=NAMES, log_scales=scales)
     own = question.gains(memory_site(tables[2], names=NAMES))
     np.testing.assert_allclose(one[:3], plain.squares * own**2, rtol=1e-8)
     assert not np.allclose(common.squares, judged(judge, weights_of(dbn), scaled).squares)
@@ -150,7 +151,7 @@ def test_what_is_fitted_on_earlier_rows_does_not_depend_on_later_ones(make):
 def test_a_site_without_a_row_in_some_block_does_not_answer():
     # With ten blocks of 5 %, the small site has none in most: differences of folds would be about the large one alone.
     federation = sites_of(rows_of_sites((2000, 40)))
-    question = MomentsQuestion(n_lags=1, variables=NAMES, fold=make_fold(3, 10, 0.05))
+    question = GramQuestion(n_lags=1, variables=NAMES, fold=make_fold(3, 10, 0.05))
     with refused(DataError, 5, "n_blocks=10"):
         federation.sum(Task(question))
     with refused(ProtocolError, 10, code="bad-question"):
@@ -161,9 +162,9 @@ def test_a_site_without_a_row_in_some_block_does_not_answer():
 
 def test_what_cannot_be_asked_about_earlier_rows_is_refused():
     earlier = EarlierRows(sites_of(rows_of_sites()), FOLD)
-    with refused(ParameterError, "feature-scale"):
+    with refused(ParameterError, "gram.scales"):
         earlier.sum(Task(FeatureScaleQuestion()))
-    inner = MomentsQuestion(n_lags=1, variables=NAMES, fold=make_fold(0, 2, 0.3))
+    inner = GramQuestion(n_lags=1, variables=NAMES, fold=make_fold(0, 2, 0.3))
     with refused(ParameterError, "auto"):
         earlier.sum(Task(inner))
 
@@ -174,7 +175,7 @@ def test_why_sites_of_a_study_answer_about_its_own_folds_only():
     federation = sites_of(tables)
     counts, products = [], []
     for share in (0.3, 0.301):
-        question = MomentsQuestion(n_lags=0, variables=NAMES, fold=make_fold(0, 1, share))
+        question = GramQuestion(n_lags=0, variables=NAMES, fold=make_fold(0, 1, share))
         sums = federation.sum(Task(question)).value
         counts.append(sums[0])
         products.append(sums[4:])

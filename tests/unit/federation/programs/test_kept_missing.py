@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.folds import held_out_part, training_part
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data import read_sites
-from feddbn.federation.programs.bootstrap import BootstrapQuestion, resampling_plan
 from feddbn.federation.programs.feature_statistics import (
     DirectionQuestion,
     FeatureMomentsQuestion,
     FeatureScaleQuestion,
 )
+from feddbn.federation.programs.gram import GramQuestion, resampling_plan
 from feddbn.federation.programs.held_out import HeldOutQuestion
-from feddbn.federation.programs.oneshot import ResidualsQuestion
-from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part
+from feddbn.federation.programs.residual_checks import ResidualsQuestion
+from feddbn.federation.programs.statistics import make_fold
 from feddbn.federation.protocol.site import Here, site_task
 from feddbn.federation.protocol.task import Question
 
@@ -45,7 +46,7 @@ QUESTIONS: list[Question] = [
     ResidualsQuestion(
         n_lags=P, variables=NAMES, center="recording", coefficients=np.eye(2 * D)[:, :D], offset=np.zeros(D)
     ),
-    BootstrapQuestion(
+    GramQuestion(
         n_lags=P,
         variables=NAMES,
         first=-1,
@@ -53,7 +54,7 @@ QUESTIONS: list[Question] = [
         resampling="bootstrap",
         block_rule="given",
         block_length=5,
-        unit="auto",
+        resampled="auto",
         seed=0,
         center="recording",
         origin=np.zeros(2 * D),

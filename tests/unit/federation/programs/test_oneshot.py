@@ -9,8 +9,9 @@ from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.oneshot import OneShotOptions, ResidualsQuestion, oneshot_program
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
+from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol.site import answer_of_one, site_task
 from feddbn.federation.protocol.task import Task, run_program
 from support.saying import refused
@@ -50,14 +51,14 @@ def test_sums_of_sites_are_the_moments_of_the_pooled_rows():
 
 def test_one_sum_is_enough_when_nothing_is_left_open():
     outcome, seen = run(federation_of([[series()]]), noise_variance="equal")
-    assert [task.name for task in seen] == ["moments"]
+    assert [task.name for task in seen] == ["gram.rows"]
     assert outcome.n_sums == 1
 
 
 def test_large_means_ask_for_a_second_sum_about_a_public_origin():
     x = series(200) + 1e7
     outcome, seen = run(federation_of([[x[:100]], [x[100:]]]), noise_variance="equal")
-    assert [task.name for task in seen] == ["moments"] * 2
+    assert [task.name for task in seen] == ["gram.rows"] * 2
     assert "origin" in seen[1].arrays
     plain, _ = run(federation_of([[series(200)[:100]], [series(200)[100:]]]), noise_variance="equal")
     np.testing.assert_allclose(outcome.moments.scatter, plain.moments.scatter, rtol=1e-6, atol=1e-4)
@@ -69,7 +70,7 @@ def test_the_noise_is_asked_only_if_a_direction_is_open():
     x = rng.exponential(size=(600, 2)) - 1
     x[:, 1] += 0.8 * x[:, 0]
     outcome, seen = run(federation_of([[x[:300]], [x[300:]]]), d=2, noise_variance="free")
-    assert "residual-features" in [task.name for task in seen]
+    assert "residuals.shapes" in [task.name for task in seen]
     assert outcome.nongaussian.used
     assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
     (edge,) = outcome.learned.orientation
@@ -88,7 +89,7 @@ def test_heavy_tails_correct_what_equal_variances_say():
     assert plain.learned.support[:2].tolist() == [[False, False], [True, False]]
     assert "shape" not in seen[0].params
     outcome, seen = run(federation_of([[x[:100]], [x[100:]]]), d=2, noise_variance="equal")
-    assert [task.name for task in seen] == ["moments", *["residual-features"] * (outcome.n_sums - 1)]
+    assert [task.name for task in seen] == ["gram.rows", *["residuals.shapes"] * (outcome.n_sums - 1)]
     assert outcome.nongaussian.used
     assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
     (edge,) = outcome.learned.orientation
@@ -97,8 +98,8 @@ def test_heavy_tails_correct_what_equal_variances_say():
 
 def test_the_shape_travels_with_the_moments_and_stays_out_of_noise():
     x = series()
-    here, program = federation_of([[x]]).site("s0").here, site_task("moments")
-    plain = MomentsQuestion(n_lags=1, variables=("x0", "x1", "x2"))
+    here, program = federation_of([[x]]).site("s0").here, site_task("gram.rows")
+    plain = GramQuestion(n_lags=1, variables=("x0", "x1", "x2"))
     shaped = replace(plain, shape=True)
     short, long = (answer_of_one(program, here, question)[1] for question in (plain, shaped))
     np.testing.assert_array_equal(long[: len(short)], short)
@@ -152,7 +153,9 @@ def test_too_few_rows_say_so():
 def residuals(**change):
     rng = np.random.default_rng(0)
     arrays = {"coefficients": rng.standard_normal((6, 2)), "offset": rng.standard_normal(2)}
-    return ResidualsQuestion(**{"n_lags": 1, "variables": ("x0", "x1", "x2"), **arrays, **change})
+    return ResidualsQuestion(
+        **{"shapes": True, "n_lags": 1, "variables": ("x0", "x1", "x2"), **arrays, **change}
+    )
 
 
 def test_a_question_whose_arrays_do_not_fit_is_refused():
@@ -169,8 +172,8 @@ def test_a_question_whose_arrays_do_not_fit_is_refused():
 def test_residual_features_split_by_recording_add_up_to_the_site():
     site = federation_of([[series(seed=1), series(seed=2)]]).site("s0")
     question = residuals()
-    units = list(site_task("residual-features").units(site.here, question, "recording"))
+    units = list(site_task("residuals.shapes").units(site.here, question, "recording"))
     assert len(units) == 2
     np.testing.assert_allclose(sum(units), site.answer(Task(question)))
     with refused(ParameterError, "unit="):
-        next(site_task("residual-features").units(site.here, question, "row"))
+        next(site_task("residuals.shapes").units(site.here, question, "row"))

@@ -55,7 +55,7 @@ def test_clean_data_cost_one_sum_and_nothing_changes():
     fed = federation(white)
     (outcome, report), seen = run(fed)
     plain, _ = run(fed, checked=False)
-    assert seen == ["moments", "residual-checks"]
+    assert seen == ["gram.rows", "residuals.checks"]
     assert outcome.n_sums == 2
     assert report.found == report.left == ()
     assert report.n_effective == outcome.moments.n
@@ -72,7 +72,7 @@ def test_the_memory_of_noise_is_taken_off():
     np.testing.assert_array_equal(outcome.learned.support, truth)
     assert report.noise_memory == pytest.approx(0.7, abs=0.05)
     assert report.left == ()
-    assert seen[-3:] == ["residual-checks", "moments", "residual-checks"]
+    assert seen[-3:] == ["residuals.checks", "gram.rows", "residuals.checks"]
     assert outcome.n_sums == len(seen)
     # One lag is what was asked for.
     assert outcome.n_lags == 1

@@ -12,7 +12,7 @@ from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError, ResultWarning, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.study_plan import check_noise_size, costs_in_words, plan_of, scope_of
-from feddbn.federation.programs.curved import CurvedMomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import (
     CURVES_SHARE,
     SPIKES_SHARE,
@@ -21,7 +21,6 @@ from feddbn.federation.programs.private_moments import (
     study_costs,
     study_noise_plan,
 )
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.plan import of_task
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.study import Study
@@ -48,8 +47,8 @@ def frames(n=5, rows=14, seed=0):
 
 
 def question(**more):
-    units = {"origin": np.array([0.125, -0.25]), "scale": np.array([1.0, 1.0])}
-    return CurvedMomentsQuestion(**{"n_lags": 1, "variables": NAMES, "basis": "curve", **units, **more})
+    units = {"function_origin": np.array([0.125, -0.25]), "function_scale": np.array([1.0, 1.0])}
+    return GramQuestion(**{"n_lags": 1, "variables": NAMES, "functions": "curve", **units, **more})
 
 
 def units(given, asked, unit="recording"):
@@ -67,7 +66,7 @@ OWN = {"center": "recording"}
         ({}, "row", 5 * 13),
         (OWN, "recording", 5),
         ({**OWN, "degree": 1, "products": (0, 1, 1)}, "recording", 5),
-        ({"basis": "bend", "products": (0, 0, 1, 0, 1, 1)}, "row", 5 * 13),
+        ({"functions": "bend", "products": (0, 0, 1, 0, 1, 1)}, "row", 5 * 13),
     ],
 )
 def test_the_units_of_a_site_add_up_to_its_answer(more, unit, n):
@@ -102,7 +101,7 @@ def test_no_recording_changes_the_vector_of_another(more):
         ({"limits": np.ones(2)}, "recording", "own-scales"),
         ({"limits": np.ones(2), "own_limits": False}, "row", "limits-mix"),
         (OWN, "row", "center-mixes"),
-        ({"basis": "quadratic"}, "row", "functions-mix"),
+        ({"functions": "quadratic"}, "row", "functions-mix"),
         ({}, "person", "unknown-unit"),
     ],
 )
@@ -118,11 +117,11 @@ def test_all_releases_together_cost_epsilon_by_an_independent_accountant(clip, s
     from dp_accounting import pld
 
     plan = private_moments_plan(
-        "moments", "recording", 4.0, 1e-5, clip, spikes_share=spikes_share, curves_share=CURVES_SHARE
+        "gram.rows", "recording", 4.0, 1e-5, clip, spikes_share=spikes_share, curves_share=CURVES_SHARE
     )
-    asked = ["moments", "curved-moments", "unit-norms"]
-    asked += ["unit-norms"] if clip is None else []
-    asked += ["deviation-shares"] if spikes_share else []
+    asked = ["gram.rows", "gram.functions", "counts.norms"]
+    asked += ["counts.norms"] if clip is None else []
+    asked += ["survey.shares"] if spikes_share else []
     assert set(plan.rules) == set(asked)
     # What Gaussian releases tell adds up in mu^2.
     assert sum(plan.multiplier_of(name) ** -2 for name in asked) == pytest.approx(plan.multiplier**-2)
@@ -131,7 +130,7 @@ def test_all_releases_together_cost_epsilon_by_an_independent_accountant(clip, s
         book.compose(dp_accounting.GaussianDpEvent(plan.multiplier_of(name)))
     assert book.get_epsilon(1e-5) == pytest.approx(4.0, rel=2e-3)
     with refused(ParameterError, "curves_share", 0, 1, "1.0"):
-        private_moments_plan("moments", "recording", 4.0, 1e-5, curves_share=1.0)
+        private_moments_plan("gram.rows", "recording", 4.0, 1e-5, curves_share=1.0)
 
 
 def with_noise(made, plan, quantile=0.2):
@@ -160,7 +159,7 @@ def bent(n_recordings=300, seed=0, d=4):
 )
 def test_with_next_to_no_noise_it_is_the_fit_without_noise(center, features):
     made, given = bent(), {"prepare": replace(AS_THEY_ARE, center=center), "features": features}
-    wide = private_moments_plan("moments", "recording", 8.0, 1e-5, curves_share=CURVES_SHARE)
+    wide = private_moments_plan("gram.rows", "recording", 8.0, 1e-5, curves_share=CURVES_SHARE)
     private, guards = with_noise(made, NoisePlan("recording", 1e-6, wide.rules), quantile=1.0)
     noisy = OneShotDBN(**given, federation=private).fit(None)
     # Under noise splines have their three smoothest functions.
@@ -182,12 +181,12 @@ def test_with_next_to_no_noise_it_is_the_fit_without_noise(center, features):
         assert one.covariance == ()
         np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
     booked = [release.task for release in guards["site-1"].ledger.releases]
-    assert booked == ["unit-norms", "moments", "unit-norms", "curved-moments"]
+    assert booked == ["counts.norms", "gram.rows", "counts.norms", "gram.functions"]
 
 
 def test_whatever_origin_and_scale_a_server_makes_up_a_recording_stays_within_the_bound():
     plan = NoisePlan(
-        "recording", 1e-6, private_moments_plan("moments", "recording", 8.0, 1e-5, curves_share=0.8).rules
+        "recording", 1e-6, private_moments_plan("gram.rows", "recording", 8.0, 1e-5, curves_share=0.8).rules
     )
     given = frames()
     given[0].iloc[2, 0] = 1e200
@@ -195,11 +194,13 @@ def test_whatever_origin_and_scale_a_server_makes_up_a_recording_stays_within_th
     def told(which, scale):
         guard = DpGuard(plan, np.random.default_rng(1).bytes, None, 1e-5)
         asked = question(
-            origin=np.array([3.0 if scale <= 1 else 0.0, 0.0]), scale=np.array([scale, 1.0]), clip_bound=20.0
+            function_origin=np.array([3.0 if scale <= 1 else 0.0, 0.0]),
+            function_scale=np.array([scale, 1.0]),
+            clip_bound=20.0,
         )
         return Site("one", read_sites({"one": which})["one"], (guard,)).answer(Task(asked))
 
-    weights = plan.rules["curved-moments"].weights(len(told(given, 1.0)))
+    weights = plan.rules["gram.functions"].weights(len(told(given, 1.0)))
     for scale in (2.0**-40, 2.0**-9, 1.0, 2.0**30):
         for k in range(len(given)):
             moved = told(given, scale) - told(given[:k] + given[k + 1 :], scale)
@@ -262,14 +263,14 @@ def study(parameters, d=4, **privacy):
 def test_a_study_says_what_its_curves_cost():
     curved = study({"features": "spline"})
     costs = study_costs(curved)
-    assert set(costs) == {"unit-norms", "moments", "curved-moments"}
-    assert max(costs, key=costs.get) == "curved-moments"
+    assert set(costs) == {"counts.norms", "gram.rows", "gram.functions"}
+    assert max(costs, key=costs.get) == "gram.functions"
     assert max(costs.values()) < 4.0 < sum(costs.values())
     # Both histograms together cost what one does without curves.
-    assert costs["unit-norms"] == pytest.approx(study_costs(study({}))["unit-norms"], rel=1e-5)
-    assert set(study_noise_plan(study({"features": "auto"})).rules) == {"unit-norms", "moments"}
-    assert "curved-moments" in costs_in_words(curved)
-    assert of_task(plan_of(curved), "curved-moments") == (1, sums_length(32))
+    assert costs["counts.norms"] == pytest.approx(study_costs(study({}))["counts.norms"], rel=1e-5)
+    assert set(study_noise_plan(study({"features": "auto"})).rules) == {"counts.norms", "gram.rows"}
+    assert "gram.functions" in costs_in_words(curved)
+    assert of_task(plan_of(curved), "gram.functions") == (1, sums_length(32))
 
 
 def test_a_study_with_more_numbers_than_noise_is_added_to_is_refused():
@@ -280,25 +281,27 @@ def test_a_study_with_more_numbers_than_noise_is_added_to_is_refused():
 
 def test_norms_and_bounds_of_curved_rows_are_asked_within_studies_of_curves_alone():
     names = ("x0", "x1", "x2", "x3")
-    asked = question(variables=names, origin=np.zeros(4), scale=np.ones(4), basis="smooth-curve")
+    asked = question(
+        variables=names, function_origin=np.zeros(4), function_scale=np.ones(4), functions="smooth-curve"
+    )
     norms = UnitNormsQuestion(of=asked, unit="recording", norm="gram")
     curved, linear = scope_of(study({"features": "spline"}), 3), scope_of(study({}), 3)
     norms.check_scope(curved)
     replace(asked, clip_bound=3.0).check_scope(curved)
-    with refused(SiteRefused, "curved-moments", code="task-not-in-study"):
+    with refused(SiteRefused, "gram.functions", code="task-not-in-study"):
         norms.check_scope(linear)
     with refused(SiteRefused, "curve", code="other-functions"):
-        replace(asked, basis="curve").check_scope(curved)
+        replace(asked, functions="curve").check_scope(curved)
     without = replace(curved, unit=None)
     with refused(SiteRefused, "clip_bound", code="not-in-study"):
-        replace(asked, clip_bound=3.0, basis="curve").check_scope(without)
-    UnitNormsQuestion(
-        of=MomentsQuestion(n_lags=1, variables=names), unit="recording", norm="gram"
-    ).check_scope(linear)
+        replace(asked, clip_bound=3.0, functions="curve").check_scope(without)
+    UnitNormsQuestion(of=GramQuestion(n_lags=1, variables=names), unit="recording", norm="gram").check_scope(
+        linear
+    )
 
 
 def test_a_removed_row_moves_the_sum_by_no_more_than_it_pays_for():
-    rules = private_moments_plan("moments", "row", 8.0, 1e-5, curves_share=0.8).rules
+    rules = private_moments_plan("gram.rows", "row", 8.0, 1e-5, curves_share=0.8).rules
     plan = NoisePlan("row", 1e-6, rules)
     frame = frames(n=1, rows=9)[0]
 
@@ -308,8 +311,8 @@ def test_a_removed_row_moves_the_sum_by_no_more_than_it_pays_for():
 
     whole = told(frame)
     weights, allowed = (
-        rules["curved-moments"].weights(len(whole)),
-        plan.sensitivity("curved-moments", 5.0, True, 1),
+        rules["gram.functions"].weights(len(whole)),
+        plan.sensitivity("gram.functions", 5.0, True, 1),
     )
     moved = [
         np.linalg.norm(weights * (whole - told(frame.drop(index=k).reset_index(drop=True))))

@@ -7,7 +7,7 @@ from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.statistics.residual_checks import ResidualSums, residual_sums
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.residual_checks import (
-    ResidualChecksQuestion,
+    ResidualsQuestion,
     own_nuisances,
     residual_checks_program,
 )
@@ -36,7 +36,7 @@ def tables(n_sites=3):
 def question(n_lags=1, seed=0, **more):
     rng = np.random.default_rng(seed)
     q = (n_lags + 1) * 3
-    return ResidualChecksQuestion(
+    return ResidualsQuestion(
         n_lags=n_lags,
         variables=NAMES,
         coefficients=rng.normal(size=(q, 3)) / 3,
@@ -60,7 +60,7 @@ def test_a_site_sends_the_sums_of_its_residuals(center):
     asked, data = question(center=center), tables()
     found = sites(data)
     for k, site in enumerate(found.values()):
-        _, vector = answer_of_one(site_task("residual-checks"), site.here, asked)
+        _, vector = answer_of_one(site_task("residuals.checks"), site.here, asked)
         assert vector[0] == 0.0
         np.testing.assert_allclose(vector[1:], by_hand(data[k], asked), rtol=1e-9, atol=1e-9)
 
@@ -70,7 +70,7 @@ def test_sites_together_give_the_sum_of_sites_alone(make):
     asked, data = question(), tables()
     total = make(sites(data)).sum(Task(asked)).value
     alone = sum(
-        answer_of_one(site_task("residual-checks"), site.here, asked)[1] for site in sites(data).values()
+        answer_of_one(site_task("residuals.checks"), site.here, asked)[1] for site in sites(data).values()
     )
     np.testing.assert_allclose(total, alone, rtol=1e-9, atol=1e-9)
 
@@ -119,7 +119,7 @@ def test_trends_and_cycles_of_a_recording_are_taken_off():
 
 def test_a_question_out_of_bounds_is_refused():
     with pytest.raises(ProtocolError, match="'n_lags' is 0"):
-        ResidualChecksQuestion(n_lags=0, variables=NAMES, coefficients=np.zeros((3, 3)), offset=np.zeros(3))
+        ResidualsQuestion(n_lags=0, variables=NAMES, coefficients=np.zeros((3, 3)), offset=np.zeros(3))
     with refused(ProtocolError, 3, code="bad-question"):
         replace(question(), coefficients=np.zeros((6, 4)))
     with pytest.raises(ProtocolError, match="finite"):
@@ -127,12 +127,12 @@ def test_a_question_out_of_bounds_is_refused():
     site = sites(tables(1))["s0"]
     other = replace(question(), variables=("a", "b", "c"))
     with refused(ProtocolError, code="other-variables"):
-        answer_of_one(site_task("residual-checks"), site.here, other)
+        answer_of_one(site_task("residuals.checks"), site.here, other)
 
 
 def own_question(**more):
     allowed = np.concatenate([1.0 - np.eye(3), np.ones((3, 3))])
-    return ResidualChecksQuestion(n_lags=1, variables=NAMES, allowed=allowed, **more)
+    return ResidualsQuestion(n_lags=1, variables=NAMES, allowed=allowed, **more)
 
 
 def with_network(site, C):
@@ -147,7 +147,7 @@ def test_a_site_standardises_the_residuals_of_its_own_network_itself():
     C = np.zeros((6, 3))
     C[0, 1] = 0.3
     site = sites([[x]])["s0"]
-    _, vector = answer_of_one(site_task("residual-checks"), with_network(site, C), own_question())
+    _, vector = answer_of_one(site_task("residuals.checks"), with_network(site, C), own_question())
     z = np.hstack([x[1:], x[:-1]])
     parents = {0: [], 1: [0], 2: [4]}
     u = np.empty((399, 3))
@@ -166,7 +166,7 @@ def test_weights_and_units_of_a_site_do_not_leave_it():
     for scale, weight in ((1.0, 0.5), (7.0, 0.3)):
         site = sites([[scale * x + 3.0]])["s0"]
         here = with_network(site, np.concatenate([np.zeros((3, 3)), weight * np.eye(3)]))
-        vectors.append(answer_of_one(site_task("residual-checks"), here, own_question())[1])
+        vectors.append(answer_of_one(site_task("residuals.checks"), here, own_question())[1])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-7)
 
 
@@ -174,7 +174,7 @@ def test_weights_and_units_of_a_site_do_not_leave_it():
 def test_a_site_with_few_rows_or_no_network_sends_zeros_and_says_so(n, C):
     site = sites([[np.random.default_rng(0).standard_normal((n, 3))]])["s0"]
     here = site.here if C is None else with_network(site, C)
-    _, vector = answer_of_one(site_task("residual-checks"), here, own_question())
+    _, vector = answer_of_one(site_task("residuals.checks"), here, own_question())
     assert vector[0] == 1.0
     assert not vector[1:].any()
 
@@ -182,7 +182,7 @@ def test_a_site_with_few_rows_or_no_network_sends_zeros_and_says_so(n, C):
 def test_of_inputs_there_are_no_residuals_of_a_sites_own():
     site = sites([[np.random.default_rng(0).standard_normal((200, 3))]])["s0"]
     here = with_network(site, np.zeros((6, 3)))
-    _, vector = answer_of_one(site_task("residual-checks"), here, own_question(silent=(1,)))
+    _, vector = answer_of_one(site_task("residuals.checks"), here, own_question(silent=(1,)))
     sums = ResidualSums.from_vector(vector[1:], 3, 2)
     np.testing.assert_allclose(np.diag(sums.products[0]), [199, 0, 199], rtol=1e-9)
 
@@ -191,11 +191,11 @@ def test_a_question_names_one_network_or_asks_for_the_sites_own():
     with refused(ProtocolError, code="bad-question"):
         replace(question(), allowed=np.ones((6, 3)))
     with refused(ProtocolError, code="bad-question"):
-        ResidualChecksQuestion(n_lags=1, variables=NAMES)
+        ResidualsQuestion(n_lags=1, variables=NAMES)
     with pytest.raises(ProtocolError, match="go together"):
         replace(question(), offset=None)
     with pytest.raises(ProtocolError, match="there are 3 variables"):
         own_question(silent=(3,))
     site = sites(tables(1))["s0"]
     with refused(ProtocolError, code="other-variables"):
-        answer_of_one(site_task("residual-checks"), with_network(site, np.zeros((9, 3))), own_question())
+        answer_of_one(site_task("residuals.checks"), with_network(site, np.zeros((9, 3))), own_question())

@@ -5,12 +5,8 @@ import feddbn
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.statistics import (
-    MomentsQuestion,
-    prepare,
-    summary_of_moments,
-    summary_program,
-)
+from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.programs.statistics import prepare, summary_of_moments, summary_program
 from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.protocol.site import Guard, Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
@@ -18,7 +14,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 from support.sites import federation_of
 
-MOMENTS = MomentsQuestion(n_lags=2, variables=("x0", "x1", "x2", "x3"))
+MOMENTS = GramQuestion(n_lags=2, variables=("x0", "x1", "x2", "x3"))
 
 
 def simulated(n_sites=4, **options):
@@ -62,7 +58,7 @@ def test_centring_is_chosen_from_the_means():
 
 def test_units_add_up_to_the_site_vector():
     data = read_sites(simulated(n_sites=1, n_recordings=5))["site-0"]
-    here, program = Here("site-0", data, {}), site_task("moments")
+    here, program = Here("site-0", data, {}), site_task("gram.rows")
     _, vector = answer_of_one(program, here, MOMENTS)
     assert program.units is not None
     units = list(program.units(here, MOMENTS, "recording"))

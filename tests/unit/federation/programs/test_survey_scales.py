@@ -10,8 +10,8 @@ from feddbn.core.statistics.survey import N_BINS
 from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import SPIKES_SHARE, private_moments_plan
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import DeviationSharesQuestion, above_noise, scales_program
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
@@ -114,45 +114,45 @@ def test_all_releases_together_cost_epsilon_by_an_independent_accountant(epsilon
     dp_accounting = pytest.importorskip("dp_accounting")
     from dp_accounting import pld
 
-    plan = private_moments_plan("moments", "recording", epsilon, 1e-5, clip, spikes_share=SPIKES_SHARE)
-    names = {"deviation-shares", "moments"} | ({"unit-norms"} if clip is None else set())
+    plan = private_moments_plan("gram.rows", "recording", epsilon, 1e-5, clip, spikes_share=SPIKES_SHARE)
+    names = {"survey.shares", "gram.rows"} | ({"counts.norms"} if clip is None else set())
     assert set(plan.rules) == names
     book = pld.PLDAccountant(value_discretization_interval=1e-3)
     for name in names:
         book.compose(dp_accounting.GaussianDpEvent(plan.multiplier_of(name)))
     assert book.get_epsilon(1e-5) == pytest.approx(epsilon, rel=2e-3)
     alone = pld.PLDAccountant(value_discretization_interval=1e-3)
-    alone.compose(dp_accounting.GaussianDpEvent(plan.multiplier_of("deviation-shares")))
+    alone.compose(dp_accounting.GaussianDpEvent(plan.multiplier_of("survey.shares")))
     assert alone.get_epsilon(1e-5) < 0.4 * epsilon
 
 
 def test_noise_of_the_released_sum_has_the_planned_size():
-    plan = private_moments_plan("moments", "recording", 4.0, 1e-5, 60.0, spikes_share=SPIKES_SHARE)
+    plan = private_moments_plan("gram.rows", "recording", 4.0, 1e-5, 60.0, spikes_share=SPIKES_SHARE)
     guard = DpGuard(plan, np.random.default_rng(3).bytes, None, 1e-5)
     data = site_of(recordings())
     task = Task(question())
     plain = Site("one", data).answer(task)
     noise = Site("one", data, (guard,)).answer(task) - plain
     # One of 2 * 192 numbers varies by 4 %, so four standard errors are 15 %.
-    assert np.std(noise) == pytest.approx(plan.multiplier_of("deviation-shares"), rel=0.15)
-    assert plan.noise_in_sum("deviation-shares", 1.0, 1, 9, 4) == pytest.approx(
-        1.5 * plan.multiplier_of("deviation-shares")
+    assert np.std(noise) == pytest.approx(plan.multiplier_of("survey.shares"), rel=0.15)
+    assert plan.noise_in_sum("survey.shares", 1.0, 1, 9, 4) == pytest.approx(
+        1.5 * plan.multiplier_of("survey.shares")
     )
-    assert [release.task for release in guard.ledger.releases] == ["deviation-shares"]
+    assert [release.task for release in guard.ledger.releases] == ["survey.shares"]
 
 
 def test_under_noise_no_recording_decides_about_the_cells_of_another():
     frames = recordings(n=3)
     frames[0].iloc[7, 0] = 8.0
     limits = np.array([1.0, 50.0])
-    common = MomentsQuestion(n_lags=1, variables=NAMES, limits=limits, far=6.0, own_limits=False)
+    common = GramQuestion(n_lags=1, variables=NAMES, limits=limits, far=6.0, own_limits=False)
     vectors = units(site_of(frames), common)
     # The far cell is in two lagged rows, which are gone; the count is the first number.
     assert [v[0] for v in vectors] == [37.0, 39.0, 39.0]
     loud = [frames[0], frames[1] * 1e3, frames[2]]
     np.testing.assert_array_equal(units(site_of(loud), common)[0], vectors[0])
-    own = MomentsQuestion(n_lags=1, variables=NAMES, limits=limits, far=6.0)
-    gains = MomentsQuestion(n_lags=1, variables=NAMES, log_scales=np.zeros(2))
+    own = GramQuestion(n_lags=1, variables=NAMES, limits=limits, far=6.0)
+    gains = GramQuestion(n_lags=1, variables=NAMES, log_scales=np.zeros(2))
     for question in (own, gains):
         with refused(ParameterError, code="own-scales"):
             units(site_of(frames), question)
@@ -166,7 +166,7 @@ def test_single_rows_cannot_be_protected_and_a_share_must_leave_something():
     with refused(ParameterError, "unit='row'"):
         units(site_of(recordings()), question(), "row")
     with refused(ParameterError, "spikes_share", 0, "0.9"):
-        private_moments_plan("moments", "recording", 1.0, 1e-5, spikes_share=0.9)
+        private_moments_plan("gram.rows", "recording", 1.0, 1e-5, spikes_share=0.9)
 
 
 def spiky_sites(n_recordings=300, mess=None):

@@ -7,8 +7,8 @@ import pytest
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ProtocolError
-from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.programs.time_blocks import BlockMomentsQuestion, block_moments_program
+from feddbn.federation.programs.changing import block_moments_program
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task, run_program
 from support.saying import refused
 from support.sites import federation_of
@@ -29,7 +29,7 @@ def recordings(seed, lengths=(103, 97), d=3):
 
 
 def asked(data, **more):
-    question = BlockMomentsQuestion(n_lags=2, variables=NAMES, block_rows=16, n_blocks=5, **more)
+    question = GramQuestion(n_lags=2, variables=NAMES, block_rows=16, n_blocks=5, **more)
     return run_program(block_moments_program(question), federation(data))
 
 
@@ -69,7 +69,7 @@ def test_blocks_add_up_to_the_moments_of_all_rows(treatment):
     total = blocks[0]
     for one in blocks[1:]:
         total = total.merge(one)
-    question = MomentsQuestion(n_lags=2, variables=NAMES, **treatment)
+    question = GramQuestion(n_lags=2, variables=NAMES, **treatment)
     answer = federation(data).sum(Task(question)).value
     expected = Moments.from_sums(answer, 9, treatment.get("origin"))
     same(total, expected)
@@ -94,13 +94,13 @@ def test_a_short_recording_has_no_rows_in_late_blocks():
         ({"fold": (0, 2, 500)}, "'fold'"),
         ({"row_model": np.zeros((10, 9))}, "'row_model'"),
         ({"n_blocks": 61}, "'n_blocks' is 61"),
-        ({"unit": "M"}, "'unit'"),
+        ({"calendar": "M"}, "'calendar'"),
         ({"block_rows": 20}, "'block_rows' is 20"),
     ],
 )
 def test_a_question_that_cannot_be_is_none(wrong, name):
     with refused(ProtocolError, name, code="bad-question"):
-        BlockMomentsQuestion(**{"n_lags": 2, "variables": NAMES, "block_rows": 16, "n_blocks": 5, **wrong})
+        GramQuestion(**{"n_lags": 2, "variables": NAMES, "block_rows": 16, "n_blocks": 5, **wrong})
 
 
 def dated(n_rows, begins, step="D"):
@@ -124,8 +124,8 @@ def test_blocks_of_the_calendar_are_rows_by_their_dates_wherever_recordings_begi
         "b": dated(70, "2024-01-20" if step == "D" else "2024-01-01 05:00", step),
     }
     federation = federation_of(read_sites(frames, label="@time", missing="keep"))
-    question = BlockMomentsQuestion(
-        n_lags=1, variables=NAMES, block_rows=0, n_blocks=30, unit=unit, first=first
+    question = GramQuestion(
+        n_lags=1, variables=NAMES, block_rows=0, n_blocks=30, calendar=unit, first_block=first
     )
     blocks = run_program(block_moments_program(question), federation)
     assert key(frames["a"].index[0]) == first
@@ -149,7 +149,9 @@ def test_times_with_a_zone_are_told_in_utc_and_streamed_files_like_frames(tmp_pa
     path = tmp_path / "s.csv"
     frame.rename_axis("t").reset_index().to_csv(path, index=False)
     read = {"time": "t", "label": "@time", "variables": list(NAMES), "missing": "keep"}
-    question = BlockMomentsQuestion(n_lags=0, variables=NAMES, block_rows=0, n_blocks=3, unit="M", first=648)
+    question = GramQuestion(
+        n_lags=0, variables=NAMES, block_rows=0, n_blocks=3, calendar="M", first_block=648
+    )
     counts = []
     for size in (0, 1 << 20):
         federation = federation_of(read_sites(path, stream_bytes=size, **read))
@@ -165,7 +167,7 @@ def test_a_column_of_blocks_holds_small_whole_numbers(labels):
     frame = dated(20, "2024-01-01").reset_index(drop=True)
     frame["phase"] = np.repeat(np.array(labels, dtype=object if isinstance(labels[0], str) else float), 10)
     federation = federation_of(read_sites({"a": frame}, label="phase", missing="keep"))
-    question = BlockMomentsQuestion(n_lags=1, variables=NAMES, block_rows=0, n_blocks=9)
+    question = GramQuestion(n_lags=1, variables=NAMES, block_rows=0, n_blocks=9)
     with refused(DataError, 0, 59):
         run_program(block_moments_program(question), federation)
 

@@ -5,8 +5,7 @@ import pytest
 
 from feddbn.core.designs.design import public_units
 from feddbn.errors import ProtocolError
-from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
-from feddbn.federation.programs.time_blocks import BlockChecksQuestion
+from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol.task import Task
 from support.sites import federation_of, memory_site
 
@@ -22,14 +21,14 @@ def total(question, rows):
 
 
 def asked(cuts, segments, **more):
-    return BlockChecksQuestion(
+    return ResidualsQuestion(
         n_lags=P, variables=NAMES, block_rows=16, n_blocks=7, cuts=cuts, units=UNITS,
-        coefficients=np.concatenate(COEFFICIENTS[:segments]), offsets=OFFSETS[:segments], **more,
+        coefficients=np.concatenate(COEFFICIENTS[:segments]), offset=OFFSETS[:segments].ravel(), **more,
     )  # fmt: skip
 
 
 def plain(s, **more):
-    return ResidualChecksQuestion(
+    return ResidualsQuestion(
         n_lags=P, variables=NAMES, units=UNITS, coefficients=COEFFICIENTS[s], offset=OFFSETS[s], **more
     )
 
@@ -37,11 +36,11 @@ def plain(s, **more):
 def test_without_a_cut_it_is_the_residual_check_of_all_rows():
     rows = ROWS.copy()
     rows[70, 1] = np.nan
-    np.testing.assert_allclose(total(asked((), 1), rows), total(plain(0), rows)[1:], rtol=1e-10)
+    np.testing.assert_allclose(total(asked((), 1), rows), total(plain(0), rows), rtol=1e-10)
 
 
 def test_segments_are_recordings_cut_by_hand_and_lags_reach_back():
-    found = total(asked((CUT // 16,), 2), ROWS)
+    found = total(asked((CUT // 16,), 2), ROWS)[1:]
     first, second = total(plain(0), ROWS[:CUT])[1:], total(plain(1), ROWS[CUT - P :])[1:]
     np.testing.assert_allclose(found, first + second, rtol=1e-10)
 
@@ -51,7 +50,7 @@ def test_what_is_a_recordings_own_is_taken_off_over_the_whole_recording():
     z = np.concatenate([ROWS[1:], ROWS[:-1]], axis=1)
     basis = np.stack([np.ones(len(z)), np.arange(len(z))], axis=1)
     z = z - basis @ np.linalg.lstsq(basis, z, rcond=None)[0]
-    found = total(asked((CUT // 16,), 2, **given), ROWS)
+    found = total(asked((CUT // 16,), 2, **given), ROWS)[1:]
     u = [part @ COEFFICIENTS[s] - OFFSETS[s] for s, part in enumerate((z[: CUT - 1], z[CUT - 1 :]))]
     # Counts, then products of residuals of the same row.
     assert found[:3].tolist() == [119, 117, 115]
@@ -63,11 +62,11 @@ def test_no_product_reaches_over_a_cut():
     # A residual of the first segment alone, and one of the second: their product is that of the rows at the cut.
     coefficients = np.zeros((2, 2 * D, D))
     coefficients[0, 0, 0] = coefficients[1, 1, 1] = 1.0
-    question = BlockChecksQuestion(
+    question = ResidualsQuestion(
         n_lags=P, variables=NAMES, block_rows=16, n_blocks=7, cuts=(3,), units=UNITS,
-        coefficients=np.concatenate(coefficients), offsets=np.zeros((2, D)),
+        coefficients=np.concatenate(coefficients), offset=np.zeros(2 * D),
     )  # fmt: skip
-    products = total(question, ROWS)[3:][: 3 * D * D].reshape(3, D, D)
+    products = total(question, ROWS)[4:][: 3 * D * D].reshape(3, D, D)
     assert (products[:, [0, 1], [1, 0]] == 0).all()
     assert (np.diagonal(products, axis1=1, axis2=2) != 0).all()
 
@@ -77,13 +76,13 @@ def test_no_product_reaches_over_a_cut():
     [
         ({"n_lags": 0, "coefficients": np.zeros((2 * D, D))}, "'n_lags' is 0"),
         ({"cuts": (7,)}, "'cuts' is"),
-        ({"cuts": (3, 3), "coefficients": np.zeros((6 * D, D)), "offsets": np.zeros((3, D))}, "'cuts' is"),
+        ({"cuts": (3, 3), "coefficients": np.zeros((6 * D, D)), "offset": np.zeros(3 * D)}, "'cuts' is"),
         ({"coefficients": np.zeros((2 * D, D))}, "coefficients"),
         ({"units": UNITS * 1.01}, "public grid"),
     ],
 )
 def test_a_question_that_cannot_be_is_none(wrong, why):
     given = {"n_lags": P, "variables": NAMES, "block_rows": 16, "n_blocks": 7, "cuts": (3,), "units": UNITS}
-    arrays = {"coefficients": np.concatenate(COEFFICIENTS), "offsets": OFFSETS}
+    arrays = {"coefficients": np.concatenate(COEFFICIENTS), "offset": OFFSETS.ravel()}
     with pytest.raises(ProtocolError, match=why):
-        BlockChecksQuestion(**{**given, **arrays, **wrong})
+        ResidualsQuestion(**{**given, **arrays, **wrong})

@@ -7,8 +7,8 @@ import pytest
 import feddbn
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
-from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.rows import Treatment
@@ -95,7 +95,7 @@ def test_gains_bring_sites_to_one_scale():
     assert found.treatment.log_scales is not None
     assert found.gains_evidence > 0
     _, federation = asked(made().sites)
-    question = found.treatment.on(MomentsQuestion(n_lags=1, variables=federation.variables))
+    question = found.treatment.on(GramQuestion(n_lags=1, variables=federation.variables))
     scales = []
     for site in read_sites(fed.sites).values():
         rows = np.concatenate([b.values for r in question.treated(site).recordings() for b in r.blocks()])
@@ -166,10 +166,10 @@ def test_a_site_that_stays_out_is_in_no_sum_after_it_found_out():
     run_program(program, federation, lambda task, _: tasks.append(task))
     (odd,) = [name for name in federation.sites if notes_of(federation.state_of(name))]
     kinds = [task.name for task in tasks]
-    first = kinds.index("agreement") + 1
-    assert "survey" not in kinds[first:]
-    assert "moments" not in kinds[:first]
-    assert kinds[first:].count("moments") == 2
+    first = kinds.index("agree") + 1
+    assert "survey.first" not in kinds[first:]
+    assert "gram.rows" not in kinds[:first]
+    assert kinds[first:].count("gram.rows") == 2
     assert not any(federation.site(odd).answer(task).any() for task in tasks[first:])
 
 
@@ -237,14 +237,14 @@ def test_periods_are_given_as_one_or_several_numbers():
 
 def test_a_trend_without_means_of_recordings_is_no_question():
     with pytest.raises(ProtocolError, match="need center='recording'"):
-        MomentsQuestion(n_lags=1, variables=("a",), degree=1)
+        GramQuestion(n_lags=1, variables=("a",), degree=1)
     with refused(ProtocolError, code="bad-question"):
-        MomentsQuestion(n_lags=1, variables=("a",), try_degrees=(1,))
+        GramQuestion(n_lags=1, variables=("a",), try_degrees=(1,))
 
 
 def test_a_treatment_fits_questions_about_fewer_lags():
     model = np.vstack([np.zeros(4), np.eye(4)])
-    question = Treatment(row_model=model).on(MomentsQuestion(n_lags=0, variables=("a", "b")))
+    question = Treatment(row_model=model).on(GramQuestion(n_lags=0, variables=("a", "b")))
     assert question.row_model.shape == (3, 2)
 
 

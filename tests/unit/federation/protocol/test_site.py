@@ -12,8 +12,8 @@ from feddbn.core.designs.recordings import Block, StackedSite, stacks
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError
-from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol import site as sites
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import TOGETHER, Here, Record, answer_of_one, site_task
@@ -39,16 +39,16 @@ def hears(state: dict[str, np.ndarray] | None = None) -> list[Here]:
     return [Here(f"s{k}", one, dict(state or {})) for k, one in enumerate(data)]
 
 
-def moments(**more: Any) -> MomentsQuestion:
+def moments(**more: Any) -> GramQuestion:
     tried = {"try_degrees": (0, 1, 0), "try_cycles": (0, 0, 1), "try_periods": (7.0,)}
-    return MomentsQuestion(n_lags=2, variables=NAMES, **{**tried, **more})
+    return GramQuestion(n_lags=2, variables=NAMES, **{**tried, **more})
 
 
-def residuals(**more: Any) -> ResidualChecksQuestion:
+def residuals(**more: Any) -> ResidualsQuestion:
     rng = np.random.default_rng(0)
     units = np.array([[0.0, 2.0, 30.0], [1.0, 4.0, 0.25]])
     given = {"coefficients": rng.normal(size=(9, 3)) / 3, "offset": rng.normal(size=3), "units": units}
-    return ResidualChecksQuestion(n_lags=2, variables=NAMES, **{**given, **more})
+    return ResidualsQuestion(n_lags=2, variables=NAMES, **{**given, **more})
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_rows_that_a_site_must_treat_by_itself_are_never_read_together(
 
     monkeypatch.setattr("feddbn.federation.protocol.site.stacks", refuse)
     with pytest.raises(AssertionError):
-        site_task("moments").answer(hears(), moments(), {})
+        site_task("gram.rows").answer(hears(), moments(), {})
     whole = [here for here in hears() if here.data.one_array is not None]
-    site_task("moments").answer(whole, moments(**more), {})
+    site_task("gram.rows").answer(whole, moments(**more), {})
 
 
 def test_a_site_that_abstains_adds_nothing_among_many() -> None:
@@ -129,7 +129,7 @@ def test_a_site_that_abstains_adds_nothing_among_many() -> None:
 
 def test_sites_too_short_for_the_lags_say_so_together() -> None:
     with pytest.raises(DataError, match="n_lags=2"):
-        site_task("moments").answer([Here(f"s{k}", site(rows(k, 2)), {}) for k in range(20)], moments(), {})
+        site_task("gram.rows").answer([Here(f"s{k}", site(rows(k, 2)), {}) for k in range(20)], moments(), {})
 
 
 def test_moments_of_many_are_those_of_each() -> None:

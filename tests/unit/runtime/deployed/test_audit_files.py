@@ -160,7 +160,7 @@ def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
     assert (
         verify_chain(whole_lines(sites.audit() / "run-1.jsonl"), key=sites.owner().audit.key).seal == "signed"
     )
-    assert (log[0].task, log[0].study, log[0].run) == ("in-view", "s", "run-1")
+    assert (log[0].task, log[0].study, log[0].run) == ("counts.variables", "s", "run-1")
     assert len(log[0].task_digest) == 64
     assert "n_lags=1" in log[0].asked
     assert "variables" not in log[0].asked

@@ -118,7 +118,7 @@ def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
         joined(
             tmp_path,
             more="max_lags = 2",
-            policy='tasks = ["moments"]\nmethods = ["OneShotDBN"]',
+            policy='tasks = ["gram.rows"]\nmethods = ["OneShotDBN"]',
             variables=["pulse", "lactate", "potassium"],
             parameters={"n_lags": 3, "lambda_w": "auto", "schedule": "rounds"},
             privacy={"secure_aggregation": True},
@@ -127,7 +127,7 @@ def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
     assert {"lacks-variables", "too-many-lags", "tasks-not-allowed", "no-masks-here"} <= set(found)
     assert "lactate, potassium" in found["lacks-variables"]
     asked = found["tasks-not-allowed"]
-    assert all(task in asked for task in ("fdbnl-step", "held-out-loss", "held-out-sums"))
+    assert all(task in asked for task in ("step.fdbnl", "loss.rows", "loss.sums"))
     assert any("'FDBNL'" in sentence for sentence in found.values())
 
 
@@ -155,18 +155,18 @@ def test_too_few_rows_are_a_refusal(tmp_path):
     ("policy", "study", "lacking"),
     [
         # A policy of before the first look is told what to add.
-        (["moments", "residual-features"], {}, ["survey", "residual-checks"]),
+        (["gram.rows", "residuals.shapes"], {}, ["survey.first", "residuals.checks"]),
         # Without a look its tasks are not needed.
         (
-            ["moments", "residual-features"],
+            ["gram.rows", "residuals.shapes"],
             {"parameters": {"prepare": dict(AS_THEY_ARE), "check_residuals": False}},
             [],
         ),
-        (["moments", "unit-norms"], {"privacy": {"epsilon": 4.0}}, []),
+        (["gram.rows", "counts.norms"], {"privacy": {"epsilon": 4.0}}, []),
         (
-            ["moments", "unit-norms"],
+            ["gram.rows", "counts.norms"],
             {"privacy": {"epsilon": 4.0}, "parameters": {"n_lags": 1, "prepare.spikes": "remove"}},
-            ["deviation-shares"],
+            ["survey.shares"],
         ),
     ],
 )
@@ -181,7 +181,7 @@ def test_tasks_that_the_policy_does_not_list_are_refused_by_name(tmp_path, polic
 def test_a_task_that_may_be_asked_for_is_told(tmp_path):
     tasks, given = USUAL_TASKS, {**PARAMETERS, "use_nongaussian": "auto"}
     found = joined(tmp_path, method="oneshot", policy=f"tasks = {json.dumps(tasks)}", parameters=given)
-    assert only(found, "tasks-not-listed").about == ("residual-features",)
+    assert only(found, "tasks-not-listed").about == ("residuals.shapes",)
     assert only(found, "study-joinable")
 
 
@@ -203,7 +203,7 @@ def test_residuals_are_asked_for_where_a_fit_does(method, parameters, asks):
     for goal in ("network", "confidence") if method == "oneshot" else ("network",):
         given = {"name": "s", "variables": ("x", "y"), "sites": ("a", "b"), "goal": goal}
         study = Study(method=method, parameters=parameters, **given)
-        assert ("residual-checks" in tasks_of(study)) == asks
+        assert ("residuals.checks" in tasks_of(study)) == asks
 
 
 def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):
@@ -232,7 +232,7 @@ def test_noise_needs_a_step_that_no_row_can_change(tmp_path):
     frame.insert(0, "when", range(200))
     names = list(frame.columns[1:])
     study = {"method": "oneshot", "privacy": {"epsilon": 4.0}, "variables": names}
-    tasks = f"tasks = {json.dumps(['moments', 'unit-norms'])}\n"
+    tasks = f"tasks = {json.dumps(['moments', 'counts.norms'])}\n"
     for given, is_refused in (("", True), ("freq = 1\n", False)):
         place = tmp_path / f"with-{is_refused}"
         place.mkdir()

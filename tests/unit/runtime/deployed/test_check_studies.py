@@ -24,7 +24,10 @@ def sites(tmp_path):
 def test_the_owner_reads_that_nothing_is_learned_and_how_much_leaves(sites):
     told = about_study(CHECK, sites.settings())
     assert only(told, "study-goal").values == {"goal": "check", "how": {}}
-    assert [one.values["task"] for one in told if one.code == "study-asks"] == ["in-view", "survey"]
+    assert [one.values["task"] for one in told if one.code == "study-asks"] == [
+        "counts.variables",
+        "survey.first",
+    ]
     assert only(told, "study-size")
     settings = sites.settings()
     assert why_refused(settings, read_policy(settings.policy), ("u", "v"), CHECK) == []
@@ -45,7 +48,10 @@ def test_a_check_runs_under_masks_and_leaves_findings(sites, tmp_path):
     log = [
         json.loads(line) for path in sites.audit().glob("run-1*") for line in path.read_text().splitlines()
     ]
-    assert [entry["task"] for entry in log if entry.get("event") == "sent"][:2] == ["in-view", "survey"]
+    assert [entry["task"] for entry in log if entry.get("event") == "sent"][:2] == [
+        "counts.variables",
+        "survey.first",
+    ]
 
 
 def test_an_approval_of_the_network_is_none_of_its_check(sites):

@@ -16,8 +16,9 @@ from feddbn.cli.printed import print_held_out
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.guards.study_plan import tasks_of
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion, make_fold
+from feddbn.federation.programs.statistics import make_fold
 from feddbn.federation.protocol.messages import WITHHELD, encode_request, read_reply, task_request
 from feddbn.federation.protocol.study import Privacy, parse_study
 from feddbn.federation.protocol.study_methods import check_goal
@@ -38,7 +39,7 @@ from support.saying import kept_out, refused
 
 pytest.importorskip("cryptography")
 MESS = {"offsets": 1, "trend": 1, "missing": 0.1, "spikes": 0.005}
-HELD_OUT = ("held-out-loss", "held-out-sums")
+HELD_OUT = ("loss.rows", "loss.sums")
 # Equal numbers need no finished fits.
 FEW = {"rounds.tol": 1e-2, "rounds.max_rounds": 12}
 ONE_PROCESS = {"prepare.on_disagreement": "ignore"}
@@ -211,12 +212,12 @@ def test_three_sites_choose_without_squares_that_would_tell_them_apart(tmp_path,
     ("question", "participants", "code"),
     [
         (
-            lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 2, 0.301)),
+            lambda v: GramQuestion(n_lags=1, variables=v, fold=make_fold(0, 2, 0.301)),
             None,
             "other-fold",
         ),
         (
-            lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 3, 0.3)),
+            lambda v: GramQuestion(n_lags=1, variables=v, fold=make_fold(0, 3, 0.3)),
             None,
             "other-fold",
         ),
@@ -238,7 +239,7 @@ def test_a_study_of_a_network_holds_out_nothing(tmp_path):
     sites = Sites(tmp_path, mess=None)
     study = sites.study('method = "oneshot"\n')
     sites.coordinator(study).hello()
-    question = MomentsQuestion(n_lags=1, variables=sites.variables, fold=make_fold(0, 2, 0.3))
+    question = GramQuestion(n_lags=1, variables=sites.variables, fold=make_fold(0, 2, 0.3))
     name = sites.names[0]
     message = encode_request(task_request(Task(question), "run-1", 0, -1))
     with pytest.raises(SiteRefused, match=WITHHELD):
@@ -339,7 +340,7 @@ def test_held_out_rows_carry_no_noise():
     check_goal(study)
     with refused(ParameterError, "epsilon"):
         check_goal(study.model_copy(update={"privacy": Privacy(epsilon=1.0)}))
-    assert "held-out-loss" in tasks_of(study)
-    assert "held-out-sums" not in tasks_of(study)
+    assert "loss.rows" in tasks_of(study)
+    assert "loss.sums" not in tasks_of(study)
     assert "select" not in json.loads(study.to_json())
     assert parse_study(HEAD + 'method = "oneshot"').held_out is None

@@ -13,8 +13,8 @@ from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.study_plan import tasks_of
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
-from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.site import Site
@@ -39,7 +39,7 @@ DATA = read_sites(MADE.sites)
 NAMES = tuple(sorted(DATA))
 VARIABLES = DATA[NAMES[0]].variables
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
-MOMENTS = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
+MOMENTS = Task(GramQuestion(n_lags=1, variables=VARIABLES))
 
 
 def make_study(method="oneshot", masked=True, clip=None, epsilon=4.0, parameters=None, **attendance):
@@ -89,23 +89,23 @@ def in_process(study):
     return PrivateFederation(secure, study_noise_plan(study), n_guaranteed)
 
 
-CURVED = {"curved-moments", "unit-norms"}
+CURVED = {"gram.functions", "counts.norms"}
 
 
 @pytest.mark.parametrize(
     ("clip", "parameters", "asked"),
     [
-        (None, {"prepare.spikes": "auto"}, {"unit-norms"}),
+        (None, {"prepare.spikes": "auto"}, {"counts.norms"}),
         (60.0, {"prepare.spikes": "auto"}, set()),
-        (60.0, {"prepare.spikes": "remove"}, {"deviation-shares"}),
+        (60.0, {"prepare.spikes": "remove"}, {"survey.shares"}),
         (None, {"features": "quadratic"}, CURVED),
-        (60.0, {"features": "quadratic", "prepare.spikes": "remove"}, CURVED | {"deviation-shares"}),
+        (60.0, {"features": "quadratic", "prepare.spikes": "remove"}, CURVED | {"survey.shares"}),
     ],
 )
 def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, parameters, asked):
     study = make_study(clip=clip, epsilon=8.0, parameters={"n_lags": 1, **parameters})
-    assert set(study_noise_plan(study).rules) == {"moments"} | asked
-    assert set(tasks_of(study)) == {"moments"} | asked
+    assert set(study_noise_plan(study).rules) == {"gram.rows"} | asked
+    assert set(tasks_of(study)) == {"gram.rows"} | asked
     expected = study_method("oneshot").run(study.parameters, in_process(study))
     found, received = run_study(coordinator_of(study), study)
     assert received == NAMES
@@ -165,7 +165,7 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     coordinator = coordinator_of(study, exchange=exchange_of(study, events.append))
     coordinator.hello()
     with pytest.raises(NotEnoughSites, match=WITHHELD):
-        coordinator.sum(Task(SummaryQuestion(n_lags=1, variables=VARIABLES)))
+        coordinator.sum(Task(GramQuestion(diagonal=True, n_lags=1, variables=VARIABLES)))
     assert events[-1].code == "over-budget"
     assert "'summary'" in events[-1].sentence
     private = noise_aware(coordinator, study)

@@ -89,16 +89,22 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
     lines = audit(place)
     assert verify_chain(lines).is_intact
     tasks = [entry.task for entry in parse_entries(lines)]
-    assert [*dict.fromkeys(tasks)] == ["in-view", "survey", "moments", "fdbnl-step", "residual-checks"]
+    assert [*dict.fromkeys(tasks)] == [
+        "counts.variables",
+        "survey.first",
+        "gram.rows",
+        "step.fdbnl",
+        "residuals.checks",
+    ]
     assert len(tasks) >= 5
     assert {entry.protection for entry in parse_entries(lines)} == {"none"}
 
 
 def test_under_masks_the_log_says_so(tmp_path):
-    place = make_sites(tmp_path, STRICT.replace('"fdbnl-step"', '"fdbnl-step", "residual-features"'))
+    place = make_sites(tmp_path, STRICT.replace('"step.fdbnl"', '"step.fdbnl", "residuals.shapes"'))
     run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
     # Zeros and ones that show no row have no noise.
-    entries = [entry for entry in parse_entries(audit(place)) if entry.task != "in-view"]
+    entries = [entry for entry in parse_entries(audit(place)) if entry.task != "counts.variables"]
     assert {entry.protection for entry in entries} == {"masked and sampling noise"}
     # What it compares to is booked, and for a budget it is as if there was none.
     spent = [entry.epsilon for entry in entries]
@@ -130,7 +136,7 @@ def test_a_study_that_breaks_the_policy_is_refused_in_the_sites_own_process(tmp_
 @pytest.mark.parametrize(
     ("policy", "changes", "code", "numbers"),
     [
-        ("max_rounds = 3\n", {}, "too-many-rounds", ("fdbnl-step", "3")),
+        ("max_rounds = 3\n", {}, "too-many-rounds", ("step.fdbnl", "3")),
         ("min_rows = 121\n", {}, "few-rows", ("120", "121", "min_rows")),
         ("min_rows_per_parameter = 30.0\n", {}, "few-rows-per-parameter", ("116", "4", "30")),
         ("max_share = 0.5\n", {"rows": 200}, "large-share", ("120 of 200", "0.5")),
@@ -178,7 +184,7 @@ def test_a_study_without_a_bound_chooses_it_from_noisy_sums_and_both_releases_ar
     study = make_study(privacy={"epsilon": 50.0, "secure_aggregation": True})
     run(exchange_of(place), study)
     entries = parse_entries(audit(place))
-    assert [entry.task for entry in entries] == ["unit-norms", "moments"]
+    assert [entry.task for entry in entries] == ["counts.norms", "gram.rows"]
     assert {entry.protection for entry in entries} == {"masked" + " and noise"}
     assert entries[-1].epsilon == pytest.approx(50.0, rel=0.02)
 

@@ -174,10 +174,10 @@ def test_an_exported_result_says_what_each_answer_cost(tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps({"study": study}))
     export_result(tmp_path)
     costs = json.loads((tmp_path / "result.json").read_text())["privacy"]["costs"]
-    assert set(costs) == {"unit-norms", "moments"}
-    assert costs["unit-norms"] < costs["moments"] < 2.0
+    assert set(costs) == {"counts.norms", "gram.rows"}
+    assert costs["counts.norms"] < costs["gram.rows"] < 2.0
     # A tenth of the budget in 1 / multiplier^2.
-    assert costs["unit-norms"] == pytest.approx(
+    assert costs["counts.norms"] == pytest.approx(
         gaussian_epsilon(1e-5, noise_multiplier(2.0, 1e-5) / 0.1**0.5), 1e-5
     )
 

@@ -166,7 +166,7 @@ def test_updates_that_cannot_be_are_refused_before_anything_is_sent(changes, sai
 
 def test_an_update_asks_for_one_sum_and_is_a_study_of_its_own(federation):
     study = make_study(update_of="run-1", parameters={"n_lags": 1})
-    assert tasks_of(study) == ("moments",)
+    assert tasks_of(study) == ("gram.rows",)
     assert list(scope_of(study, 10).lags) == [1]
     assert study.digest != make_study(parameters={"n_lags": 1}).digest
     told = about_study(study, federation.sites.settings("north"))

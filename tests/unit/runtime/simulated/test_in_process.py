@@ -148,7 +148,7 @@ def test_guards_are_never_passed_by() -> None:
         n = 0
 
         def before(self, task: Any, state: Any, channel: Any) -> None:
-            self.n += task.name in ("fdbnl-step", "personal-step")
+            self.n += task.name in ("step.fdbnl", "step.personal")
 
     fed = simulate(d=4, n_sites=3, n_samples=120, random_state=1)
     for method in (FDBNL(schedule="rounds"), PFDBNL()):
@@ -160,19 +160,19 @@ def test_guards_are_never_passed_by() -> None:
 def test_a_run_starts_with_round_zero() -> None:
     heard: list[Task] = []
     FDBNL(n_lags=2, schedule="rounds").fit(shifted(), observer=lambda task, answer: heard.append(task))
-    later = next(task for task in heard if task.name == "fdbnl-step" and task.question.round > 0)
+    later = next(task for task in heard if task.name == "step.fdbnl" and task.question.round > 0)
     with refused(StateError, code="no-state"):
         made(InProcessFederation, shifted()).sum(later)
 
 
 def test_answers_that_add_up_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The law behind `adds_up`: the sites' answers add up to the answer of one site with their added arrays."""
-    assert [name for name, task in _REGISTRY.items() if task.adds_up.__name__ != "<lambda>"] == ["fdbnl-step"]
+    assert [name for name, task in _REGISTRY.items() if task.adds_up.__name__ != "<lambda>"] == ["step.fdbnl"]
     federation, heard = made(OneByOne, shifted()), []
     FDBNL(n_lags=2, schedule="rounds", federation=federation, check_residuals=False).fit(
         None, observer=lambda task, answer: heard.append((task, answer))
     )
-    program = _REGISTRY["fdbnl-step"]
+    program = _REGISTRY["step.fdbnl"]
     task, answer = heard[-1]
     (key,) = program.adds_up(task.question)
     states = [federation.state_of(name) for name in federation.sites]

@@ -8,8 +8,8 @@ from feddbn.data import read_sites
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.private_moments import private_moments_plan
-from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.methods.oneshot import OneShotDBN
@@ -32,7 +32,7 @@ def _private(n_recordings, epsilon, seed=0, d=5, clip_bound=None):
         mean_degree=2,
         random_state=seed,
     )
-    plan = private_moments_plan("moments", "recording", epsilon, 1e-5, clip_bound)
+    plan = private_moments_plan("gram.rows", "recording", epsilon, 1e-5, clip_bound)
     guards = {
         name: DpGuard(plan, np.random.default_rng([seed, k]).bytes, 1.001 * epsilon, 1e-5)
         for k, name in enumerate(federation.sites)
@@ -69,7 +69,7 @@ def test_asking_for_more_than_moments_on_purpose_is_refused_by_the_sites():
     made = simulate(d=3, n_sites=3, n_samples=19 * 90, n_recordings=30, mean_degree=2, random_state=5)
     sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
     private = private_federation(sites, 8.0, clip=60.0, rng=np.random.default_rng(2))
-    with refused(BudgetExceeded, "'residual-features'", "inf", code="over-budget"):
+    with refused(BudgetExceeded, "'residuals.shapes'", "inf", code="over-budget"):
         OneShotDBN(noise_variance="free", use_nongaussian=True, federation=private).fit(None)
 
 
@@ -95,7 +95,7 @@ def test_other_tasks_pass_through_to_the_guards():
     _, private, _ = _private(50, 1.0, clip_bound=50.0)
     assert len(private.sites) == 5
     with refused(BudgetExceeded, "'summary'", "inf", code="over-budget"):
-        private.sum(Task(SummaryQuestion(n_lags=1, variables=private.variables)))
+        private.sum(Task(GramQuestion(diagonal=True, n_lags=1, variables=private.variables)))
 
 
 def test_number_of_guaranteed_sites_must_fit():
@@ -107,8 +107,8 @@ def test_number_of_guaranteed_sites_must_fit():
 def test_rows_of_moments_are_units_too():
     rng = np.random.default_rng(0)
     data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(rng.normal(size=(9, 2))),))])
-    program = site_task("moments")
-    here, question = Here("a", data, {}), MomentsQuestion(n_lags=2, variables=("a", "b"))
+    program = site_task("gram.rows")
+    here, question = Here("a", data, {}), GramQuestion(n_lags=2, variables=("a", "b"))
     rows = list(program.units(here, question, "row"))
     assert len(rows) == 7
     np.testing.assert_allclose(sum(rows), program.answer([here], question, {})[1][0])

@@ -92,7 +92,7 @@ def cluster_plan(q: int, d: int, n_clusters: int) -> Plan:
     splits, m = n_clusters - 1, n_clusters
     # Clusters are counted before they are made, and each may be closed once.
     times = 1 + splits * (_POWER_STEPS + 2) + 2 * _LLOYD_STEPS + splits
-    return (Planned(ClusterQuestion.name, m * (q * d + 2), times, times),) if splits else ()
+    return (Planned("step.clusters", m * (q * d + 2), times, times),) if splits else ()
 
 
 def _signature(G: FloatArray, d: int) -> FloatArray:

@@ -13,13 +13,13 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.statistics.moments import Moments, nearest_positive
 from feddbn.errors import DataError, ProtocolError
+from feddbn.federation.programs.gram import local_moments
 from feddbn.federation.programs.statistics import (
     ColumnStatistics,
     Preparation,
     ScaleChoice,
     autocorrelation,
     choose_scale,
-    local_moments,
     prepare,
 )
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -106,7 +106,7 @@ class Entries:
 class EntryMomentsQuestion(PartialQuestion):
     """Totals, cross-products and counts of the entries a site holds, among zeros."""
 
-    name = "entry-moments"
+    name = "gram.entries"
     purpose = "means and cross-products of the variables a site holds"
 
 

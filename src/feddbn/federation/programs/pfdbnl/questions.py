@@ -155,7 +155,7 @@ class SharedQuestion(FitQuestion):
 class StepQuestion(SharedQuestion):
     """One round; the fields after `serial` are those of `core.pfdbnl.step.PersonalRound`."""
 
-    name = "personal-step"
+    name = "step.personal"
     purpose = (
         "one round of PFDBNL: by how much this site's weights have moved. It is no plain sum over rows, so a server that "
         "does not keep to the method could learn from it how sites differ"
@@ -203,7 +203,7 @@ class StepQuestion(SharedQuestion):
 class FinishQuestion(SharedQuestion):
     """The end of a fit: every site makes its personal graph; what leaves is about the shared one."""
 
-    name = "personal-finish"
+    name = "step.finish"
     purpose = "end of PFDBNL: loss of the shared network"
 
     refit: bool = flag()
@@ -218,7 +218,7 @@ class ClusterQuestion(FitQuestion):
     is.
     """
 
-    name = "cluster-step"
+    name = "step.clusters"
     purpose = "the site's regressions, in the slot of its cluster"
 
     mode: str = choice("start", "power", "split", "assign")

@@ -36,7 +36,7 @@ from feddbn.federation.programs.fdbnl import (
     run_options,
 )
 from feddbn.federation.programs.pfdbnl.clusters import cluster_plan, cluster_program
-from feddbn.federation.programs.pfdbnl.entries import EntryMomentsQuestion, entry_moments_program, own_lags
+from feddbn.federation.programs.pfdbnl.entries import entry_moments_program, own_lags
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, MOST_ROUNDS, FinishQuestion, StepQuestion
 from feddbn.federation.programs.prepare import Prepare, PreparedSettings
 from feddbn.federation.programs.statistics import Preparation, ScaleChoice
@@ -383,12 +383,12 @@ def personal_plan(
     d, q, m = len(variables), (n_lags + 1) * len(variables), n_clusters
     rounds = (
         *cluster_plan(q, d, m),
-        Planned(StepQuestion.name, m * (q * d + 1) + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 200)),
-        Planned(FinishQuestion.name, 2 + d),
+        Planned("step.personal", m * (q * d + 1) + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 200)),
+        Planned("step.finish", 2 + d),
     )
     if is_partial:
         # Two more runs, in an order that is searched on the completed moments.
-        return Planned(EntryMomentsQuestion.name, 1 + q + 2 * q * q), *repeated(rounds, 3)
+        return Planned("gram.entries", 1 + q + 2 * q * q), *repeated(rounds, 3)
     return *prepared_plan(variables, n_lags, prepare), *rounds
 
 

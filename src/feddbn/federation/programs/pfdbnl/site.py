@@ -29,6 +29,7 @@ from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite, searched_order
 from feddbn.core.pfdbnl.step import Members, objectives
 from feddbn.core.solvers.lasso import KnownInverses, Solve
 from feddbn.core.statistics.moments import completed
+from feddbn.federation.programs.gram import local_moments
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
     FinishQuestion,
@@ -36,7 +37,6 @@ from feddbn.federation.programs.pfdbnl.questions import (
     SharedQuestion,
     StepQuestion,
 )
-from feddbn.federation.programs.statistics import local_moments
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.study_methods import register_personal_result
 
