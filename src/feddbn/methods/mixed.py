@@ -17,7 +17,8 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.orders.learn import Learned
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.mixed import LEVEL_ROWS, MixedOptions, MixedOutcome, mixed_program
+from feddbn.federation.programs.in_view import LEVEL_ROWS
+from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
 from feddbn.findings import Finding
