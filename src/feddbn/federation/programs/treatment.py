@@ -28,7 +28,7 @@ from feddbn.core.statistics.missing import (
 )
 from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric
 from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
-from feddbn.errors import DataError
+from feddbn.errors import DataError, Given
 from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO
