@@ -138,7 +138,7 @@ def test_a_study_runs_it_where_the_sites_policies_name_it(toy, tmp_path, name):
 def test_a_site_refuses_it_unless_its_policy_names_it(toy, tmp_path):
     with pytest.raises(FederationError, match=r"'Toy'.*OneShot"):
         run_over_messages(SitePolicy(require_masking=False), tmp_path)
-    with pytest.raises(FederationError, match="gram.rows"):
+    with pytest.raises(FederationError, match=r"gram\.rows"):
         run_over_messages(SitePolicy(methods=("Toy",), tasks=("summary",), require_masking=False), tmp_path)
 
 

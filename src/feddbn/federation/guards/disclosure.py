@@ -352,7 +352,7 @@ def _kind(question: GramQuestion) -> str:
 #   steps have told stay below half the number of its cells. Under masks an equation is about the cells of `min_sites`
 #   sites or more, each of which keeps to ``told <= sites * own cells / 2``, so that this holds for all of their cells
 #   together. The same question again is no new equation.
-# - A count of levels is told in whole units; where a unit is below `min_rows`, a site takes units of so many (`DisclosureGuard`).
+# - A count of levels is told in whole units; where a unit is below `min_rows`, a site takes units of so many.
 
 CELLS_PER_NUMBER = 2
 """Unknown cells for each number that steps of models tell about them."""

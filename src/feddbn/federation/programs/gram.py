@@ -29,6 +29,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,18 +110,20 @@ class GramQuestion(RowsQuestion):
 
     name = "gram"
     purpose = "means and cross-products of variables"
-    forms = {
-        "rows": "lagged means and cross-products of all variables, and if asked the same without means, trends and cycles "
-        "of recordings, skewness and kurtosis, and how much rows with empty cells are worth",
-        "functions": "means and cross-products of all variables and of fixed smooth functions and products of them",
-        "kinds": "means and cross-products of all variables as columns of their kinds: logs, positions and indicators of "
-        "levels, also about the means of recordings",
-        "diagonal": "counts, means and variances of single variables",
-        "pairs": "how often two values of a lagged row are present together, and their cross-products there, if asked "
-        "without means, trends and cycles of recordings",
-        "blocks": "lagged means and cross-products of all variables in each of a few blocks of rows, by their place in time",
-        "resamples": "count, totals and cross-products of resampled rows",
-    }
+    forms = MappingProxyType(
+        {
+            "rows": "lagged means and cross-products of all variables, and if asked the same without means, trends and "
+            "cycles of recordings, skewness and kurtosis, and how much rows with empty cells are worth",
+            "functions": "means and cross-products of all variables and of fixed smooth functions and products of them",
+            "kinds": "means and cross-products of all variables as columns of their kinds: logs, positions and indicators of "
+            "levels, also about the means of recordings",
+            "diagonal": "counts, means and variances of single variables",
+            "pairs": "how often two values of a lagged row are present together, and their cross-products there, if asked "
+            "without means, trends and cycles of recordings",
+            "blocks": "lagged means and cross-products of all variables in each of a few blocks of rows",
+            "resamples": "count, totals and cross-products of resampled rows",
+        }
+    )
     takes = ("functions", "kinds", "blocks")
     draws_once = True
 
@@ -457,8 +460,8 @@ def _pair_sums(rows: FloatArray, basis: FloatArray | None) -> FloatArray:
     return np.concatenate([[rank], upper_triangle(counts), upper_triangle(products)])
 
 
-# Rows in blocks of time. Lags may reach back over the beginning of a block. What is a recording's own (mean, trend, cycles) is
-# taken off over the whole recording. Rows with empty cells are left out.
+# Rows in blocks of time. Lags may reach back over the beginning of a block. What is a recording's own (mean, trend, cycles)
+# is taken off over the whole recording. Rows with empty cells are left out.
 
 Piece = tuple[int, FloatArray]
 

@@ -14,8 +14,8 @@ Rules of this file
 Rows with empty cells that are too few are left out before anything else (`rare_rows`); whatever else is too few is refused.
 
 *Sites.* What only one site has is that site's sum. So before a study of several institutions is learned, one masked sum of
-zeros and ones counts at how many sites each variable varies (task ``counts.variables``). One that varies at few sites, or in few rows
-of some site, is left out of the study.
+zeros and ones counts at how many sites each variable varies (task ``counts.variables``). One that varies at few sites, or in
+few rows of some site, is left out of the study.
 
 Known weakness: a column that varies a little everywhere and very much in one row passes.
 """
@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -283,11 +284,13 @@ class CountsQuestion(RowsQuestion):
 
     name = "counts"
     purpose = "where this site has enough rows"
-    forms = {
-        "variables": "which variables vary in enough rows of this site, and which in a few: 0 or 1 each",
-        "blocks": "in which of a few blocks of rows this site has enough rows, and in which some but too few: 0 or 1 each",
-        "levels": "how many rows have each level of a variable with levels, rounded down so that no small count is told",
-    }
+    forms = MappingProxyType(
+        {
+            "variables": "which variables vary in enough rows of this site, and which in a few: 0 or 1 each",
+            "blocks": "in which of a few blocks of rows this site has enough rows, and in which too few: 0 or 1 each",
+            "levels": "how many rows have each level of a variable with levels, rounded down so that no small count is told",
+        }
+    )
     takes = ("kinds", "blocks")
 
     least: int = whole(1, 1_000_000)

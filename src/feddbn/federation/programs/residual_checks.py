@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -86,15 +87,18 @@ class ResidualsQuestion(RowsQuestion):
 
     name = "residuals"
     purpose = "products of standardised residuals of a network"
-    forms = {
-        "checks": "products and fourth-order products of standardised residuals and of their predecessors, their variances "
-        "by thirds of the recordings, the logarithms of these variances, and if asked products with squares and cubes of the "
-        "variables",
-        "functions": "products and fourth-order products of standardised residuals of curved rows and of their predecessors",
-        "blocks": "products and fourth-order products of standardised residuals, and of their predecessors, of a network "
-        "that changes from one of a few blocks of rows to another, and products with squares and cubes of the variables",
-        "shapes": "sums of nonlinear functions of standardised residuals",
-    }
+    forms = MappingProxyType(
+        {
+            "checks": "products and fourth-order products of standardised residuals and of their predecessors, their "
+            "variances by thirds of the recordings, the logarithms of these variances, and if asked products with squares and "
+            "cubes of the variables",
+            "functions": "products and fourth-order products of standardised residuals of a network with curves, and of their "
+            "predecessors",
+            "blocks": "products and fourth-order products of standardised residuals, and of their predecessors, of a network "
+            "that changes from one of a few blocks of rows to another, and products with squares and cubes of the variables",
+            "shapes": "sums of nonlinear functions of standardised residuals",
+        }
+    )
     takes = ("functions", "blocks")
     draws_once = True
 
@@ -430,8 +434,8 @@ def _spans(question: ResidualsQuestion, recording: Recording) -> dict[int, tuple
 
 # Sums of nonlinear functions of residuals (`core.orders.nongaussian`): a nonlinear map of rows, which owners allow by name.
 #
-# A steep projection has single rows in view, and many of them read the rows one by one. So a run asks a few times, of residuals
-# that are about as large as those of a network, and of no more than the site's rows stand for (`guards.disclosure`).
+# A steep projection has single rows in view, and many of them read the rows one by one. So a run asks a few times, of
+# residuals that are about as large as those of a network, and of no more than the site's rows stand for (`guards.disclosure`).
 
 
 def _shape_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
