@@ -90,10 +90,10 @@ class ResidualsQuestion(RowsQuestion):
     forms = MappingProxyType(
         {
             "checks": "products and fourth-order products of standardised residuals and of their predecessors, their "
-            "variances by thirds of the recordings, the logarithms of these variances, and if asked products with squares and "
-            "cubes of the variables",
-            "functions": "products and fourth-order products of standardised residuals of a network with curves, and of their "
-            "predecessors",
+            "variances by thirds of the recordings, the logarithms of these variances, and if asked products with squares "
+            "and cubes of the variables",
+            "functions": "products and fourth-order products of standardised residuals of a network with curves, and of "
+            "their predecessors",
             "blocks": "products and fourth-order products of standardised residuals, and of their predecessors, of a network "
             "that changes from one of a few blocks of rows to another, and products with squares and cubes of the variables",
             "shapes": "sums of nonlinear functions of standardised residuals",
@@ -435,7 +435,7 @@ def _spans(question: ResidualsQuestion, recording: Recording) -> dict[int, tuple
 # Sums of nonlinear functions of residuals (`core.orders.nongaussian`): a nonlinear map of rows, which owners allow by name.
 #
 # A steep projection has single rows in view, and many of them read the rows one by one. So a run asks a few times, of
-# residuals that are about as large as those of a network, and of no more than the site's rows stand for (`guards.disclosure`).
+# residuals that are about as large as those of a network, and of no more than the site's rows stand for.
 
 
 def _shape_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
