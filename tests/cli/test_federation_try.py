@@ -17,11 +17,6 @@ def test_a_directory_with_files_is_not_written_into(refuses, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_console_that_is_not_there_is_said_before_anything_starts(refuses, monkeypatch):
-    monkeypatch.setattr(federation, "find_spec", lambda name: None)
-    assert "--console" in refuses("federation", "try", "--console")
-
-
 def test_a_page_that_will_be_deleted_is_not_opened_where_nobody_waits(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("webbrowser.open", lambda address: pytest.fail("opened"))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -171,8 +170,6 @@ def try_it(
     The sites hold simulated data and talk to the server over TLS on loopback, as they would between institutions. When it is
     over, or after Ctrl-C, all processes are ended and all files deleted.
     """
-    if console:
-        _need_console()
     with _ends_in_order(), _directory(keep) as root:
         _try(root, seed, open_page, console, is_kept=keep is not None)
 
@@ -309,14 +306,14 @@ def _write_study(path: Path, lead: str, variables: tuple[str, ...]) -> Path:
 
 def _approve(study: Path, federation: LocalFederation) -> None:
     """The first owner reads the study aloud; the others approve the same text."""
-    from feddbn.cli.site import approve, owner_of
+    from feddbn.cli.site import approve, facts_of
     from feddbn.cli.study import read_study
 
     first, *others = federation.plan.sites
     approve(study, federation.kits[first], yes=True)
     plan = read_study(study)
     for site in others:
-        owner_of(federation.kits[site]).approve(plan, days=30.0, runs=1, epsilon=None)
+        facts_of(federation.kits[site]).owner.approve(plan, days=30.0, runs=1, epsilon=None)
     remark(f"      {', '.join(federation.plan.sites)} have approved it, each with its own key.")
 
 
@@ -337,14 +334,6 @@ def _wait_for_enter() -> None:
         remark("Press Enter to end the federation.")
         with contextlib.suppress(EOFError):
             input()
-
-
-def _need_console() -> None:
-    """Refuse --console where there is no console, before anything is started."""
-    if find_spec("feddbn.console") is None:
-        raise ParameterError(
-            "--console needs the web console, which this version of feddbn does not have; leave it out."
-        )
 
 
 def _start_console(federation: LocalFederation, open_page: bool) -> None:

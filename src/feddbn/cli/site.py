@@ -17,11 +17,12 @@ from feddbn.errors import FileError, ParameterError
 from feddbn.words import card
 
 if TYPE_CHECKING:
+    from feddbn.console.site_facts import SiteFacts
     from feddbn.privacy.audit import Head
     from feddbn.runtime.deployed.owner import Owner
     from feddbn.runtime.deployed.settings import SiteSettings
 
-__all__ = ["approve", "owner_of", "read_log", "site_app"]
+__all__ = ["approve", "facts_of", "read_log", "site_app"]
 
 site_app = typer.Typer(help="Decide at a site what is answered, and read what left.", no_args_is_help=True)
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
@@ -29,19 +30,12 @@ KitOrNone = Annotated[Path | None, typer.Option("--kit", envvar="FEDDBN_KIT", he
 StudyName = Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")]
 
 
-def settings_of(kit: Path) -> SiteSettings:
-    """Return the settings in a site's kit."""
-    from feddbn.runtime.deployed.settings import read_site_settings
-    from feddbn.runtime.engines.interface import engine_of
+def facts_of(kit: Path) -> SiteFacts:
+    """Return what the owner of a site's kit signs and reads, as the console does."""
+    from feddbn.cli.study import check_study
+    from feddbn.console.site_facts import SiteFacts
 
-    return read_site_settings(engine_of(kit).site_settings(kit))
-
-
-def owner_of(kit: Path) -> Owner:
-    """Return what the owner of a site's kit signs and reads."""
-    from feddbn.runtime.deployed.owner import Owner
-
-    return Owner(settings_of(kit), remark)
+    return SiteFacts(kit, check_study, tell=remark)
 
 
 @site_app.command()
@@ -54,9 +48,8 @@ def check(
 ) -> None:
     """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
     from feddbn.cli.study import read_study
-    from feddbn.runtime.engines.interface import engine_of
 
-    findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
+    findings = facts_of(kit).findings(None if study is None else read_study(study))
     said = [(one, card(one, "owner")) for one in findings]
     if as_json:
         ok = {"good": True, "error": False}
@@ -83,7 +76,7 @@ def studies(
     as_json: Json = False,
 ) -> None:
     """List the studies that wait for a decision at a site, and those that were approved."""
-    owner = owner_of(kit)
+    owner = facts_of(kit).owner
     waiting = [] if only == "approved" else owner.waiting()
     approved = [] if only == "waiting" else owner.approvals.all()
     if as_json:
@@ -135,25 +128,19 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
-    from feddbn.cli.study import read_study
-    from feddbn.runtime.deployed.check import about_study, why_refused
-    from feddbn.runtime.deployed.open_site import read_data
-    from feddbn.runtime.deployed.owner import Owner
-    from feddbn.runtime.deployed.settings import read_policy
+    from feddbn.cli.study import open_study
+    from feddbn.console.site_facts import study_facts
 
-    plan = read_study(study)
-    settings = settings_of(kit)
-    if settings.name not in plan.sites:
-        raise ParameterError(
-            f"the study {plan.name!r} does not name the site {settings.name!r}; it names {', '.join(plan.sites)}."
-        )
-    owner = Owner(settings, remark)
-    policy = read_policy(settings.policy)
+    facts = facts_of(kit)
+    plan = facts.possible(open_study(study))
+    policy = facts.policy
+    found = study_facts(plan, facts.settings, policy)
+    found.require_told()
     if not as_json:
-        told = [card(one, "owner") for one in about_study(plan, settings)]
+        told = [card(one, "owner") for one in found.told]
         words = [(one.question, one.detail) for one in told]
         print_table(("what", f"the study {plan.name} says"), words, n_text=2)
-    for one in why_refused(settings, policy, tuple(read_data(settings).variables), plan):
+    for one in found.refused:
         reason = card(one, "owner").detail
         remark(f"note: as things are, this site would refuse the study all the same: {reason}")
     if policy.approve_by_rule:
@@ -161,7 +148,7 @@ def approve(
     if not yes:
         how_often = "1 run" if runs == 1 else f"{runs} runs"
         typer.confirm(f"Approve this study for {how_often} within {days:g} days?", abort=True, err=True)
-    given = owner.approve(plan, days, runs, epsilon)
+    given = facts.owner.approve(plan, days, runs, epsilon)
     if as_json:
         say(json.dumps(asdict(given)))
     else:
@@ -173,7 +160,7 @@ def refuse(study: StudyName, kit: Kit) -> None:
     """Take an approval back, or put a study that waits aside; a run under way is refused from its next message on."""
     from feddbn.runtime.deployed.owner import named_digest
 
-    owner = owner_of(kit)
+    owner = facts_of(kit).owner
     approved = {one.digest: one.study for one, state in owner.approvals.all() if state != "revoked"}
     waiting = {one.study.digest: one.study for one in owner.waiting()}
     names = {**{digest: one.name for digest, one in waiting.items()}, **approved}
@@ -236,7 +223,7 @@ def _logs(file: Path | None, kit: Path | None) -> Path:
         return file
     if kit is None:
         raise ParameterError("name an audit log, or a site's kit with --kit.")
-    return settings_of(kit).state / AUDIT
+    return facts_of(kit).settings.state / AUDIT
 
 
 def read_log(path: Path) -> list[str]:
@@ -304,7 +291,7 @@ def verify(
     hold of it, and that two sites' logs do not contradict each other. With a kit it is shown how far other sites hold this
     one's log.
     """
-    own = None if kit is None or logs is not None else owner_of(kit)
+    own = None if kit is None or logs is not None else facts_of(kit).owner
     if own is None and (out is not None or adopt):
         raise ParameterError(
             f"{'--adopt' if adopt else '--out'} needs --kit, the site's own kit, and no other logs."

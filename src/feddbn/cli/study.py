@@ -36,6 +36,7 @@ __all__ = [
     "Awaited",
     "EarlySession",
     "check_study",
+    "open_study",
     "read_study",
     "study_app",
     "submit",
@@ -172,12 +173,12 @@ Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where results go;
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    study = _read(path)
+    study = open_study(path)
     check_study(study)
     return study
 
 
-def _read(path: Path) -> Study:
+def open_study(path: Path) -> Study:
     """Return the study in a file; refused is what can be seen without the methods, whose imports take seconds."""
     try:
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
@@ -225,7 +226,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Send a study to the federation."""
-    plan = _read(study)
+    plan = open_study(study)
     run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     session = _session(kit)
     session.claim(plan, run_id)

@@ -75,6 +75,12 @@ class StudyFacts:
         """Whether it can be told in words at all; what nobody can read is not approved."""
         return bool(self.told)
 
+    def require_told(self) -> None:
+        """Refuse what cannot be told."""
+        if not self.is_told:
+            untold = say(Finding("study-untold", "error"), "owner")
+            raise ParameterError(f"the study {self.study.name!r}: {untold}", code="study-untold")
+
     @property
     def headline(self) -> Finding:
         """Who asks for what, of how many."""
@@ -170,15 +176,20 @@ def _parts(text: str, other: str) -> Parts:
 class SiteFacts:
     """The facts of one site.
 
-    `check` refuses a study that no site could take part in, as the commands do before they read it out.
+    `check` refuses a study that no site could take part in; `tell` is told what the owner should know.
     """
 
     def __init__(
-        self, kit: Path, check: Callable[[Study], None], clock: Callable[[], float] = time.time
+        self,
+        kit: Path,
+        check: Callable[[Study], None],
+        clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._kit = Path(kit)
         self._check = check
         self._clock = clock
+        self._tell = tell
 
     @property
     def settings(self) -> SiteSettings:
@@ -188,7 +199,7 @@ class SiteFacts:
     @property
     def owner(self) -> Owner:
         """What signs and takes down."""
-        return Owner(self.settings)
+        return Owner(self.settings, self._tell)
 
     @property
     def policy(self) -> SitePolicy:
@@ -221,19 +232,18 @@ class SiteFacts:
 
     def add(self, text: str) -> Study:
         """Put the text of a study file among those that wait."""
-        study = self._possible(parse_study(text, "the study that was pasted"))
+        study = self.possible(parse_study(text, "the study that was pasted"))
         self.owner.offered.keep(study)
         return study
 
     def approve(self, digest: str, days: float, runs: int, epsilon: float | None) -> Approval:
         """Approve exactly the study of this digest, as `feddbn site approve` does."""
-        study = self._possible(self.offered(digest).study)
-        if not study_facts(study, self.settings, self.policy).is_told:
-            untold = say(Finding("study-untold", "error"), "owner")
-            raise ParameterError(f"the study {study.name!r}: {untold}", code="study-untold")
+        study = self.possible(self.offered(digest).study)
+        study_facts(study, self.settings, self.policy).require_told()
         return self.owner.approve(study, days, runs, epsilon)
 
-    def _possible(self, study: Study) -> Study:
+    def possible(self, study: Study) -> Study:
+        """Return a study that this site could take part in; refuse any other."""
         self._check(study)
         name = self.settings.name
         if name not in study.sites:
@@ -309,6 +319,6 @@ class SiteFacts:
         """Return how the privacy budget stands."""
         return budget_finding(account_of(self.settings), self.policy)
 
-    def findings(self) -> list[Finding]:
-        """Return what `feddbn site check` finds."""
-        return engine_of(self._kit).check_site(self._kit)
+    def findings(self, study: Study | None = None) -> list[Finding]:
+        """Return what `feddbn site check` finds, also of a study."""
+        return engine_of(self._kit).check_site(self._kit, study)
