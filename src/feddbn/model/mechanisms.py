@@ -193,11 +193,12 @@ class WithNoise(Mechanisms):
 
 
 class Surgery(NamedTuple):
-    """One time step with some variables held: ``x_t = constants + sum_l x_{t-l} P_l + (u_t o free) B``."""
+    """One time step with some variables held: ``x_t = c B + sum_l x_{t-l} P_l + (u_t o free) B``, with P_l the coefficients,
+    and c the intercepts and what is held.
+    """
 
     B: FloatArray
     coefficients: FloatArray
-    constants: FloatArray
     free: FloatArray
 
 
@@ -241,20 +242,19 @@ class Linear(WithNoise):
     def surgery(self, held: FloatArray) -> Surgery:
         """The reduced form with the entries of `held` (d,) that are not NaN held."""
         # Usually every step has the same surgery; it is worth doing once.
-        key = held.tobytes()
+        is_held = ~np.isnan(held)
+        key = is_held.tobytes()
         if key not in self._done:
-            is_held = ~np.isnan(held)
-            W, A = np.where(is_held, 0.0, self.W), np.where(is_held, 0.0, self.A)
-            B = impact(W)
-            constants = np.where(is_held, np.nan_to_num(held), self.intercept)
-            free = np.where(is_held, 0.0, 1.0)
-            self._done[key] = Surgery(B, np.asarray(A @ B), constants @ B, free)
+            B = impact(np.where(is_held, 0.0, self.W))
+            coefficients = np.where(is_held, 0.0, self.A) @ B
+            self._done[key] = Surgery(B, coefficients, np.where(is_held, 0.0, 1.0))
         return self._done[key]
 
     def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
         """(n, d) the time step after `past`, which may have fewer than p rows."""
         now = self.surgery(held)
-        x = now.constants + _times(shocks * now.free, now.B)
+        constants = np.where(np.isnan(held), self.intercept, held)
+        x = constants @ now.B + _times(shocks * now.free, now.B)
         for lag in range(1, past.shape[1] + 1):
             x += _times(past[:, -lag], now.coefficients[lag - 1])
         return x

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -175,6 +175,9 @@ class Network:
         if self.bends:
             return Additive.of(*numbers, self.is_edge[0], self.parts)
         return Linear(*numbers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "mechanisms"}
 
     @property
     def is_linear(self) -> bool:
