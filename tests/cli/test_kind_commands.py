@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.cli.options import given_parameters, parse_kinds
+from feddbn.cli.options import Reading, given_parameters, parse_kinds
 from feddbn.core.kinds import read_kinds
 from feddbn.errors import ParameterError
 from feddbn.method_table import METHODS
@@ -134,14 +134,16 @@ def test_methods_that_know_no_kinds_are_refused_with_the_one_that_does(refuses, 
 
 
 def test_kinds_become_a_parameter_of_methods_that_have_it():
-    read = {"kinds": {"calls": "count"}, "site": None}
-    found = given_parameters([KINDLY, KINDLY], read, ["n_lags=2"])
-    assert (found, read) == ({"kinds": {"calls": "count"}, "n_lags": 2}, {"site": None})
+    said = Reading(feddbn.Layout(), {"calls": "count"})
+    assert given_parameters([KINDLY, KINDLY], said, ["n_lags=2"]) == {
+        "kinds": {"calls": "count"},
+        "n_lags": 2,
+    }
     with refused(ParameterError, "--kinds", "--param"):
-        given_parameters([KINDLY], {"kinds": {"calls": "count"}}, ['kinds={"calls": "count"}'])
+        given_parameters([KINDLY], said, ['kinds={"calls": "count"}'])
     with refused(ParameterError, "--kinds", "oneshot"):
-        given_parameters([KINDLY, PLAIN], {"kinds": {"calls": "count"}}, None)
-    assert given_parameters([PLAIN], {"kinds": None}, None) == {}
+        given_parameters([KINDLY, PLAIN], said, None)
+    assert given_parameters([PLAIN], Reading(feddbn.Layout()), None) == {}
 
 
 def test_check_proposes_options_that_cure_its_findings(run, hospitals):

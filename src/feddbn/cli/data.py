@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import Data, Json, parse_kinds, reads_data
+from feddbn.cli.options import Data, Json, Reading, parse_kinds, reads_data
 from feddbn.cli.terminal import print_json, print_table, progress, say, tell
 from feddbn.errors import FileError, MissingExtra, ParameterError
 from feddbn.findings import Finding, Findings
@@ -230,7 +230,7 @@ def check(
     n_lags: Annotated[int, typer.Option("--lags", help="Number of lags of the model to come.")] = 1,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Look for what would make a network wrong, and say what cures it; nothing is learned or written.
 
@@ -244,7 +244,7 @@ def check(
     if n_lags < 0:
         raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
     of_study = data.suffix == ".json"
-    findings = read_findings(data) if of_study else preflight(data, n_lags, **read)
+    findings = read_findings(data) if of_study else preflight(data, n_lags, layout=read.with_kinds())
     audience: Audience = "lead" if of_study else "cli"
     if as_json:
         said = ((one, card(one, audience)) for one in findings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from feddbn.cli.options import (
     Data,
     Json,
     Params,
+    Reading,
     complete_method,
     either,
     given_parameters,
@@ -27,9 +29,6 @@ from feddbn.method_table import METHODS, default_method, get_method
 from feddbn.words.tables import held_out_tables
 
 __all__ = ["compare", "confidence", "fit", "print_scores", "score", "select", "update"]
-
-if TYPE_CHECKING:
-    pass
 
 
 @reads_data()
@@ -75,7 +74,7 @@ def fit(
     show_all: All = False,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Learn a network from the data of several sites and write it to a JSON file.
 
@@ -104,7 +103,7 @@ def fit(
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", ResultWarning)
-        estimator = fit_method(chosen, data, parameters, true, watch, **read)
+        estimator = fit_method(chosen, data, parameters, true, watch, layout=read.layout)
     known = true if isinstance(true, DBN) else None
     result = Result.from_estimator(estimator, truth=known, keep_sums=keep_sums)
     result.save(out)
@@ -137,7 +136,7 @@ def update(
     show_all: All = False,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Add new rows to a stored result and learn the network again from all sums; the old rows are not needed.
 
@@ -155,11 +154,11 @@ def update(
             f"RESULT {str(result)!r} has kept no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
         )
     method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
-    if read.pop("kinds", None) is not None:
+    if read.kinds is not None:
         raise ParameterError(
             "--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out."
         )
-    named = read.pop("variables", None)
+    named = read.layout.variables
     if named is not None and list(named) != list(stored.dbn.variables):
         raise ParameterError(
             f"--variables must be those of the result ({', '.join(stored.dbn.variables)}); leave it out."
@@ -171,7 +170,7 @@ def update(
             raise ParameterError(f"RESULT {str(result)!r} is of {stored.method}, which cannot be updated.")
         sites = pd.DataFrame(stored.sites).set_index("name") if stored.sites else pd.DataFrame()
         estimator.take_up(stored.sums, sites, stored.n_rounds or 0, f"file {str(result)!r}")
-        estimator.update(data, observer=watch, **read)
+        estimator.update(data, observer=watch, layout=replace(read.layout, variables=None))
     found = Result.from_estimator(estimator, truth=stored.truth, keep_sums=True)
     path = found.save(out or result)
     if as_json:
@@ -206,7 +205,7 @@ def compare(
     param: Params = None,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Learn with several methods from the same data and show how good each is.
 
@@ -221,7 +220,7 @@ def compare(
     true = None if truth is None else read_truth(truth)
     methods = [get_method(name) for name in method] if method else default_methods(true, personal)
     parameters = given_parameters(methods, read, param, n_lags=parse_n_lags(n_lags))
-    sites = read_sites(data, kinds=parameters.get("kinds"), **read)
+    sites = read_sites(data, layout=read.with_kinds(parameters.get("kinds")))
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out
     with progress("compare", total=len(methods)) as (watch, part):
         lines = list(compare_methods(sites, methods, parameters, true, share, watch, part))
@@ -322,7 +321,7 @@ def select(
     param: Params = None,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Choose parameters by the loss on later rows of every site; only sums of losses are used.
 
@@ -334,7 +333,7 @@ def select(
     chosen = get_method(method)
     estimator = make_estimator(chosen.name, given_parameters([chosen], read, param))
     candidates = _grid(grid) if grid else selection.default_grid(chosen)
-    options: dict[str, Any] = {"n_blocks": n_blocks, "share": share, "rule": rule, **read}
+    options: dict[str, Any] = {"n_blocks": n_blocks, "share": share, "rule": rule, "layout": read.layout}
     with progress(f"{chosen.label}: select") as (watch, _):
         found = selection.select(estimator, data, candidates, observer=watch, **options)
     if as_json:
@@ -389,7 +388,7 @@ def confidence(
     show_all: All = False,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Learn again from resamples of every site's rows and count how often each edge comes back.
 
@@ -403,7 +402,7 @@ def confidence(
 
     parameters = given_parameters([get_method(method)], read, param, n_lags=parse_n_lags(n_lags))
     estimator = make_estimator(method, parameters)
-    sites = read_sites(data, kinds=parameters.get("kinds"), **read)
+    sites = read_sites(data, layout=read.with_kinds(parameters.get("kinds")))
     length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
     with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
         # `feddbn fit` gives this advice; a table of probabilities cannot act on it.

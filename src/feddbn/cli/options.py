@@ -6,14 +6,18 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.method_table import Method
+
+if TYPE_CHECKING:
+    from feddbn.data.layout import Layout
 
 __all__ = [
     "Data",
@@ -21,6 +25,7 @@ __all__ = [
     "Network",
     "OfSite",
     "Params",
+    "Reading",
     "complete_method",
     "either",
     "given_parameters",
@@ -151,15 +156,27 @@ def _json_or_text(value: str) -> Any:
         return value
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How data are read: a layout without kinds, and kinds as they were written, since methods take them, too."""
+
+    layout: Layout
+    kinds: dict[str, Any] | None = None
+
+    def with_kinds(self, kinds: Any = None) -> Layout:
+        """The layout with these kinds, or those that were written."""
+        return replace(self.layout, kinds=self.kinds if kinds is None else kinds)
+
+
 def given_parameters(
-    methods: Iterable[Method], read: dict[str, Any], param: list[str] | None, **own: Any
+    methods: Iterable[Method], read: Reading, param: list[str] | None, **own: Any
 ) -> dict[str, Any]:
     """Return the parameters of methods: those of --param, and of options of their own that were given.
 
     Kinds are taken from what says how data are read; methods that know none are refused.
     """
-    own["kinds"] = read.pop("kinds")
-    for method in methods if own["kinds"] is not None else ():
+    own["kinds"] = read.kinds
+    for method in methods if read.kinds is not None else ():
         if "kinds" not in method.parameters():
             raise ParameterError(
                 f"--kinds needs a method that knows kinds of variables, and {method.name} treats all as numbers on a line; "
@@ -214,7 +231,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
 
 
 def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that say how data are read, all or these; its argument `read` gets them for a `Layout`."""
+    """Give a command the options that say how data are read, all or these; its argument `read` gets them."""
     options = []
     for name in fields or _READING:
         kind, flag, about = _READING[name]
@@ -231,11 +248,13 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
+            from feddbn.data.layout import Layout
+
             read = {one.name: given.pop(one.name) for one in options}
-            for name, parsed in (("variables", parse_variables), ("freq", _step), ("kinds", parse_kinds)):
-                if name in read:
-                    read[name] = parsed(read[name])
-            command(**given, read=read)
+            kinds = parse_kinds(read.pop("kinds", None))
+            for name, parsed in (("variables", parse_variables), ("freq", _step)):
+                read[name] = parsed(read.get(name))
+            command(**given, read=Reading(Layout(**read), kinds))
 
         own = inspect.signature(command, eval_str=True).parameters.values()
         kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.name != "read"]

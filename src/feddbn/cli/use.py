@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import Json, Network, OfSite, parse_variables, reads_data
+from feddbn.cli.options import Json, Network, OfSite, Reading, parse_variables, reads_data
 from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
 from feddbn.errors import FileError, ParameterError
 from feddbn.words import say as say_finding
@@ -302,7 +302,7 @@ def forecast(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write all of it as CSV.")] = None,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: Reading,
 ) -> None:
     """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
     from feddbn.data.history import read_history
@@ -315,8 +315,8 @@ def forecast(
     shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
     kinds = zip(dbn.variables, dbn.kinds, strict=True)
     # Levels may be written by name.
-    read["kinds"] = {name: kind.as_recorded for name, kind in kinds if kind.levels}
-    past = read_history(history, dbn.variables, **read)
+    levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
+    past = read_history(history, dbn.variables, read.with_kinds(levels))
     _tell(past)
     lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):

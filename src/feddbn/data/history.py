@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +76,13 @@ class History:
         return [self.last + pd.Timedelta(k, unit="ns") for k in ahead]
 
 
-def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
-    """Return the end of the one recording in a file; `read` are time, freq, sort, jitter and day_first of `read_sites`.
+def read_history(path: Path, variables: Sequence[str], layout: Layout | None = None) -> History:
+    """Return the end of the one recording in a file, of which `layout` says how it is read.
 
     A file whose other columns show that it holds several recordings, or rows out of order, is refused.
     """
     where = f"history={str(path)!r}"
-    layout = Layout(**read, variables=tuple(variables), missing="keep")
+    layout = replace(layout or Layout(), variables=tuple(variables), missing="keep")
     sites, clocks = _Reader(layout, STREAM_BYTES).read(path)
     recordings = [recording for site in sites.values() for recording in site.recordings()]
     if len(recordings) != 1:
