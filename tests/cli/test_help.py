@@ -107,3 +107,22 @@ def test_old_names_still_work_and_say_the_new_one(run):
     # Old options are read, too.
     assert renamed(["site", "adopt", "--settings", "north/local/feddbn_site.toml"])[-2:] == ["--kit", "north"]
     assert renamed(["audit", "heads", "--compare", "a.json"]) == ["site", "verify", "--heads", "a.json"]
+
+
+def test_documents_kits_and_messages_name_commands_that_exist():
+    """Typed lines only: in backticks, after a prompt, or at the beginning of a line."""
+    typed = re.compile(
+        r"(?:`|\$ |^ *(?:\d\. )?)feddbn ((?:study|site|federation) [a-z]+|[a-z]+)(?![\w.:/-])", re.M
+    )
+    texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src" / "feddbn").rglob("*.py")]
+    texts += [
+        *(ROOT / "src" / "feddbn").rglob("*.html"),
+        *(ROOT / "r").rglob("*.R"),
+        ROOT / "deploy" / "compose.yaml",
+    ]
+    named = {
+        (found[1], path.name) for path in texts for found in typed.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    # A sentence may begin with the name of the package.
+    assert {one for one in named if one[0] not in ALL} - {("follows", "versions.md")} == set()
