@@ -14,12 +14,11 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
-from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
+from feddbn.data.layout import Layout, names_of_keys, tidy_frame, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
-from feddbn.data.segments import Segmenter
-from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
+from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, RowCutter, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
-from feddbn.data.times import Clock, Grid, StepCounter, order_of
+from feddbn.data.times import Clock, StepCounter, order_of
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
@@ -248,19 +247,9 @@ class _Reader:
         clock, remarks = self._clock(name, collected)
         items, n_dropped = [], 0
         for item in collected:
-            at = f"recording {item.name!r} of {where}"
-            has_time = item.layout.time is not None
-            step = clock.step if clock is not None and has_time else None
-            cutter = Segmenter(at, variables, step, layout.missing, item.layout.time or "time")
-            ticks = None
-            if clock is not None and has_time:
-                raw = clock.ticks(item.frame[item.layout.time], at)
-                ticks = Grid(step, layout.tolerance).snap(raw)
-            labels, unlabelled = row_labels(item.frame, item.layout, at)
-            values = frame_values(item.frame, variables, at, layout.kinds)
-            blocks = tuple(cutter.feed(values, ticks, labels, unlabelled))
-            items.append(ArrayRecording(item.name, blocks))
-            n_dropped += cutter.n_dropped
+            cutter = RowCutter(f"recording {item.name!r} of {where}", variables, item.layout, clock)
+            items.append(ArrayRecording(item.name, tuple(cutter.feed(item.frame))))
+            n_dropped += cutter.segmenter.n_dropped
         return MemorySite(variables, tuple(items), n_dropped, remarks)
 
     def _clock(self, name: str, collected: list[_Series]) -> tuple[Clock | None, tuple[Finding, ...]]:

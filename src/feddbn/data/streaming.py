@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import pandas as pd
 
 from feddbn.core.designs.recordings import Block
 from feddbn.core.kinds import read_kinds
@@ -40,6 +41,7 @@ __all__ = [
     "FileRecording",
     "FileSite",
     "ParquetSite",
+    "RowCutter",
     "RowRange",
     "index_files",
     "uneven_times",
@@ -151,6 +153,30 @@ def index_files(
         clock = counters[site].clock(layout.tolerance, layout.clock)
         found[site] = FileIndex(tuple(its_runs), clock, uneven_times(counters[site], clock, layout))
     return found
+
+
+class RowCutter:
+    """Turns the tables of one recording, whole or batch by batch, into blocks of numbers: times come to their grid, and
+    segments end where rows are missing.
+    """
+
+    def __init__(
+        self, where: str, variables: Sequence[str], layout: Layout, clock: Clock | None, first_row: int = 0
+    ) -> None:
+        self._layout = layout
+        self._clock = None if layout.time is None else clock
+        step = None if self._clock is None else self._clock.step
+        self._grid = Grid(step, layout.tolerance)
+        self.segmenter = Segmenter(where, variables, step, layout.missing, layout.time or "time", first_row)
+
+    def feed(self, frame: pd.DataFrame) -> Iterator[Block]:
+        """Yield the blocks of the next rows."""
+        layout, where, ticks = self._layout, self.segmenter.where, None
+        if self._clock is not None:
+            ticks = self._grid.snap(self._clock.ticks(frame[layout.time], where))
+        labels, unlabelled = row_labels(frame, layout, where)
+        values = frame_values(frame, self.segmenter.variables, where, layout.kinds)
+        return self.segmenter.feed(values, ticks, labels, unlabelled)
 
 
 class FileSite(ABC):
@@ -287,9 +313,11 @@ class FileRecording:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in batches; a batch that continues a segment says so."""
-        segmenter = self._segmenter()
+        where = f"recording {self.name!r} of site {self.site.name!r}"
+        site = self.site
+        cutter = RowCutter(where, site.variables, site.layout, site.index.clock, self.first_row)
         segments: list[tuple[int, int]] = []
-        for block in self._feed(segmenter):
+        for block in self._feed(cutter):
             n, time = len(block.values), block.time or 0
             if not block.starts_segment and segments:
                 time, before = segments.pop()
@@ -297,8 +325,14 @@ class FileRecording:
             if len(segments) < _MOST_SEGMENTS:
                 segments.append((time, n))
             yield block
-        is_known = not segmenter.has_empty and len(segments) < _MOST_SEGMENTS
-        self.site.known[self.run] = Known(segmenter.n_dropped, tuple(segments) if is_known else None)
+        is_known = not cutter.segmenter.has_empty and len(segments) < _MOST_SEGMENTS
+        site.known[self.run] = Known(cutter.segmenter.n_dropped, tuple(segments) if is_known else None)
+
+    def _feed(self, cutter: RowCutter) -> Iterator[Block]:
+        row = self.run.start
+        while (frame := self.cursor.read(row, self.run.stop)) is not None:
+            row += len(frame)
+            yield from cutter.feed(frame)
 
     def count_dropped(self) -> int:
         """Return how many rows are left out for missing values; reads the recording if nobody has."""
@@ -311,26 +345,6 @@ class FileRecording:
         """(time of the first row, number of rows) of each segment, if it is known and no cell is missing."""
         known = self.site.known.get(self.run)
         return None if known is None else known.segments
-
-    def _segmenter(self) -> Segmenter:
-        layout, clock = self.site.layout, self.site.index.clock
-        where = f"recording {self.name!r} of site {self.site.name!r}"
-        step = clock.step if clock is not None else None
-        time = layout.time or "time"
-        return Segmenter(where, self.site.variables, step, layout.missing, time, self.first_row)
-
-    def _feed(self, segmenter: Segmenter) -> Iterator[Block]:
-        layout, clock = self.site.layout, self.site.index.clock
-        grid = Grid(None if clock is None else clock.step, layout.tolerance)
-        row = self.run.start
-        while (frame := self.cursor.read(row, self.run.stop)) is not None:
-            values = frame_values(frame, self.site.variables, segmenter.where, layout.kinds)
-            ticks = None
-            if layout.time is not None and clock is not None:
-                ticks = grid.snap(clock.ticks(frame[layout.time], segmenter.where))
-            labels, unlabelled = row_labels(frame, layout, segmenter.where)
-            row += len(frame)
-            yield from segmenter.feed(values, ticks, labels, unlabelled)
 
 
 @final
