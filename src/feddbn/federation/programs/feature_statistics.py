@@ -2,11 +2,11 @@
 
 What leaves a site is one vector in which recordings, sites and candidates have been added up:
 
-    feature-scale      [n, sum x, sum x^2]                 once, to make origin and scale public
-    feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred as below
-    pair-direction     sums of prewhitened products and their asymmetry (core/ranking.py)
+    gram.scales        [n, sum x, sum x^2]                 once, to make origin and scale public
+    gram.features      per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred as below
+    residuals.pairs    sums of prewhitened products and their asymmetry (core/ranking.py)
 
-Centring (`centring` parameter of feature-moments)
+Centring (`centring` parameter of gram.features)
 --------------------------------------------------
 ``shared``      every row is centred by the mean over all sites.
 ``recording``   every row is centred by the mean of its own recording.

@@ -167,7 +167,7 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     with pytest.raises(NotEnoughSites, match=WITHHELD):
         coordinator.sum(Task(GramQuestion(diagonal=True, n_lags=1, variables=VARIABLES)))
     assert events[-1].code == "over-budget"
-    assert "'summary'" in events[-1].sentence
+    assert "'gram.diagonal'" in events[-1].sentence
     private = noise_aware(coordinator, study)
     private.sum(MOMENTS)
     with pytest.raises(NotEnoughSites, match=WITHHELD):
