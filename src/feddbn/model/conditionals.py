@@ -363,16 +363,6 @@ class Conditional:
         return np.concatenate([np.zeros((0, self.n_slopes)), *self.effects])
 
     @property
-    def form(self) -> tuple[object, ...]:
-        """What must be the same for two of them to be compared by their numbers."""
-        return "conditional", self.kind, self.parents, len(self._covariance)
-
-    @property
-    def numbers(self) -> FloatArray:
-        """All its numbers, one after the other."""
-        return np.concatenate([self.estimates, [self.dispersion], self._covariance.ravel()])
-
-    @property
     def estimates(self) -> FloatArray:
         """Intercept and effects, in the order of `covariance`."""
         return np.concatenate([self.intercept, *(effect.ravel() for effect in self.effects)])

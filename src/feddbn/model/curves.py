@@ -120,24 +120,6 @@ class Curve:
         reach = _REACH.get(self.basis, _OWN_REACH) * self.scale
         return self.origin - reach, self.origin + reach
 
-    @property
-    def form(self) -> tuple[object, ...]:
-        """What must be the same for two curves to be compared by their numbers."""
-        return (
-            "curve",
-            self.source,
-            self.target,
-            self.lag,
-            self.basis,
-            len(self.coefficients),
-            len(self.covariance),
-        )
-
-    @property
-    def numbers(self) -> FloatArray:
-        """All its numbers, one after the other."""
-        return np.array([self.origin, self.scale, *self.coefficients, *np.ravel(self.covariance)])
-
 
 @dataclass(frozen=True)
 class Product:
@@ -213,16 +195,6 @@ class Product:
             for origin, k in zip(self.origins, (self.first, self.second), strict=True)
         )
         return replace(self, origins=(first, second))
-
-    @property
-    def form(self) -> tuple[object, ...]:
-        """What must be the same for two products to be compared by their numbers."""
-        return "product", self.first, self.second, self.target, self.lag
-
-    @property
-    def numbers(self) -> FloatArray:
-        """All its numbers, one after the other."""
-        return np.array([self.weight, *self.origins, *self.scales])
 
 
 def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:

@@ -29,7 +29,7 @@ from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
 from feddbn.model.mechanisms import Noise
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
-from feddbn.model.network import Network, same_parts
+from feddbn.model.network import Network
 from feddbn.shown import Shown
 
 __all__ = ["DBN", "Frames"]
@@ -106,6 +106,17 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+def _same(one: Any, other: Any, atol: float) -> bool:
+    """Whether two stored forms agree: numbers within `atol`, all else exactly."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key], atol) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_same(a, b, atol) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= atol
+    return bool(one == other)
+
+
 class DBN(Network, Shown):
     """A dynamic Bayesian network and what can be asked of it.
 
@@ -137,6 +148,7 @@ class DBN(Network, Shown):
     mediated_effects = effects.mediated_effects
     standardised_weights = effects.standardised_weights
     curves_table = effects.curves_table
+    effects = effects.effect_table
     coefficients = natural_effects.coefficient_table
     average_effects = natural_effects.average_effects
     # How well it fits.
@@ -201,12 +213,7 @@ class DBN(Network, Shown):
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
-        if self.variables != other.variables or self.n_lags != other.n_lags:
-            return False
-        if self.open_edges != other.open_edges or not same_parts(self, other, atol):
-            return False
-        pairs = ((getattr(self, k), getattr(other, k)) for k in ("W", "A", "intercept", "noise_variances"))
-        return all(bool(np.all(np.abs(a - b) <= atol)) for a, b in pairs)
+        return _same(self.to_dict(), other.to_dict(), atol)
 
     def simulate(
         self,
@@ -251,41 +258,6 @@ class DBN(Network, Shown):
     def frames(self) -> Frames:
         """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
         return Frames(self)
-
-    def effects(
-        self,
-        source: str | int,
-        target: str | int,
-        horizon: int,
-        mediators: Sequence[str | int] | None = None,
-        *,
-        at: float | str | None = None,
-        by: float | str | None = None,
-        n_paths: int = 2000,
-        random_state: RandomState = None,
-        history: Rows | None = None,
-    ) -> pd.DataFrame:
-        """Frame horizon, total, direct, mediated, cumulative for one pair of variables.
-
-        With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
-        source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one time step, by
-        `n_paths` pairs of simulated paths. See `feddbn.model.effects.expected_changes`.
-        """
-        if not self.bends:
-            return effects.effect_table(self, source, target, horizon, mediators, at=at, by=by)
-        if mediators is not None:
-            dynamics.require_linear(self, "what passes through mediators", "dbn.do with the mediators held")
-        changes = effects.expected_changes(
-            self,
-            source,
-            horizon,
-            at=at,
-            by=by,
-            n_paths=n_paths,
-            random_state=random_state,
-            history=history,
-        )
-        return effects.changes_table(self, target, changes)
 
     def effect(self, source: str | int, target: str | int, lag: int) -> EdgeEffect | NaturalEffect:
         """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``."""

@@ -563,13 +563,27 @@ def effect_table(
     *,
     at: float | str | None = None,
     by: float | str | None = None,
+    n_paths: int = 2000,
+    random_state: RandomState = None,
+    history: Rows | None = None,
 ) -> pd.DataFrame:
-    """One row per horizon: total, direct, mediated (through `mediators`, or through anything) and
-    cumulated total.
+    """Frame horizon, total, direct, mediated (through `mediators`, or through anything), cumulative for one pair of
+    variables.
 
     They are for a rise of the source by 1, or by `by`; with `at` or `by` the table has both as columns. At which value a
     linear network is does not matter.
+
+    With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
+    source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one time step, by
+    `n_paths` pairs of simulated paths. See `feddbn.model.effects.expected_changes`.
     """
+    if dbn.bends:
+        if mediators is not None:
+            require_linear(dbn, "what passes through mediators", "dbn.do with the mediators held")
+        changes = expected_changes(
+            dbn, source, horizon, at=at, by=by, n_paths=n_paths, random_state=random_state, history=history
+        )
+        return changes_table(dbn, target, changes)
     i = variable_index(source, dbn.variables, "source")
     j = variable_index(target, dbn.variables, "target")
     for name, value in (("at", at), ("by", by)):

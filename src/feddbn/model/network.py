@@ -20,7 +20,7 @@ from feddbn.model.conditionals import Conditional, Weights, check_agreement, che
 from feddbn.model.curves import Curve, Product
 from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
 
-__all__ = ["Network", "check_network", "same_parts"]
+__all__ = ["Network", "check_network"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,16 +203,6 @@ class Network:
         for source, target in self.open_edges:
             known[0, place[source], place[target]] = False
         return known
-
-
-def same_parts(one: Network, other: Network, atol: float) -> bool:
-    """Whether two networks have the same curves, products and distributions, with all numbers within `atol`."""
-    ours: list[Curve | Product | Conditional] = [*one.parts, *one.conditionals]
-    theirs: list[Curve | Product | Conditional] = [*other.parts, *other.conditionals]
-    if [part.form for part in ours] != [part.form for part in theirs]:
-        return False
-    pairs = zip(ours, theirs, strict=True)
-    return all(bool(np.all(np.abs(a.numbers - b.numbers) <= atol)) for a, b in pairs)
 
 
 Part = TypeVar("Part", Curve, Product)

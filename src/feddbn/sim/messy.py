@@ -13,9 +13,10 @@ generator, and returns new recordings. Nothing is changed in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -169,7 +170,7 @@ class Shocks:
     scales: FloatArray
 
 
-NoiseMess = Callable[[Shocks, float, np.random.Generator], Shocks]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def unequal_noise(scales: FloatArray, strength: float, rng: np.random.Generator) -> FloatArray:
@@ -247,15 +248,12 @@ def hidden_lagged_cause(shocks: Shocks, strength: float, rng: np.random.Generato
     return replace(shocks, values=[change(u) for u in shocks.values])
 
 
-NOISE_MESSES: Mapping[str, NoiseMess] = MappingProxyType(
-    {
-        "heavy-tails": heavy_tails,
-        "autocorrelated-noise": autocorrelated_noise,
-        "changing-noise": changing_noise,
-        "noisy-site": noisy_site,
-        "hidden-causes": hidden_causes,
-        "hidden-lagged-cause": hidden_lagged_cause,
-    }
+def _by_name(functions: Iterable[Function]) -> Mapping[str, Function]:
+    return MappingProxyType({function.__name__.replace("_", "-"): function for function in functions})
+
+
+NOISE_MESSES = _by_name(
+    (heavy_tails, autocorrelated_noise, changing_noise, noisy_site, hidden_causes, hidden_lagged_cause)
 )
 
 
@@ -263,7 +261,6 @@ PERIOD = 24
 SPIKE = 15.0
 SENTINEL = -999.0
 Sites = list[list[FloatArray]]
-RowMess = Callable[[Sites, float, FloatArray, np.random.Generator], Sites]
 
 
 def _every_recording(sites: Sites, change: Callable[[FloatArray], FloatArray]) -> Sites:
@@ -407,25 +404,12 @@ def missing(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gen
     return _every_recording(sites, lambda rows: np.where(rng.random(rows.shape) < strength, np.nan, rows))
 
 
-ROW_MESSES: Mapping[str, RowMess] = MappingProxyType(
-    {
-        "jitter": jitter,
-        "two-rates": two_rates,
-        "trend": trend,
-        "cycle": cycle,
-        "measurement-noise": measurement_noise,
-        "gains": gains,
-        "offsets": offsets,
-        "unit-variance": unit_variance,
-        "other-units": other_units,
-        "stuck": stuck,
-        "rounding": rounding,
-        "spikes": spikes,
-        "mixed-columns": mixed_columns,
-        "sentinels": sentinels,
-        "missing": missing,
-    }
-)
+# fmt: off
+ROW_MESSES = _by_name((
+    jitter, two_rates, trend, cycle, measurement_noise, gains, offsets, unit_variance, other_units, stuck, rounding, spikes,
+    mixed_columns, sentinels, missing,
+))
+# fmt: on
 
 
 class MessyWorld:

@@ -13,7 +13,6 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import Given, ParameterError
 from feddbn.model.inputs import is_number, positive_int
 from feddbn.model.mechanisms import NOISE_FAMILIES
-from feddbn.sim.graphs import GRAPHS
 from feddbn.sim.mess import MessNames, resolve_mess
 from feddbn.sim.shapes import EFFECTS
 
@@ -54,6 +53,7 @@ def _with_levels(said: object) -> object:
     return said
 
 
+GRAPHS = ("erdos-renyi", "scale-free")
 CONNECTIVITIES = ("low", "high", "mixed")
 
 

@@ -7,12 +7,6 @@ from scipy.stats import norm
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.model.mechanisms import NOISE_FAMILIES, draw_noise
 from feddbn.sim import SimulationSettings, systems
-from feddbn.sim.graphs import (
-    draw_dag,
-    draw_lag_graph,
-    draw_weights,
-    n_scale_free_edges,
-)
 from feddbn.sim.shapes import (
     CURVES,
     EFFECTS,
@@ -20,7 +14,17 @@ from feddbn.sim.shapes import (
     draw_curve,
     gaussian_process,
 )
-from feddbn.sim.systems import MAX_RADIUS, System, draw_system, thin_system, vary_system
+from feddbn.sim.systems import (
+    MAX_RADIUS,
+    System,
+    draw_dag,
+    draw_lag_graph,
+    draw_system,
+    draw_weights,
+    n_scale_free_edges,
+    thin_system,
+    vary_system,
+)
 
 
 def _edges(system):
