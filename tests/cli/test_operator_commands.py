@@ -255,7 +255,7 @@ def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
     path.write_text(STUDY.replace('method = "fdbnl"', 'method = "pfdbnl"') + 'mu = "auto"\n')
     assert read_study(path).parameters["mu"] == "auto"
     done = run("study", "submit", path, "--kit", lonely)
-    assert "held-out-loss, held-out-sums" in done.stderr
+    assert "loss.rows, loss.sums" in done.stderr
 
 
 def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):

@@ -134,7 +134,7 @@ def test_the_log_says_who_asked_what_and_what_left(sites, study):
     assert max(len(line) for line in done.output.splitlines() if "feddbn site verify" not in line) <= 80
     text = words(done)
     assert all(
-        part in text for part in ("run-0", "study s (", "lead@example.org", "masked moments", "n_lags=1")
+        part in text for part in ("run-0", "study s (", "lead@example.org", "masked gram.rows", "n_lags=1")
     )
     only = words(run("site", "log", "--kit", kit, "--run", "run-1"))
     assert "run-0" not in only
@@ -198,6 +198,15 @@ def test_two_owners_compare_their_logs(sites, study, tmp_path):
     assert "NOT consistent: south" in compared.output
 
 
+def test_logs_of_a_site_without_the_keys_of_others_are_verified_unsigned(sites, study):
+    approve(sites, study)
+    settings = sites.place / "north" / "feddbn_site.toml"
+    settings.write_text("\n".join(line for line in settings.read_text().splitlines() if "peers" not in line))
+    done = run("site", "verify", "--kit", sites.place / "north")
+    assert done.exit_code == 0, done.output
+    assert "not checked" in words(done)
+
+
 def test_logs_that_were_all_taken_away_or_are_of_another_site_are_found(sites, study, tmp_path):
     approve(sites, study)
     sites.run(make_study())
@@ -231,7 +240,7 @@ def test_curves_with_noise_are_priced_before_the_run_and_booked_by_it(tmp_path):
     path.write_text(as_toml(study))
     done, *_ = approve(sites, path)
     costs = study_costs(study)
-    assert f"{costs['gram.functions']:.2g} for curved-moments; together 20" in words(done)
+    assert f"{costs['gram.functions']:.2g} for gram.functions; together 20" in words(done)
     assert "45 numbers" in words(done)
     sites.run(study)
     entries = json.loads(run("site", "log", "--kit", tmp_path / "north", "--json").stdout)
