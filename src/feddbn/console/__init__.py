@@ -3,10 +3,11 @@
 Bound to loopback, for one person on one machine. What a page shows is read by the functions that the commands use, and what a
 button does is what a command does: there is no second way to approve a study. Needs the extra ``console``.
 
-- `gate`: who may ask: one host name, a token that becomes a cookie, a token in every form, headers.
+- `gate`: who may ask: one host name, a token that becomes a cookie, a token in every form, headers; and the socket.
 - `web`: routes, templates, errors as sentences.
-- `site_pages`, `lead_pages`: the pages; `site_facts`, `study_facts`, `lead_facts`, `lead_watch`: what they show.
-- `serve`: the socket.
+- `site_pages`, `lead_pages`: the pages; `site_facts`, `own_network`, `lead_facts`, `lead_watch`: what they show.
+
+May import all but `feddbn.cli`, whose commands of an owner read the same `site_facts`.
 """
 
 from __future__ import annotations

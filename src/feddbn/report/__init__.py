@@ -1,7 +1,8 @@
 """Plots and the HTML report.
 
-Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.pdf")`` stores it and
-``ax.figure`` as the last line of a notebook cell shows it.
+Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.pdf")`` stores it and ``ax.figure`` as the last
+line of a notebook cell shows it. `graph_layout` says where the parts of a graph go; each family of plots is one file; `page`
+and `notebook` are made of them. May import all but `feddbn.cli` and `feddbn.console`.
 """
 
 from __future__ import annotations
