@@ -16,6 +16,10 @@ from feddbn.errors import FileError, MissingExtra, ParameterError
 from feddbn.findings import Finding, Findings
 from feddbn.words import Audience, card, counted, setting
 
+if TYPE_CHECKING:
+    from feddbn.methods.simulation import SimulatedFederation
+
+
 __all__ = [
     "FileFormat",
     "check",
@@ -27,9 +31,6 @@ __all__ = [
     "simulate_demo",
     "write_sites",
 ]
-
-if TYPE_CHECKING:
-    from feddbn.methods.simulation import SimulatedFederation
 
 
 class FileFormat(StrEnum):
@@ -312,8 +313,6 @@ def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> N
     say(", ".join(counted(n, level) for level, n in counts.items() if n) + ".")
 
 
-if TYPE_CHECKING:
-    from feddbn.methods.simulation import SimulatedFederation
 _FIRST = "fdbnl"
 
 

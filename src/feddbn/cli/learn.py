@@ -28,6 +28,10 @@ from feddbn.findings import Findings
 from feddbn.method_table import METHODS, default_method, get_method
 from feddbn.words.tables import held_out_tables
 
+if TYPE_CHECKING:
+    from feddbn.methods.comparison import Compared
+
+
 __all__ = ["compare", "confidence", "fit", "print_scores", "score", "select", "update"]
 
 
@@ -178,10 +182,6 @@ def update(
         return
     print_result(found, show_all)
     say(f"Result: {path}")
-
-
-if TYPE_CHECKING:
-    from feddbn.methods.comparison import Compared
 
 
 @reads_data()

@@ -6,8 +6,9 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -66,11 +67,18 @@ def check(
         raise typer.Exit(2)
 
 
+class Only(StrEnum):
+    """Which studies are listed."""
+
+    waiting = "waiting"
+    approved = "approved"
+
+
 @site_app.command()
 def studies(
     kit: Kit,
     only: Annotated[
-        Literal["waiting", "approved"] | None,
+        Only | None,
         typer.Option(help="Only those that wait for a decision, or only approvals.", show_default=False),
     ] = None,
     as_json: Json = False,

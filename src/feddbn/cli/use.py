@@ -13,6 +13,15 @@ from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, writ
 from feddbn.errors import FileError, ParameterError
 from feddbn.words import say as say_finding
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from feddbn.data.history import History
+    from feddbn.methods.result import Result
+    from feddbn.model.dbn import DBN
+
+
 __all__ = ["effects", "export", "forecast", "plot", "report"]
 
 
@@ -68,13 +77,6 @@ def _audit_rows(path: Path) -> list[dict[str, Any]]:
     from feddbn.privacy.audit import parse_entries
 
     return [asdict(entry) for entry in parse_entries(read_log(path))]
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from feddbn.methods.result import Result
-    from feddbn.model.dbn import DBN
 
 
 class Kind(Enum):
@@ -198,10 +200,6 @@ def _axes(
     return report.plot_drift(found.courses, unit=found.unit)
 
 
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
-
-
 class Form(Enum):
     """What a network can be written as."""
 
@@ -277,11 +275,6 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
         np.savez(path, graph=graph, val_matrix=values, var_names=names)
     else:
         getattr(dbn, f"to_{form.value}")(path)
-
-
-if TYPE_CHECKING:
-    from feddbn.data.history import History
-    from feddbn.model.dbn import DBN
 
 
 @reads_data("time", "freq", "sort", "jitter", "day_first")
@@ -402,12 +395,6 @@ def _held(texts: list[str] | None, dbn: DBN) -> dict[str | int, float | str]:
                 f"--do {text!r} must look like VARIABLE=VALUE, for example --do x3=1.5{choice}."
             )
     return held
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from feddbn.model.dbn import DBN
 
 
 def effects(
