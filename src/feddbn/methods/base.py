@@ -23,7 +23,7 @@ from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.hidden import HiddenDoubts
-from feddbn.core.statistics.moments import Moments, dependences
+from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
@@ -204,6 +204,8 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
 
     settings: ClassVar[type[MethodSettings]] = MethodSettings
     is_selectable: ClassVar[bool] = False
+    needed_tasks: ClassVar[frozenset[str]] = frozenset()
+    """Questions without which there is no fit; sites that fit noise to one matrix of products do not answer all."""
     federation: Federation | None
     findings_: Findings
 
@@ -237,6 +239,13 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         """
 
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+            tasks = federation.answered_tasks
+            if tasks is not None and not tasks >= self.needed_tasks:
+                raise ParameterError(
+                    f"{type(self).__name__} needs {' and '.join(map(repr, sorted(self.needed_tasks - tasks)))}, which this federation "
+                    "does not answer (noise is fitted to one matrix of products of values as they are); use OneShotDBN.",
+                    code="tasks-not-answered",
+                )
             self._fit(federation, sites, observer)
             self._give_own_networks(federation, sites)
 
@@ -575,6 +584,12 @@ class DBNEstimator(FederatedEstimator[S]):
             return None
         self._tell(*(of_site(one, name, ", its own network") for one in alone.findings_))
         return alone.dbn_
+
+    def _set_sums(self, moments: Moments, n_sums: int) -> None:
+        """Set what is known of the rows of a fit that has nothing left to settle."""
+        self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
+        d = len(self._variables)
+        self.standard_deviations_ = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

@@ -13,10 +13,8 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.changes import Changing, CutLearner, Limits
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
-from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
-from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
@@ -413,6 +411,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     (1, 0)
     """
 
+    needed_tasks = frozenset(("gram.blocks",))
     segments_: pd.DataFrame
     changes_: pd.DataFrame
     variance_changes_: pd.DataFrame
@@ -435,12 +434,6 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        tasks = federation.answered_tasks
-        if tasks is not None and "gram.blocks" not in tasks:
-            raise ParameterError(
-                "ChangingDBN needs the task 'gram.blocks', which this federation does not answer (noise is fitted to one "
-                "matrix of products); use OneShotDBN."
-            )
         settings, constraints = self._settings, self._constraints()
         criterion = Criterion(float(settings.penalty))
         # The choices have been checked, which the type checker cannot see.
@@ -520,8 +513,6 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         self.edge_probabilities_ = _edge_probabilities(outcome, last, self.segment_edges_)
         self.change_scores_ = [score - found.scores[0] for score in found.scores]
         self.order_ = [names[j] for j in order]
-        self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
-        self.status_, self.n_rounds_ = Status.EXACT, outcome.n_sums
-        self.n_samples_ = int(outcome.moments.n)
+        self._set_sums(outcome.moments, outcome.n_sums)
         self._say_moments(outcome.asked)
         self._tell(*_findings(outcome, self.changes_, self.drift_))

@@ -13,9 +13,8 @@ from feddbn.core.ancestral.marks import Marks
 from feddbn.core.ancestral.search import MarkLearner
 from feddbn.core.arrays import BoolArray
 from feddbn.core.backend.device import one_thread
-from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import refit
-from feddbn.core.statistics.moments import Moments, safe_roots
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.task import Federation, Observer
@@ -108,8 +107,7 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
         self._set_variables(summary.variables)
         self.treatment_ = None if summary.treatment is None else dict(summary.treatment)
         with one_thread():
-            self._learn(summary.with_lags(2 * p))
-        self.n_rounds_ = 0
+            self._learn(summary.with_lags(2 * p), 0)
         return self
 
     @property
@@ -120,10 +118,9 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         summary, n_sums = self._summed(self._largest_lag, federation, observer)
-        self._learn(summary)
-        self.n_rounds_ = n_sums
+        self._learn(summary, n_sums)
 
-    def _learn(self, summary: Summary) -> None:
+    def _learn(self, summary: Summary, n_sums: int) -> None:
         settings, d, names = self._settings, summary.d, summary.variables
         p = settings.n_lags
         n, q = summary.n_effective, summary.moments.q
@@ -146,8 +143,7 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
             _least_squares(kept, moments, names), _least_squares(_without_cycles(possible), moments, names)
         )
         self._say_marks(int((definite & ~kept).sum()))
-        self.standard_deviations_ = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-        self.status_, self.n_samples_ = Status.EXACT, int(moments.n)
+        self._set_sums(moments, n_sums)
 
     def _say_marks(self, n_cycled: int) -> None:
         marks = self.edges_["mark"]

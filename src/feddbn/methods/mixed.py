@@ -16,7 +16,6 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.orders.learn import Learned
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError
 from feddbn.federation.programs.in_view import LEVEL_ROWS
 from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
@@ -93,9 +92,6 @@ def _findings(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[Ki
     wide = tuple(names[one.model.node] for one in estimates if one.model.family == "negative-binomial")
     if wide:
         yield Finding("overdispersed", "note", about=wide)
-
-
-_TASKS = frozenset(("counts.levels", "gram.kinds", "newton"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,6 +171,7 @@ class MixedDBN(DBNEstimator[MixedSettings]):
     [['dose', 'alarms', 1]]
     """
 
+    needed_tasks = frozenset(("counts.levels", "gram.kinds", "newton"))
     conditionals_: tuple[Conditional, ...]
     kinds_: dict[str, Kind]
     orientation_: pd.DataFrame
@@ -190,12 +187,6 @@ class MixedDBN(DBNEstimator[MixedSettings]):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        tasks = federation.answered_tasks
-        if tasks is not None and not tasks >= _TASKS:
-            raise ParameterError(
-                "MixedDBN needs the tasks 'gram.kinds' and 'newton', which this federation does not answer (noise is "
-                "fitted to one matrix of products of values as they are); use OneShotDBN."
-            )
         settings, names = self._settings, self._variables
         kinds = read_kinds(settings.kinds, names)
         options = MixedOptions(settings.n_lags, settings.penalty, settings.level_rows, settings.review)

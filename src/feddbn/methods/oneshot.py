@@ -13,11 +13,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.core.graphs.constraints import Edge
-from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
-from feddbn.core.statistics.moments import Moments, safe_roots
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.curved import (
@@ -385,17 +384,16 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         outputs = () if is_scaled else outputs_of(d, self._inputs)
         dbn = learned_network(learned, numbers, names, outputs, **shapes)
         self._set_network(dbn, dbn)
-        self.status_ = Status.EXACT
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
         self.orientation_ = orientation_table(learned.orientation, names)
         by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
         self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names, by_noise=by_noise)
-        self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
+        self._set_sums(outcome.moments, outcome.n_sums)
         self.features_ = "linear" if curved is None else _features_name(curved)
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
-        self.n_rounds_ = outcome.n_sums
-        self.n_samples_ = int(outcome.moments.n if curved is None else curved.told.moments.n)
+        if curved is not None:
+            self.n_samples_ = int(curved.told.moments.n)
         self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
         self._tell(*slow_findings(outcome.moments, names, self._inputs))

@@ -9,8 +9,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.status import Status
-from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
 from feddbn.data.layout import Layout
 from feddbn.federation.programs.prepare import Prepare, PreparedSettings
@@ -120,9 +118,8 @@ class MomentSummary(SummaryEstimator[MomentSettings]):
         A[:, :, list(self._inputs)] = 0.0
         dbn = DBN.from_moments(np.zeros((d, d)), A, moments, names)
         self._set_network(dbn, dbn)
-        self.standard_deviations_ = safe_roots(np.diag(S)[:d] / moments.n)
         self._tell(Finding("plain-autoregression", "note"))
-        self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
+        self._set_sums(moments, n_sums)
 
 
 def summary(
