@@ -241,9 +241,10 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
             tasks = federation.answered_tasks
             if tasks is not None and not tasks >= self.needed_tasks:
+                missing = " and ".join(map(repr, sorted(self.needed_tasks - tasks)))
                 raise ParameterError(
-                    f"{type(self).__name__} needs {' and '.join(map(repr, sorted(self.needed_tasks - tasks)))}, which this federation "
-                    "does not answer (noise is fitted to one matrix of products of values as they are); use OneShotDBN.",
+                    f"{type(self).__name__} needs {missing}, which this federation does not answer (noise is fitted to one "
+                    "matrix of products of values as they are); use OneShotDBN.",
                     code="tasks-not-answered",
                 )
             self._fit(federation, sites, observer)
