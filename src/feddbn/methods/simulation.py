@@ -17,9 +17,10 @@ from feddbn.errors import ParameterError
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
-from feddbn.model.inputs import Rows, positive_int, variable_index
+from feddbn.model.inputs import Rows, positive_int, random_generator
 from feddbn.model.mechanisms import Mechanisms
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.network import edge_at
 from feddbn.shown import Shown
 from feddbn.sim import (
     AskedKinds,
@@ -40,7 +41,6 @@ __all__ = [
     "SYSTEMS",
     "SimulatedFederation",
     "TrueNetwork",
-    "generator_of",
     "simulate",
     "simulate_system",
 ]
@@ -116,18 +116,10 @@ class TrueNetwork(DBN):
         """
         if self.conditionals:
             return natural_effect(self, source, target, lag)
-        i, j = (
-            variable_index(value, self.variables, name)
-            for name, value in (("source", source), ("target", target))
-        )
-        if isinstance(lag, bool) or not isinstance(lag, (int, np.integer)) or not 0 <= lag <= self.n_lags:
-            raise ParameterError(f"lag must be a whole number from 0 to {self.n_lags}, got {lag!r}.")
-        names = f"from {self.variables[i]!r} to {self.variables[j]!r} at lag {lag}"
         if self.system is None:
-            raise ParameterError(f"this system has no function {names}: its causes do not act one by one.")
-        if not self.adjacency_matrices[lag, i, j]:
-            raise ParameterError(f"the true network has no edge {names}; edges() lists those it has.")
-        return self.system.effect((int(lag), i, j))
+            raise ParameterError("this system has no functions of edges: its causes do not act one by one.")
+        i, j, lag = edge_at(self, source, target, lag)
+        return self.system.effect((lag, i, j))
 
     @property
     def interactions(self) -> list[dict[str, Any]]:
@@ -229,7 +221,7 @@ def simulate_system(
     positive_int(n_sites, "n_sites")
     positive_int(n_samples, "n_samples", n_sites)
     sizes = split_evenly(n_samples, n_sites)
-    drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=generator_of(random_state), **options)
+    drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=random_generator(random_state), **options)
     truth = TrueNetwork(
         None, np.zeros((d, d)), drawn.graph[None].astype(np.float64), drawn.variables, np.ones(d)
     )
@@ -496,7 +488,7 @@ def simulate(
         kinds=kinds,
     )
     drawn = settings if not n_latent else _with_hidden(settings, hidden)
-    arrays = simulate_arrays(drawn, generator_of(random_state), hidden if n_latent else None)
+    arrays = simulate_arrays(drawn, random_generator(random_state), hidden if n_latent else None)
     n_seen = len(arrays.variables) - n_latent
     names = list(arrays.variables[:n_seen])
     # One index for all: a hundred thousand small frames would otherwise hold one each.
@@ -539,16 +531,3 @@ def _with_hidden(settings: SimulationSettings, hidden: HiddenVariables) -> Simul
 def _said(hidden: HiddenVariables) -> dict[str, Any]:
     given = {"n_latent": hidden.n_latent, "latent_strength": hidden.strength, "latent_lagged": hidden.lagged}
     return given if hidden.n_latent else {}
-
-
-def generator_of(random_state: int | np.random.Generator | None) -> np.random.Generator:
-    """The generator of a seed, or the given one."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    is_seed = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
-    if random_state is not None and not (is_seed and random_state >= 0):
-        raise ParameterError(
-            "random_state must be a whole number of at least 0, a numpy Generator or None, "
-            f"got {random_state!r}."
-        )
-    return np.random.default_rng(random_state)

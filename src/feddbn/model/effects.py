@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
@@ -45,15 +44,15 @@ from feddbn.model.dynamics import (
 from feddbn.model.inputs import (
     RandomState,
     Rows,
-    interval_level,
     is_number,
     level_position,
+    normal_reach,
     positive_int,
     random_generator,
     rows_of,
     variable_index,
 )
-from feddbn.model.network import Network
+from feddbn.model.network import Network, edge_at
 
 __all__ = [
     "Changes",
@@ -307,7 +306,7 @@ class EdgeEffect:
 
     def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the effect at each value, pointwise; NaN if it is not known how sure the weights are."""
-        level = interval_level(level, "level")
+        sds = normal_reach(level)
         x = np.asarray(values, dtype=np.float64)
         effect = self.at(x)
         if not self.has_band or self.curve is None:
@@ -316,7 +315,7 @@ class EdgeEffect:
         h = self.curve.features(x) - self.curve.features(self.origin)
         columns = np.concatenate([(x - self.origin)[..., None], h], axis=-1)
         variance = ((columns @ np.array(self.curve.covariance)) * columns).sum(axis=-1)
-        reach = ndtri(0.5 + level / 2) * np.sqrt(np.maximum(variance, 0.0))
+        reach = sds * np.sqrt(np.maximum(variance, 0.0))
         return np.asarray(effect - reach), np.asarray(effect + reach)
 
     def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
@@ -344,14 +343,8 @@ class EdgeEffect:
 
 def edge_effect(dbn: Network, source: str | int, target: str | int, lag: int) -> EdgeEffect:
     """Return the effect of the edge source -> target at `lag`; ParameterError if there is none."""
-    i = variable_index(source, dbn.variables, "source")
-    j = variable_index(target, dbn.variables, "target")
-    lag = positive_int(lag, "lag", 0)
+    i, j, lag = edge_at(dbn, source, target, lag)
     names = dbn.variables
-    if lag > dbn.n_lags or not dbn.is_edge[lag, i, j]:
-        raise ParameterError(
-            f"there is no edge {names[i]} -> {names[j]} at lag={lag} in this network; dbn.edges() lists those there are."
-        )
     place = (i, j, lag)
     curve = next((c for c in dbn.curves if (c.source, c.target, c.lag) == place), None)
     squares = tuple(p for p in dbn.products if p.first == p.second and (p.first, p.target, p.lag) == place)

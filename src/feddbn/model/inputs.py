@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
@@ -18,6 +19,7 @@ __all__ = [
     "interval_level",
     "is_number",
     "level_position",
+    "normal_reach",
     "positive_int",
     "random_generator",
     "rows_of",
@@ -146,11 +148,17 @@ def interval_level(value: float, argument: str = "interval") -> float:
     return float(value)
 
 
+def normal_reach(level: float) -> float:
+    """How many standard deviations to each side hold a share `level` of a normal distribution."""
+    return float(ndtri(0.5 + interval_level(level, "level") / 2))
+
+
 def random_generator(random_state: RandomState) -> np.random.Generator:
     """A generator from a seed, a generator (used as it is) or None (fresh entropy)."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    if random_state is None or (isinstance(random_state, (int, np.integer)) and random_state >= 0):
+    is_seed = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
+    if random_state is None or (is_seed and random_state >= 0):
         return np.random.default_rng(random_state)
     raise ParameterError(
         f"random_state must be None, a non-negative integer or a Generator, got {random_state!r}."

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional, Levels, codes_of
 from feddbn.model.dynamics import usual_lagged
-from feddbn.model.inputs import Rows, interval_level, level_position, positive_int, variable_index
-from feddbn.model.network import Network
+from feddbn.model.inputs import Rows, level_position, normal_reach, positive_int
+from feddbn.model.network import Network, edge_at
 from feddbn.model.residuals import rows_with_past
 
 __all__ = ["NaturalEffect", "average_effects", "coefficient_table", "link_scale", "meaning", "natural_effect"]
@@ -82,7 +81,7 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
     and the bounds are NaN where it is not known how sure the numbers are.
     """
     _require_kinds(dbn, "coefficients", "dbn.edges()")
-    reach = float(ndtri(0.5 + interval_level(level, "level") / 2))
+    reach = normal_reach(level)
     rows = []
     for j, node in enumerate(dbn.conditionals):
         with np.errstate(over="ignore"):
@@ -177,7 +176,7 @@ class NaturalEffect:
     def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """(m, k) bounds of that, pointwise; NaN if it is not known how sure the numbers are."""
         given = self._read(values)
-        reach = float(ndtri(0.5 + interval_level(level, "level") / 2))
+        reach = normal_reach(level)
         middle = self.at(given)
         error = np.stack([self._error(self._set(x)) for x in given])
         return middle - reach * error, middle + reach * error
@@ -252,7 +251,7 @@ class NaturalEffect:
     def _change(
         self, one: FloatArray, other: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        reach = float(ndtri(0.5 + interval_level(level, "level") / 2))
+        reach = normal_reach(level)
         middle = self._mean(self.node, other) - self._mean(self.node, one)
         error = self._error(other, one)
         return middle, middle - reach * error, middle + reach * error
@@ -281,15 +280,8 @@ def natural_effect(
     dbn: Network, source: str | int, target: str | int, lag: int, over: Rows | None = None
 ) -> NaturalEffect:
     """Return the effect of an edge, averaged over rows that the network visits by itself, or over rows given."""
-    i = variable_index(source, dbn.variables, "source")
-    j = variable_index(target, dbn.variables, "target")
-    lag = positive_int(lag, "lag", 0)
+    i, j, lag = edge_at(dbn, source, target, lag)
     node = dbn.conditionals[j]
-    if (i, lag) not in node.parents:
-        raise ParameterError(
-            f"there is no edge {dbn.variables[i]} -> {dbn.variables[j]} at lag={lag} in this network; dbn.edges() lists"
-            " those there are."
-        )
     rows = usual_lagged(dbn) if over is None else rows_with_past(dbn, over)
     widths = [len(effect) for effect in node.effects]
     place = node.parents.index((i, lag))

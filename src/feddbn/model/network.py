@@ -18,9 +18,10 @@ from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
 from feddbn.model.curves import Curve, Product
+from feddbn.model.inputs import positive_int, variable_index
 from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
 
-__all__ = ["Network", "check_network"]
+__all__ = ["Network", "check_network", "edge_at"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -250,6 +251,19 @@ def _open_edges(
                 f"open_edges names {source} -> {target}, which is no contemporaneous edge of this network; leave it out."
             )
     return tuple(sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]])))
+
+
+def edge_at(dbn: Network, source: str | int, target: str | int, lag: int) -> tuple[int, int, int]:
+    """Positions of source and target of an edge, and its lag; ParameterError if there is none."""
+    i = variable_index(source, dbn.variables, "source")
+    j = variable_index(target, dbn.variables, "target")
+    lag = positive_int(lag, "lag", 0)
+    if lag > dbn.n_lags or not dbn.is_edge[lag, i, j]:
+        ends = f"{dbn.variables[i]} -> {dbn.variables[j]}"
+        raise ParameterError(
+            f"there is no edge {ends} at lag={lag} in this network; dbn.edges() lists those there are."
+        )
+    return i, j, lag
 
 
 def check_network(value: object, name: str) -> None:
