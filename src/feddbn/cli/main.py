@@ -77,7 +77,7 @@ COMMANDS = {
     "reproduce": Entry("research", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
 }
 
-OLD_NAMES = {
+OLD_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
     **{(name,): ("study", name) for name in ("submit", "status", "stop", "resume", "results")},
     ("lead", "console"): ("console",),
     ("site", "console"): ("console",),

@@ -171,7 +171,8 @@ def bar(what: str, total: float | None = None, timed: bool = False) -> Iterator[
         task = bars.add_task(_one_line(what), total=total, note="")
 
         def update(**new: Any) -> None:
-            bars.update(task, **{key: _one_line(x) if isinstance(x, str) else x for key, x in new.items()})
+            tidy: dict[str, Any] = {key: _one_line(x) if isinstance(x, str) else x for key, x in new.items()}
+            bars.update(task, **tidy)
 
         yield update
 

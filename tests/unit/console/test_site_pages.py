@@ -48,7 +48,7 @@ def test_a_study_waits_is_read_and_approved_by_one_button(kits):
     for shown in (
         "lead@example.org",
         "oneshot",
-        "asks for moments",
+        "asks for gram.rows",
         "59 of 60",
         "3: north, south, west",
         study.digest,
