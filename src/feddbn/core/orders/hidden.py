@@ -32,7 +32,7 @@ made some of them larger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class FactorNetwork:
         (k, d) on which variables each hidden cause acts, and how strongly.
     variance
         That of the noise without the hidden causes, equal for all variables.
+    gain
+        By how much the score is better than that of the best network without hidden causes; -inf until that is known.
     """
 
     score: float
@@ -74,6 +76,12 @@ class FactorNetwork:
     loaded: BoolArray
     loads: FloatArray
     variance: float
+    gain: float = -np.inf
+
+    @property
+    def effects(self) -> tuple[tuple[int, ...], ...]:
+        """For each hidden cause the variables on which it acts, ascending."""
+        return tuple(tuple(np.flatnonzero(acts).tolist()) for acts in self.loaded)
 
 
 def paths(W: BoolArray) -> BoolArray:
@@ -248,25 +256,6 @@ _FINALISTS = 3
 _SHAKES = 40
 
 
-@dataclass(frozen=True)
-class HiddenCauses:
-    """Hidden causes that explain the rows better than edges.
-
-    Attributes
-    ----------
-    effects
-        For each hidden cause the variables on which it acts, ascending.
-    gain
-        By how much the score is better than that of the best network without them.
-    network
-        The network with them.
-    """
-
-    effects: tuple[tuple[int, ...], ...]
-    gain: float
-    network: FactorNetwork
-
-
 def score_with_exceptions(network: OrderResult, n: float, price: float) -> float:
     """Score of a network whose noises have one variance but for exceptions, each at the price of a parameter.
 
@@ -289,8 +278,8 @@ def find_hidden_causes(
     criterion: Criterion,
     rng: np.random.Generator,
     enough: float = CLEAR_GAIN,
-) -> HiddenCauses | None:
-    """Return one or two hidden causes if they explain the moments better by `enough`, None if not.
+) -> FactorNetwork | None:
+    """Return the network with one or two hidden causes if they explain the moments better by `enough`, None if not.
 
     Not looked for among fewer than 4 or more than 20 variables.
     """
@@ -305,8 +294,7 @@ def find_hidden_causes(
     best = search.run(found[1], base + _HOPELESS)
     if best is None or base - best.score < enough or best.loaded.sum(axis=1).max() < FEWEST_EFFECTS:
         return None
-    effects = tuple(tuple(np.flatnonzero(acts).tolist()) for acts in best.loaded)
-    return HiddenCauses(effects, base - best.score, best)
+    return replace(best, gain=base - best.score)
 
 
 class _Search:
@@ -463,7 +451,7 @@ def doubtful_edges(
 
     Nothing is looked for among fewer than 4 or more than 20 variables (`hidden_causes`).
     """
-    best: HiddenCauses | None = None
+    best: FactorNetwork | None = None
     for _ in range(_BEGINNINGS):
         one = find_hidden_causes(moments, constraints, criterion, rng, -_NOT_REPEATED)
         if one is None and best is None:
@@ -472,7 +460,7 @@ def doubtful_edges(
             best = one
     if best is None or best.gain < -CLEAR_GAIN:
         return HiddenDoubts(np.zeros_like(support))
-    return HiddenDoubts(support & ~best.network.support, tuple(sorted(best.effects)), best.gain)
+    return HiddenDoubts(support & ~best.support, tuple(sorted(best.effects)), best.gain)
 
 
 def may_be_looked_for(d: int) -> bool:

@@ -107,9 +107,9 @@ def test_a_hidden_cause_is_found_with_its_effects_and_the_network_around_it():
     found = looked_for(population(W, A, np.eye(D) + loads.T @ loads, 1500))
     assert found is not None
     assert found.effects == (EFFECTS,)
-    np.testing.assert_array_equal(found.network.support, np.concatenate([W, A]) != 0)
-    np.testing.assert_allclose(found.network.weights, np.concatenate([W, A]), atol=0.02)
-    np.testing.assert_allclose(np.abs(found.network.loads), np.abs(loads), atol=0.05)
+    np.testing.assert_array_equal(found.support, np.concatenate([W, A]) != 0)
+    np.testing.assert_allclose(found.weights, np.concatenate([W, A]), atol=0.02)
+    np.testing.assert_allclose(np.abs(found.loads), np.abs(loads), atol=0.05)
 
 
 @pytest.mark.parametrize("variances", [np.ones(D), [1, 1, 2, 1, 1, 1], [0.5, 1, 2, 3, 0.7, 1.5]])
@@ -127,5 +127,5 @@ def test_required_edges_stay_and_forbidden_ones_do_not_come():
         moments, EdgeConstraints(allowed, required), Criterion(), np.random.default_rng(0), -np.inf
     )
     assert found is not None
-    assert found.network.support[1, 3]
-    assert not found.network.support[D + 5, 0]
+    assert found.support[1, 3]
+    assert not found.support[D + 5, 0]
