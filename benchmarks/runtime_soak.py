@@ -93,10 +93,10 @@ def sample(federation, n, start, seconds):
         # The process that jobs are forked from.
         row[f"{name} warm MB"] = of_process(long_lived(federation.processes[name].pid, b"warm_process"))[0]
     site = federation.kits[SITES[0]]
-    row["site disk MB"] = disk_mb(site, without=("_audit",))
-    row["site audit MB"] = disk_mb(federation.state(SITES[0]) / "_audit")
+    row["site disk MB"] = disk_mb(site, without=("_store.sqlite",))
+    row["site store MB"] = (federation.state(SITES[0]) / "_store.sqlite").stat().st_size / 2**20
     row["server disk MB"] = disk_mb(federation.kits[SERVER])
-    row["runs kept"] = len(list(federation.runs.iterdir()))
+    row["runs kept"] = sum(path.is_dir() for path in federation.runs.iterdir())
     row["load"] = os.getloadavg()[0]
     return row
 
@@ -142,7 +142,7 @@ def plot(rows, path):
     table[["server MB", *[f"{site} MB" for site in SITES]]].plot(
         ax=axes[0], ylabel="resident memory, MB", ylim=0
     )
-    table[["server disk MB", "site disk MB", "site audit MB"]].plot(ax=axes[1], ylabel="on disk, MB", ylim=0)
+    table[["server disk MB", "site disk MB", "site store MB"]].plot(ax=axes[1], ylabel="on disk, MB", ylim=0)
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)

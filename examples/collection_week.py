@@ -21,7 +21,7 @@ import numpy as np
 
 import feddbn
 from feddbn import AS_THEY_ARE
-from feddbn.federation.protocol.messages import Exchange, read_journal
+from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
 from feddbn.runtime.deployed.asking import ServerEvent
@@ -32,7 +32,7 @@ from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.deployed.store import JournalFile, run_directory
+from feddbn.runtime.deployed.store import RunJournal
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 COMES_AT = {"east": 3, "north": 9, "south": 15, "west": 21}
@@ -142,10 +142,10 @@ def make_study(variables: tuple[str, ...], when_missing: str) -> Study:
 
 def run(folder: Path, study: Study, exchange: Exchange) -> np.ndarray:
     """Run or resume the study as a server does; return the sum that was opened."""
-    journal = JournalFile(run_directory(folder / "server", study.attendance.when_missing) / "journal.feddbn")
+    journal = RunJournal(folder / "server", study.attendance.when_missing)
     try:
         run_study(Coordinator(exchange, study, study.attendance.when_missing, journal), study)
-        stored, _ = read_journal(journal.path.read_bytes())
+        stored = journal.read()
         assert stored is not None
         return np.asarray(stored.entries[0].answer.value)
     finally:
@@ -201,7 +201,7 @@ def main(folder: Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
             raise ServerDied
 
     def server() -> np.ndarray:
-        book = VisitBook(run_directory(folder / "server", "collect") / "visits.feddbn")
+        book = VisitBook(folder / "server", "collect")
         return run(folder, study, Collecting(week, study.attendance, book, tell, clock=week.clock, wait=wait))
 
     try:

@@ -11,6 +11,9 @@ pytest.importorskip("cryptography")
 from feddbn.cli.main import app
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.programs.private_moments import study_costs, study_noise_plan
+from feddbn.runtime.deployed.owner import APPROVALS
+from feddbn.runtime.deployed.peer_heads import PEERS
+from feddbn.runtime.deployed.store import Store
 from support.owned_sites import NAMES, OwnedSites, as_kits, make_study
 from support.study_files import as_toml
 
@@ -116,10 +119,10 @@ def test_approvals_are_listed_and_revoked(sites, study):
     done = run("site", "refuse", "s", "--kit", kit)
     assert done.exit_code == 0
     assert run("site", "refuse", "s", "--kit", kit).exit_code == 2
-    (path,) = (kit / "state" / "_approvals").glob("*.json")
-    path.write_text(path.read_text().replace("lead@", "feed@"))
+    store, digest = Store(kit / "state"), make_study().digest
+    store.put(APPROVALS, digest, store.get(APPROVALS, digest).replace(b"lead@", b"feed@"))
     done = run("site", "studies", "--kit", kit)
-    assert str(path) in done.output.replace("\n", "")
+    assert digest[:12] in done.output.replace("\n", "")
     assert json.loads(run("site", "studies", "--only", "approved", "--kit", kit, "--json").stdout) == []
 
 
@@ -175,17 +178,19 @@ def test_two_owners_compare_their_logs(sites, study, tmp_path):
     compared = run("site", "verify", "--kit", north, "--heads", handed)
     assert compared.exit_code == 0
     assert "Consistent" in compared.output
-    logs, peers = sites.audit("north"), north / "peers.toml"
+    logs, peers = sites.state("north"), north / "peers.toml"
     verify = ("site", "verify", logs, "--peers", peers)
     done = run(*verify, "--heads", handed)
     assert done.exit_code == 0, done.output
     assert "_site.jsonl: Intact: 3 entries; signed by north" in words(done)
-    own = logs / "_site.jsonl"
+    assert run("site", "log", "--kit", north, "--out", tmp_path / "logs").exit_code == 0
+    own = tmp_path / "logs" / "_site.jsonl"
     own.write_text("".join(own.read_text().splitlines(keepends=True)[:2]))
-    # Receipts are in the same directory: who forgets them is found without another person.
+    sealed = sites.owner("north").audit._log
+    sealed.seal_anew([one for one in sealed.tagged() if "finished" not in one[1]])
+    # Receipts are in the same store: who forgets them is found without another person.
     assert run(*verify).exit_code == 1
-    for path in (logs / "peers").iterdir():
-        path.unlink()
+    Store(logs).forget(PEERS)
     assert run(*verify).exit_code == 0
     done = run(*verify, "--heads", handed)
     assert done.exit_code == 1
@@ -210,11 +215,11 @@ def test_logs_of_a_site_without_the_keys_of_others_are_verified_unsigned(sites, 
 def test_logs_that_were_all_taken_away_or_are_of_another_site_are_found(sites, study, tmp_path):
     approve(sites, study)
     sites.run(make_study())
-    logs, handed = sites.audit("north"), tmp_path / "south.json"
+    logs, handed = sites.state("north"), tmp_path / "south.json"
     run("site", "verify", "--kit", sites.place / "south", "--out", handed)
     about = ("--peers", sites.place / "north" / "peers.toml", "--heads", handed, "--site", "north")
     assert run("site", "verify", logs, *about).exit_code == 0
-    assert run("site", "verify", sites.audit("west"), *about).exit_code == 1
+    assert run("site", "verify", sites.state("west"), *about).exit_code == 1
     done = run("site", "verify", tmp_path / "south" / "data", *about)
     assert done.exit_code == 1
     assert "_site.jsonl: NOT intact" in words(done)

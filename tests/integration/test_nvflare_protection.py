@@ -12,6 +12,7 @@ from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import parse_entries, verify_chain
 from support.nvflare_federation import POLICY
+from support.states import log_lines
 from support.trials import (
     SITES,
     absences,
@@ -104,7 +105,7 @@ def contributors(federation, run):
 
 
 def audit(state, run):
-    lines = (state / "_audit" / f"{run}.jsonl").read_text().splitlines()
+    lines = log_lines(state, run)
     assert verify_chain(lines).is_intact
     return parse_entries(lines)
 

@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("nvflare")
 import support.study_programs  # noqa: F401
 from feddbn.errors import FederationError
-from feddbn.federation.protocol.messages import read_journal
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.engines.nvflare.engine import write_job
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start_command
 from support.mischief import CLASSES
 from support.nvflare_federation import SERVER, children
+from support.trials import journal_of
 
 IDENTITY = "'site-a' but claimed endpoint 'site-x'"
 SITES = ("site-a", "site-b", "site-c")
@@ -129,7 +129,7 @@ def test_a_study_that_breaks_a_sites_policy_is_refused_by_that_site(jobs, federa
     refused = [e for e in events_of(federation, "greedy") if e["what"] == "refused"]
     assert (refused[0]["site"], refused[0]["code"]) == ("site-b", "too-many-lags")
     assert "n_lags = 5" in federation.log("site-b")
-    journal, _ = read_journal((federation.runs / "greedy" / "journal.feddbn").read_bytes())
+    journal = journal_of(federation, "greedy")
     assert all(e.answer.contributors == ("site-a", "site-c") for e in journal.entries)
     assert not (federation.state("site-b") / "greedy").exists()
 
@@ -156,7 +156,7 @@ def test_the_server_refuses_tampered_replayed_and_huge_replies_while_the_others_
     expected = ("damaged", "another question", "67108864")
     where = [next(k for k, said in enumerate(refused) if sentence in said) for sentence in expected]
     assert where == sorted(where)
-    journal, _ = read_journal((federation.runs / "bad-site" / "journal.feddbn").read_bytes())
+    journal = journal_of(federation, "bad-site")
     assert all({"site-a", "site-b"} <= set(e.answer.contributors) for e in journal.entries)
     assert journal.entries[-1].answer.contributors == SITES
     neighbours = (federation.kits["site-c"] / "local" / "neighbours.txt").read_text()

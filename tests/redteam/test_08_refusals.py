@@ -7,6 +7,7 @@ from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.audit import parse_entries
 from feddbn.runtime.deployed.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
+from support.states import log_lines
 
 LENGTHS = {"s0": (30, 25, 41), "s1": (31, 25, 48), "s2": (32, 25, 55)}
 
@@ -38,7 +39,7 @@ def test_the_longest_recording_cannot_be_told_from_refusals(private):
         assert {sentence.partition("refused: ")[2] for sentence in told} == {WITHHELD}
         last = rig.refusals("s1", "or")[-1]
         assert (last.code, str(n_lags) in last.note) == ("other-lags", True)
-    lines = (rig.place / "s1/state/_audit/or.jsonl").read_text().splitlines()
+    lines = log_lines(rig.place / "s1" / "state", "or")
     assert {entry.event for entry in parse_entries(lines)} == {"refused"}
 
 

@@ -11,12 +11,16 @@ pytest.importorskip("dp_accounting")
 from typer.testing import CliRunner
 
 from feddbn.cli.main import app
-from feddbn.errors import NotEnoughSites
+from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.check import check_settings
+from feddbn.runtime.deployed.owner import Owner
+from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.deployed.store import STORE, SealedLog
 from support.noisy_sites import VARIABLES, make
 from support.saying import only
+from support.states import changed, log_lines, rewrite_log
 
 POLICY = "max_epsilon = 5.0\n"
 TASK = Task(GramQuestion(n_lags=1, variables=VARIABLES))
@@ -36,8 +40,8 @@ def restart(sites):
         sites.exchange.restart(name)
 
 
-def log_of(sites, run="one", name="a"):
-    return sites.place / name / "state" / "_audit" / f"{run}.jsonl"
+def state_of(sites, name="a"):
+    return sites.place / name / "state"
 
 
 def again(sites, run="two", **privacy):
@@ -51,36 +55,38 @@ def test_an_untouched_log_is_added_up(sites):
     assert sites.guard("a").epsilon() == pytest.approx(1.45, abs=0.05)
 
 
-def edited(path):
-    entry = json.loads(path.read_text().splitlines()[0])
+def edited(state):
+    entry = json.loads(log_lines(state, "one")[0])
     entry["noise_multiplier"] = 999.0
-    path.write_text(json.dumps(entry) + "\n")
+    rewrite_log(state, "one", [json.dumps(entry)])
 
 
-@pytest.mark.parametrize("tamper", [edited, lambda path: path.unlink(), lambda path: path.write_text("")])
-def test_a_log_that_was_touched_leaves_nothing_to_spend(sites, tamper):
-    tamper(log_of(sites))
-    with pytest.raises(NotEnoughSites):
-        again(sites)
-    guard = sites.guard("a")
-    assert "'one'" in guard.doubt
-    assert math.isinf(guard.epsilon())
-    # The refusal is in the books, and the owner is told before a study and after it.
-    refusal = json.loads(log_of(sites, "two").read_text().splitlines()[-1])
-    assert [refusal[key] for key in ("event", "task", "code")] == ["refused", "gram.rows", "budget-unknown"]
+def put_back_from_before(state):
+    changed(state, "DELETE FROM lines WHERE place = '_audit'")
+    SealedLog(state / "other", "audit", FileError).append("one", "nothing")
+    (state / STORE).write_bytes((state / "other" / STORE).read_bytes())
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        edited,
+        put_back_from_before,
+        lambda state: rewrite_log(state, "one", []),
+        lambda state: (state / STORE).unlink(),
+        lambda state: (state / "_audit.head").unlink(),
+    ],
+)
+def test_a_log_that_was_touched_stops_the_site_and_leaves_nothing_to_spend(sites, tamper):
+    tamper(state_of(sites))
+    for run, study in (("two", {}), ("one", {}), ("three", {"epsilon": None})):
+        with pytest.raises(NotEnoughSites):
+            again(sites, run, **study)
+    # The owner is told, and everything counts as spent.
     found = only(check_settings(sites.place / "a" / "feddbn_site.toml"), "budget-unknown")
-    assert "'one'" in found.values["doubt"]
-    # Sites whose books are whole have refused nothing.
-    assert sites.guard("b").doubt is None
-
-
-def test_half_a_line_is_cut_off_and_nothing_is_blocked(sites):
-    with open(log_of(sites), "a") as file:
-        file.write('{"asked_by":"server","del')
-    again(sites)
-    assert sites.guard("a").epsilon() == pytest.approx(1.45, abs=0.05)
-    for line in log_of(sites).read_text().splitlines():
-        json.loads(line)
+    assert "feddbn site verify --adopt" in found.values["doubt"]
+    account = Owner(read_site_settings(sites.place / "a" / "feddbn_site.toml")).audit.account()
+    assert math.isinf(account.spent("recording", 1e-5))
 
 
 def test_noise_for_rows_does_not_count_as_noise_for_recordings(tmp_path):
@@ -95,9 +101,8 @@ def test_noise_for_rows_does_not_count_as_noise_for_recordings(tmp_path):
     assert math.isinf(made.guard("a").epsilon())
 
 
-def test_the_owner_may_take_logs_without_an_index_as_complete(sites):
-    index = sites.place / "a" / "state" / "_audit" / "index.json"
-    index.unlink()
+def test_the_owner_may_take_logs_without_a_head_as_complete(sites):
+    (state_of(sites) / "_audit.head").unlink()
     # What kits of the engine are known by.
     (sites.place / "a" / "startup").mkdir()
     (sites.place / "a" / "local").symlink_to(".")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import ProtocolError
-from feddbn.runtime.deployed.store import AUDIT, REGISTER
+from feddbn.runtime.deployed.store import STORE
 from support.rig import Refused, Rig, Server, raw
 from support.saying import refused
 
@@ -37,6 +37,6 @@ def test_a_run_cannot_be_called_like_a_file_of_the_site(rig):
     """It could, `site.sock`, and the site did not start again."""
     Server(rig, rig.study(), "site.sock")
     assert (rig.place / "s0" / "state" / "site.sock").is_dir()
-    for run in (AUDIT, REGISTER, "_approvals", "..", "a/b", ".hidden"):
+    for run in (STORE, "_audit", "_audit.head", "_approvals", "..", "a/b", ".hidden"):
         with refused(ProtocolError, 1, 64, code="bad-run-id"):
             Server(rig, rig.study(), run)

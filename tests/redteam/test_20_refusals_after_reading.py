@@ -13,7 +13,9 @@ from feddbn.federation.programs.fdbnl import StepQuestion
 from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Request, encode_request
 from feddbn.federation.protocol.task import Task, task_digest
+from feddbn.runtime.deployed.store import STORE
 from support.hostile import Server, Sites
+from support.states import entries_of
 
 Q, D = 6, 3
 VICTIM = "s2"
@@ -49,9 +51,8 @@ class OneVictim:
 
 
 def codes(sites, name=VICTIM):
-    log = sites.places[name] / "state" / "_audit" / "run.jsonl"
-    lines = map(json.loads, log.read_text().splitlines())
-    return [line["code"] for line in lines if line["event"] == "refused"]
+    found = entries_of(sites.places[name] / "state", "run")
+    return [entry.code for entry in found if entry.event == "refused"]
 
 
 def events(sites, name=VICTIM):
@@ -158,4 +159,4 @@ def test_what_a_site_keeps_is_its_owners(tmp_path):
     sites.greet(sites.study("oneshot"), "run")
     state = sites.places[VICTIM] / "state"
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    assert stat.S_IMODE((state / "run" / "record.feddbn").stat().st_mode) == 0o600
+    assert stat.S_IMODE((state / STORE).stat().st_mode) == 0o600

@@ -6,8 +6,10 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.programs.gram import GramQuestion
+from feddbn.runtime.deployed.store import STORE
 from support.hostile import Server, Sites
 from support.saying import refused
+from support.states import changed
 
 LEAST = 10
 VICTIM = "s1"
@@ -119,9 +121,10 @@ def test_a_study_alone_has_all_its_rows(sites):
 
 def test_a_damaged_book_of_rows_stops_what_it_is_about(sites):
     asked(sites, "run-1", ("x0", "x1"))
-    path = sites.places[VICTIM] / "state" / "_register" / "ledger.jsonl"
-    assert path.stat().st_mode & 0o077 == 0
-    path.write_text(path.read_text().replace('"rows": "', '"rows": "!'))
+    state = sites.places[VICTIM] / "state"
+    assert (state / STORE).stat().st_mode & 0o077 == 0
+    other = 'CAST(replace(CAST(content AS TEXT), \'"rows": "\', \'"rows": "!\') AS BLOB)'
+    assert changed(state, f"UPDATE lines SET content = {other} WHERE place = '_ledger'")
     sites.restart(VICTIM)
     with refused(Exception, code="withheld"):
         asked(sites, "run-2", ("x0", "x1", "x2"))

@@ -3,8 +3,6 @@ step, sites that were restarted meanwhile to forget what they did, and sums of s
 changed and brought back.
 """
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,8 @@ from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.task import Task, task_digest
-from feddbn.runtime.deployed.masking import SealedFile
+from feddbn.runtime.deployed.masking import SealedSlot
+from feddbn.runtime.deployed.store import STORE, Store
 from support.rig import Refused, Rig, Server
 from support.saying import refused
 
@@ -190,7 +189,7 @@ def test_a_site_that_was_killed_after_it_wrote_a_sum_down_still_helps_to_open_it
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(SealedFile, "save", kill)
+        patched.setattr(SealedSlot, "save", kill)
         with pytest.raises(Killed):
             server.ask("a", opening["a"])
     assert server.ask("a", opening["a"])[1]["shares"].any()
@@ -199,19 +198,19 @@ def test_a_site_that_was_killed_after_it_wrote_a_sum_down_still_helps_to_open_it
 def test_secrets_are_sealed_on_disk_and_altered_ones_are_refused(rig):
     server = Visits(rig)
     messages = server.until("masked")
-    path = rig.place / "a" / "state" / "run" / "masks.feddbn"
-    stored = path.read_bytes()
+    store = Store(rig.place / "a" / "state")
+    stored = store.get("run", "masks")
     assert b"kept-masks" not in stored
     assert b"roster" not in stored
-    assert path.stat().st_mode & 0o077 == 0
-    path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+    assert (store.folder / STORE).stat().st_mode & 0o077 == 0
+    store.put("run", "masks", stored[:-1] + bytes([stored[-1] ^ 1]))
     with pytest.raises((FederationError, PrivacyError), match="altered"):
         server.ask("a", messages["a"])
-    # Another site's file, under another key.
-    shutil.copy(rig.place / "b" / "state" / "run" / "masks.feddbn", path)
+    # Another site's secrets, under another key.
+    store.put("run", "masks", Store(rig.place / "b" / "state").get("run", "masks"))
     with pytest.raises((FederationError, PrivacyError), match="altered"):
         server.ask("a", messages["a"])
-    path.write_bytes(stored)
+    store.put("run", "masks", stored)
     server.ask("a", messages["a"])
 
 

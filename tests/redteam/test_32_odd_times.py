@@ -18,6 +18,7 @@ from feddbn.runtime.deployed import store
 from feddbn.runtime.deployed.conduct import run_study
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.settings import load_programs
+from feddbn.runtime.deployed.store import Store
 from support.console_kits import served
 from support.faults import MemoryJournal
 from support.rig import Rig
@@ -106,18 +107,19 @@ def test_a_collection_goes_on_with_the_same_bits_or_ends(tmp_path, fault):
     """K4: secrets on disk that were altered or lost open nothing; a site that restarts all the time loses nothing."""
     rig = Rig(tmp_path / fault, data(4))
     study = rig.study(attendance={"when_missing": "collect", "window_h": 1.0})
-    secrets, seen = rig.place / "s1" / "state" / "run" / "masks.feddbn", []
+    store, seen = Store(rig.place / "s1" / "state"), []
 
     def exchange(messages):
         replies = {}
         for name, message in messages.items():
-            if name == "s1" and secrets.exists() and (fault == "restart" or not seen):
-                content = bytearray(secrets.read_bytes())
+            secrets = store.get("run", "masks")
+            if name == "s1" and secrets is not None and (fault == "restart" or not seen):
+                content = bytearray(secrets)
                 content[len(content) // 2] ^= 1
                 if fault == "flip":
-                    secrets.write_bytes(content)
+                    store.put("run", "masks", bytes(content))
                 elif fault == "delete":
-                    secrets.unlink()
+                    store.drop("run", "masks")
                 seen.append(fault)
                 rig.restart("s1")
             replies[name] = rig.endpoints[name].handle(message)

@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 from feddbn.console import site_facts
 from feddbn.console.gate import COOKIE, MOST_BYTES, Gate, Keys, loopback
 from feddbn.errors import ParameterError
+from feddbn.runtime.deployed.owner import STUDIES
+from feddbn.runtime.deployed.store import Store
 from support.console_kits import HOST, SCRIPT, SiteKits, codes, press
 from support.owned_sites import make_study
 
@@ -218,12 +220,12 @@ def test_the_text_that_was_shown_is_the_text_that_is_approved(tmp_path):
     shown, swapped = make_study(), make_study(privacy={"secure_aggregation": False})
     kits.owner().offered.keep(shown)
     client, keys = kits.client()
-    path = kits.settings().state / "_studies" / f"{shown.digest}.json"
-    # Whoever can write the state directory puts another study under the name of the one that the owner has read.
-    path.write_text(
-        path.read_text().replace('\\"secure_aggregation\\":true', '\\"secure_aggregation\\":false')
-    )
-    assert '\\"secure_aggregation\\":false' in path.read_text()
+    store = Store(kits.settings().state)
+    # Whoever can write the store puts another study under the name of the one that the owner has read.
+    text = store.get(STUDIES, shown.digest)
+    other = text.replace(b'\\"secure_aggregation\\":true', b'\\"secure_aggregation\\":false')
+    assert other != text
+    store.put(STUDIES, shown.digest, other)
     for digest in (shown.digest, swapped.digest):
         assert press(client, keys, f"/studies/{digest}/approve", runs="1", days="30").status_code == 400
     for digest in (shown.digest[:12], "..%2f..%2fidentity", "0" * 64, "A" * 64):

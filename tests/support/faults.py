@@ -130,15 +130,13 @@ class MemoryJournal:
     """A server's journal that lives as long as this object."""
 
     def __init__(self):
-        self.stored = b""
+        self.stored = []
 
     def read(self):
-        journal, length = read_journal(self.stored)
-        self.stored = self.stored[:length]
-        return journal
+        return read_journal(self.stored)
 
     def write(self, record):
-        self.stored += record
+        self.stored.append(record)
 
 
 def looked_before(root, now):

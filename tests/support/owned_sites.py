@@ -43,14 +43,21 @@ class OwnedSites:
         for name in NAMES if policy is not None else ():
             (self.place / name / "policy.toml").write_text(policy)
 
+    @classmethod
+    def at(cls, place: Path) -> OwnedSites:
+        """The sites that are there already."""
+        made = cls.__new__(cls)
+        made.place = Path(place)
+        return made
+
     def settings(self, name="north"):
         return read_site_settings(self.place / name / "feddbn_site.toml")
 
     def owner(self, name="north", warn=lambda sentence: None):
         return Owner(self.settings(name), warn)
 
-    def audit(self, name="north"):
-        return self.place / name / "state" / "_audit"
+    def state(self, name="north"):
+        return self.place / name / "state"
 
     def approve(self, study, names=NAMES, runs=1, days=DEFAULT_DAYS, epsilon=None):
         for name in names:

@@ -22,11 +22,11 @@ from feddbn.federation.protocol.messages import WITHHELD, Request, encode_reques
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.audit import parse_entries
 from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.masked import SecureFederation
+from support.states import entries_of
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,7 @@ class Rig:
 
     def refusals(self, name, run):
         """What a site refused in a run and why, as its owner reads it."""
-        path = self.place / name / "state" / "_audit" / f"{run}.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else ()
-        return [entry for entry in parse_entries(lines) if entry.event == "refused"]
+        return [entry for entry in entries_of(self.place / name / "state", run) if entry.event == "refused"]
 
     def clear(self):
         """Delete everything."""

@@ -13,6 +13,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, study_method
 from feddbn.runtime.deployed.open_site import read_data
 from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.deployed.store import Store
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.nvflare_federation import SERVER
 
@@ -53,8 +54,7 @@ def in_process(federation, study, absent=None):
 
 
 def journal_of(federation, run_id):
-    path = federation.runs / run_id / "journal.feddbn"
-    return read_journal(path.read_bytes())[0] if path.exists() else None
+    return read_journal(Store(federation.runs).records(run_id, "journal"))
 
 
 def n_sums(federation, run_id):

@@ -160,12 +160,12 @@ site refuse: deployment.md#5-run-a-study
 site log: deployment.md#what-leaves-a-site
   $ feddbn site log --kit north
   $ feddbn site log --kit north --run first-run --json
-  $ feddbn site log north/state/_audit/first-run.jsonl
+  $ feddbn site log --kit north --out logs   # as JSON lines
 site verify: deployment.md#logs-that-convince-a-second-person
   $ feddbn site verify --kit north
   $ feddbn site verify --kit south --out south.json
   $ feddbn site verify --kit north --heads south.json
-  $ feddbn site verify north/state/_audit --peers north/local/peers.toml
+  $ feddbn site verify north/state --peers north/local/peers.toml
   0: the logs are intact
   1: a log was changed, or a bug
 federation: deployment.md

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from feddbn.console.site_facts import SiteFacts
     from feddbn.privacy.audit import Head
     from feddbn.runtime.deployed.owner import Owner
-    from feddbn.runtime.deployed.settings import SiteSettings
 
 __all__ = ["approve", "facts_of", "read_log", "site_app"]
 
@@ -118,8 +117,10 @@ def studies(
         remark(
             "`feddbn console` shows those that wait in plain words; `feddbn site approve` takes the lead's file."
         )
-    for path in [] if only == "waiting" else owner.approvals.damaged():
-        remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
+    for digest in [] if only == "waiting" else owner.approvals.damaged():
+        remark(
+            f"note: the approval {digest[:12]} is damaged or was not signed by this site's key; it approves nothing."
+        )
 
 
 @site_app.command()
@@ -188,13 +189,23 @@ def log(
     ] = None,
     kit: KitOrNone = None,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Write all logs to this folder instead, as JSON lines.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
     from feddbn.privacy.audit import totals, verify_chain
-    from feddbn.runtime.deployed.audit import logs_of
+    from feddbn.runtime.deployed.audit import export_logs, logs_of
 
     place = _logs(file, kit)
+    if out is not None:
+        paths = export_logs(place, out)
+        say(f"{len(paths)} log{'' if len(paths) == 1 else 's'} written to {out}.")
+        return
     logs = logs_of(place, run)
     if run and not logs:
         raise ParameterError(f"--run {run}: nothing is logged about this run at this site.")
@@ -217,7 +228,7 @@ def log(
     sent, refused, n_bytes = (int(count[name]) for name in ("sent", "refused", "bytes"))
     answers = "1 answer" if sent == 1 else f"{sent} answers"
     say(f"{answers} left this site ({n_bytes} bytes of numbers); {refused} refused.")
-    problem = verify_chain(read_log(place)).problem if place.is_file() else None
+    problem = verify_chain(read_log(place)).problem if place.name.endswith(".jsonl") else None
     if problem is not None:
         say(f"Do not trust this log: {problem}.")
     remark(f"`feddbn site verify {place}` says whether the logs are intact.")
@@ -225,24 +236,22 @@ def log(
 
 def _logs(file: Path | None, kit: Path | None) -> Path:
     """Return where the logs are: what was named, or those of the kit."""
-    from feddbn.runtime.deployed.store import AUDIT
-
     if file is not None:
         return file
     if kit is None:
         raise ParameterError("name an audit log, or a site's kit with --kit.")
-    return facts_of(kit).settings.state / AUDIT
+    return facts_of(kit).settings.state
 
 
 def read_log(path: Path) -> list[str]:
     """Return the lines of an audit log."""
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise FileError(f"the audit log {str(path)!r} cannot be read: {reason}.") from None
-    except UnicodeDecodeError:
-        raise FileError(f"{str(path)!r} is not an audit log: it is not text.") from None
+    from feddbn.runtime.deployed.audit import logs_at
+
+    logs = logs_at(path)
+    if path.name not in logs:
+        reason = "is a directory" if path.is_dir() else "no such file or directory"
+        raise FileError(f"the audit log {str(path)!r} cannot be read: {reason}.")
+    return logs[path.name]
 
 
 _SEALS = {
@@ -257,7 +266,7 @@ def verify(
     logs: Annotated[
         Path | None,
         typer.Argument(
-            help="An audit log, or a site's state/_audit with all of them; those of the kit if left out.",
+            help="A site's state, a folder of exported logs, or one of these; those of the kit if left out.",
             show_default=False,
         ),
     ] = None,
@@ -287,8 +296,8 @@ def verify(
         bool,
         typer.Option(
             "--adopt",
-            help="Take the kit's logs as complete, after an update or when their index was lost; the privacy budget is "
-            "what they say was spent. Only if none was deleted or shortened.",
+            help="Take the kit's logs as complete, after an update or when their head was lost; a state of version 0.2 is "
+            "read first. The privacy budget is what they say was spent. Only if none was deleted or shortened.",
         ),
     ] = False,
     as_json: Json = False,
@@ -307,14 +316,15 @@ def verify(
     place = _logs(logs, kit)
     if own is not None:
         if adopt:
-            _adopt(own.settings)
+            _adopt(own)
         peers = peers or own.settings.peers
         # Without keys nothing is signed, so it does not matter whose logs they are.
         site = site or ("" if peers is None else own.settings.name)
     site, key = _writer(place, peers, site)
     held = _held(site, peers, from_peer or [])
     # A site that has not run yet has no logs; what was named must be there.
-    is_intact = _check_logs(place, own is not None or place.is_dir(), site, key, last, held, as_json)
+    are_all = own is not None or place.is_dir() or place.name == "_audit"
+    is_intact = _check_logs(place, are_all, site, key, last, held, as_json)
     if own is not None:
         is_intact &= _heads(own, from_peer or [], out, as_json)
     if not is_intact:
@@ -332,13 +342,15 @@ def _check_logs(
 ) -> bool:
     """Print a line for each log; whether all are intact."""
     from feddbn.privacy.audit import verify_chain
-    from feddbn.runtime.deployed.audit import LogReport, check_logs
+    from feddbn.runtime.deployed.audit import LogReport, check_logs, logs_at
     from feddbn.runtime.deployed.peer_heads import own_heads
 
     if are_all:
         if last is not None:
             raise ParameterError("--last is the last hash of one log; name that log instead of a directory.")
-        reports = check_logs(place, key, [*held, *(own_heads(place, site, key) if key is not None else ())])
+        state = place if place.exists() else place.parent
+        held = [*held, *(own_heads(state, site, key) if key is not None else ())]
+        reports = check_logs(logs_at(place), key, held)
     else:
         report = verify_chain(read_log(place), last, key)
         problem = report.problem or _against(place, held)
@@ -385,21 +397,20 @@ def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool)
     return not found
 
 
-def _adopt(settings: SiteSettings) -> None:
-    from feddbn.runtime.deployed.audit import books_of, budget_finding
+def _adopt(owner: Owner) -> None:
+    from feddbn.runtime.deployed.audit import budget_finding
     from feddbn.runtime.deployed.settings import read_policy
 
-    books = books_of(settings, remark)
-    n_logs = books.adopt()
+    n_logs = owner.adopt()
     remark(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
-    budget = budget_finding(books.account(), read_policy(settings.policy))
+    budget = budget_finding(owner.audit.account(), read_policy(owner.settings.policy))
     remark(f"Privacy budget: {card(budget, 'owner').detail}.")
 
 
 def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None]:
     """Return which site wrote a log, and its public key if it is known."""
     from feddbn.privacy.audit import parse_entries
-    from feddbn.runtime.deployed.audit import SITE_LOG, whole_lines
+    from feddbn.runtime.deployed.audit import logs_at
 
     if peers is None and site:
         raise ParameterError(f"--site {site} needs --peers, the list of public keys.")
@@ -407,13 +418,10 @@ def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None
         return "", None
     from feddbn.runtime.deployed.kit_files import read_peers
 
-    paths = [log / SITE_LOG, *sorted(log.glob("*.jsonl"))] if log.is_dir() else [log]
-    for path in paths:
-        if site:
-            break
+    for lines in () if site else logs_at(log).values():
         # A log that cannot be read is reported with the others.
         with contextlib.suppress(FileError):
-            site = next((entry.site for entry in parse_entries(whole_lines(path)[:1])), "")
+            site = site or next((entry.site for entry in parse_entries(lines[:1])), "")
     if not site:
         raise ParameterError(f"{log} does not say whose logs these are; name the site with --site.")
     key = read_peers(peers).get(site)
@@ -439,11 +447,11 @@ def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
 
 def _against(log: Path, held: list[Head]) -> str | None:
     from feddbn.privacy.audit import against_log, parse_entries
-    from feddbn.runtime.deployed.audit import SITE_LOG
+    from feddbn.runtime.deployed.audit import SITE_LOG, SUFFIX
 
     if not held:
         return None
-    if log.name != SITE_LOG:
+    if log.name != f"{SITE_LOG}{SUFFIX}":
         raise ParameterError(f"heads are of a site's own log {SITE_LOG}; name it, or the directory it is in.")
     entries = parse_entries(read_log(log))
     return next((wrong for wrong in (against_log(head, entries) for head in held) if wrong is not None), None)

@@ -17,12 +17,12 @@ from feddbn.findings import Finding
 from feddbn.privacy.approval import Approval
 from feddbn.privacy.audit import AuditEntry, totals
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.audit import RunLog, account_of, budget_finding, logs_of
+from feddbn.runtime.deployed.audit import RunLog, budget_finding, logs_of
 from feddbn.runtime.deployed.check import about_study, study_remarks, why_refused
 from feddbn.runtime.deployed.open_site import read_data
 from feddbn.runtime.deployed.owner import Offered, Owner
 from feddbn.runtime.deployed.settings import SiteSettings, read_policy, read_site_settings
-from feddbn.runtime.deployed.store import AUDIT, iso_time
+from feddbn.runtime.deployed.store import iso_time
 from feddbn.runtime.engines.interface import engine_of
 from feddbn.words import card, say
 
@@ -218,7 +218,7 @@ class SiteFacts:
     def damaged(self) -> list[str]:
         """Return the names of files that are no approvals of this site."""
         owner = self.owner
-        return [] if owner.identity is None else [path.name for path in owner.approvals.damaged()]
+        return [] if owner.identity is None else owner.approvals.damaged()
 
     def offered(self, digest: str) -> Offered:
         """Return a study that was offered; refuse a digest that is not known."""
@@ -297,7 +297,7 @@ class SiteFacts:
 
     def logs(self, run: str = "") -> list[RunLog]:
         """Return what is logged about every run, or one, the newest first."""
-        return logs_of(self.settings.state / AUDIT, run)[::-1]
+        return logs_of(self.settings.state, run)[::-1]
 
     def studies_of_runs(self) -> dict[str, tuple[str, str]]:
         """Return, of every run in the logs, the name and the digest of its study."""
@@ -317,7 +317,7 @@ class SiteFacts:
 
     def budget(self) -> Finding:
         """Return how the privacy budget stands."""
-        return budget_finding(account_of(self.settings), self.policy)
+        return budget_finding(self.owner.audit.account(), self.policy)
 
     def findings(self, study: Study | None = None) -> list[Finding]:
         """Return what `feddbn site check` finds, also of a study."""

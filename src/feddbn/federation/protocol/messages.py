@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -197,26 +196,6 @@ Who is missing from the replies has dropped out; a silent site raises nothing.
 """
 
 
-# Records one after the other in a file that only grows, each behind its length.
-
-
-def framed(record: bytes) -> bytes:
-    """Return a record as it is written."""
-    return struct.pack("<Q", len(record)) + record
-
-
-def frames(stored: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield where each record begins and the record; one that is cut short at the end is left out."""
-    offset = 0
-    while offset + 8 <= len(stored):
-        (length,) = struct.unpack_from("<Q", stored, offset)
-        end = offset + 8 + length
-        if end > len(stored):
-            return
-        yield offset, stored[offset + 8 : end]
-        offset = end
-
-
 # What a site stores for a run, as one self-checking byte string, and the place that keeps it.
 
 
@@ -339,9 +318,7 @@ class RecordStore(Protocol):
 # the program again, feeds it the recorded sums after checking that it asked the same questions, and goes on
 # live where the journal ends: bit-identical by construction.
 #
-# Layout: records one after the other, each an 8-byte length and a self-checking message that names the digest
-# of the record before it. The last record may be torn (the machine died while writing it): it is dropped.
-# Damage anywhere else raises `StateError`.
+# A record is a self-checking message that names the digest of the record before it. Damage raises `StateError`.
 
 
 @dataclass(frozen=True)
@@ -376,39 +353,36 @@ class Journal:
         """Return the first record."""
         head = self.header
         meta = {"type": "journal", "run": head.run_id, "study": head.study, "study_digest": head.study_digest}
-        return self._frame({**meta, "version": head.version, "sites": list(head.sites)}, {})
+        return self._record({**meta, "version": head.version, "sites": list(head.sites)}, {})
 
     def add(self, digest: str, answer: Sum) -> bytes:
         """Append a sum and return its record."""
         entry = Entry(len(self.entries), digest, answer)
         meta = {"type": "sum", "seq": entry.seq, "digest": digest, "sites": list(answer.contributors)}
-        frame = self._frame(meta, {"value": answer.value})
+        record = self._record(meta, {"value": answer.value})
         self.entries.append(entry)
-        return frame
+        return record
 
-    def _frame(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    def _record(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
         record = encode({**meta, "before": self.last}, arrays)
         self.last = hashlib.sha256(record).hexdigest()
-        return framed(record)
+        return record
 
 
-def read_journal(stored: bytes) -> tuple[Journal | None, int]:
-    """Return the journal and how many bytes of `stored` are whole records; (None, 0) without a header."""
+def read_journal(records: Iterable[bytes]) -> Journal | None:
+    """Return the journal of these records; None without any."""
     journal: Journal | None = None
-    last, whole = "", 0
-    for offset, record in frames(stored):
-        end = offset + len(framed(record))
+    last = ""
+    for number, record in enumerate(records):
         try:
             meta, arrays = decode(record)
         except ProtocolError as error:
-            if end == len(stored):
-                break
             raise StateError(
-                f"the journal is damaged at byte {offset}: {error}", code="damaged-journal"
+                f"the journal is damaged at record {number}: {error}", code="damaged-journal"
             ) from None
         if meta.get("before") != last:
             raise StateError(
-                f"the journal is damaged at byte {offset}: a record before it was changed or removed.",
+                f"the journal is damaged at record {number}: a record before it was changed or removed.",
                 code="damaged-journal",
             )
         last = hashlib.sha256(record).hexdigest()
@@ -423,5 +397,4 @@ def read_journal(stored: bytes) -> tuple[Journal | None, int]:
         else:
             raise StateError("the journal does not begin with a header.", code="damaged-journal")
         journal.last = last
-        whole = end
-    return journal, whole
+    return journal

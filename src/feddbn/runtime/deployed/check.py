@@ -30,7 +30,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.audit import account_of, budget_finding
+from feddbn.runtime.deployed.audit import budget_finding
 from feddbn.runtime.deployed.kit_files import read_identity, read_peers
 from feddbn.runtime.deployed.open_site import about_data, read_data, study_checks
 from feddbn.runtime.deployed.owner import Owner
@@ -42,7 +42,6 @@ from feddbn.runtime.deployed.settings import (
     read_policy,
     read_site_settings,
 )
-from feddbn.runtime.deployed.store import REGISTER
 from feddbn.words import card
 
 
@@ -125,7 +124,7 @@ def _has_other_sites(settings: SiteSettings, policy: SitePolicy, study: Study) -
     peers = read_peers(settings.peers)
     # The versions of the others' data are not known here; as if no data had changed.
     now = frozenset(member(peers[site], "") for site in study.sites)
-    shelf = FileShelf(settings.state / REGISTER, "", "")
+    shelf = FileShelf(settings.state, "", "")
     before = {frozenset(one.partition(":")[0] + ":" for one in entry.members) for entry in shelf.entries()}
     return bool(shown_by(now, before, max(policy.min_sites, study.privacy.min_sites)))
 
@@ -152,7 +151,7 @@ def _masking(settings: SiteSettings, study: Study) -> None:
 def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
     if policy.max_epsilon is None or study.privacy.epsilon is None:
         return
-    account = account_of(settings)
+    account = Owner(settings).audit.account()
     if account.spent(policy.unit, policy.delta) >= policy.max_epsilon:
         told = card(budget_finding(account, policy), "owner").detail.rstrip(".")
         raise SiteRefused(
@@ -269,7 +268,7 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
         policy = read_policy(settings.policy)
         out.append(about_policy(policy))
         if policy.max_epsilon is not None:
-            out.append(budget_finding(account_of(settings), policy))
+            out.append(budget_finding(Owner(settings).audit.account(), policy))
         if study is not None:
             variables = tuple(data.variables)
             refused = why_refused(settings, policy, variables, study)

@@ -9,7 +9,7 @@ already is answered from it. The server's half of secure aggregation has no rand
 inside a window makes the same messages again, finds the replies to them, and goes on where it was; what is missing is
 asked for, and nothing else.
 
-The book is ``<runs>/<run id>/visits.feddbn``. A *visit* is one message to each of some sites: when it was opened, which
+The book is in the server's store. A *visit* is one message to each of some sites: when it was opened, which
 replies have come, and whether it was closed without some sites. A reply is on disk before anything is made of it.
 
 A window is counted from the first time a message could have been answered, by the clock on the wall. When it closes the
@@ -22,7 +22,6 @@ Heads of audit logs and the result are for who is there; nobody is waited for.
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -33,11 +32,11 @@ import numpy as np
 
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError, StateError, StillCollecting
-from feddbn.federation.protocol.messages import Exchange, framed, frames, read_reply, read_request
+from feddbn.federation.protocol.messages import Exchange, read_reply, read_request
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Attendance
 from feddbn.runtime.deployed.asking import ServerEvent, Tell, too_few
-from feddbn.runtime.deployed.store import for_owner, iso_time
+from feddbn.runtime.deployed.store import Store, iso_time
 
 
 def visit_name(messages: Mapping[str, bytes]) -> str:
@@ -59,16 +58,24 @@ class Visit:
 
 
 class VisitBook:
-    """The visits of a run; without a path they are forgotten with the object.
+    """The visits of a run in the server's store; without one they are forgotten with the object.
 
-    `run_directory` and the journal's lock keep two servers from writing it at the same time.
+    The journal's claim keeps two servers from writing it at the same time.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
+    def __init__(self, runs: Path | None = None, run_id: str = "") -> None:
+        self._store = None if runs is None else Store(runs)
+        self._run_id = run_id
         self._visits: dict[str, Visit] = {}
-        if path is not None and path.exists():
-            self._read(path)
+        for number, record in enumerate(() if self._store is None else self._store.records(run_id, "visits")):
+            try:
+                meta, arrays = decode(record)
+                self._take(meta, arrays["reply"].tobytes())
+            except (ProtocolError, KeyError) as error:
+                raise StateError(
+                    f"what sites have sent in run {run_id!r} is damaged (record {number}): {error}; begin a new run.",
+                    code="damaged-visits",
+                ) from None
 
     def find(self, name: str) -> Visit | None:
         """Return a visit that was opened before."""
@@ -95,29 +102,9 @@ class VisitBook:
         return self._visits[name]
 
     def _write(self, values: dict[str, Any], reply: bytes = b"") -> None:
-        if self._path is None:
-            return
-        record = framed(encode({"type": "visit", **values}, {"reply": np.frombuffer(reply, dtype=np.uint8)}))
-        with open(self._path, "ab", opener=for_owner, buffering=0) as file:
-            file.write(record)
-            os.fsync(file.fileno())
-
-    def _read(self, path: Path) -> None:
-        stored, whole = path.read_bytes(), 0
-        for offset, record in frames(stored):
-            try:
-                meta, arrays = decode(record)
-                self._take(meta, arrays["reply"].tobytes())
-            except (ProtocolError, KeyError) as error:
-                if offset + len(framed(record)) == len(stored):
-                    break
-                raise StateError(
-                    f"{path} is damaged at byte {offset}: {error}; begin a new run.", code="damaged-visits"
-                ) from None
-            whole = offset + len(framed(record))
-        if whole < len(stored):
-            # Half a record: the machine died while it was written, before anything was made of it.
-            os.truncate(path, whole)
+        if self._store is not None:
+            record = encode({"type": "visit", **values}, {"reply": np.frombuffer(reply, dtype=np.uint8)})
+            self._store.append(self._run_id, "visits", record)
 
     def _take(self, meta: Mapping[str, Any], reply: bytes) -> None:
         what, name = meta["what"], str(meta["visit"])

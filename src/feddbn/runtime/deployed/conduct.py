@@ -6,7 +6,7 @@ begun here, up to its first question, on a federation that has the names of the 
 cannot be is refused before anything is sent.
 
 *Updates.* A study with `update_of` is about new rows. The server adds their sums to those of the earlier run, which it has
-had in its journal all along and keeps as ``<runs>/<run id>/sums.json``; they are sent to nobody.
+had in its journal all along and keeps in its store; they are sent to nobody.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting, VisitBook
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.results import absences_in
-from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
+from feddbn.runtime.deployed.store import EventLog, RunJournal, Store, run_directory, write_atomically
 from feddbn.runtime.noisy import noise_aware
 from feddbn.words import say
 
@@ -150,13 +150,12 @@ def conduct(
             log(event.sentence)
 
     outcome: dict[str, Any] = {"run": run_id, "study": json.loads(study.to_json())}
-    journal = JournalFile(directory / "journal.feddbn")
+    journal = RunJournal(runs, run_id)
     collection: Collecting | None = None
-    if study.attendance.collects:
-        book = VisitBook(directory / "visits.feddbn")
-        rules = study.attendance
-        exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s=rules.timeout_s)
     try:
+        if study.attendance.collects:
+            rules, book = study.attendance, VisitBook(runs, run_id)
+            exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s=rules.timeout_s)
         # Who comes to a collection later is waited for all the same.
         reached = None if collection is not None else here
         coordinator = Coordinator(exchange, study, run_id, journal, tell, here=reached)
@@ -164,7 +163,7 @@ def conduct(
             collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)
         result, received = run_study(coordinator, study, earlier_sums(runs, study))
-        keep_sums(directory, study, result)
+        keep_sums(runs, run_id, study, result)
         outcome.update(state="finished", received=list(received), summary=dict(result.summary))
         for place in (directory, out):
             write_atomically(place / "result.feddbn", result.to_bytes())
@@ -195,28 +194,28 @@ def conduct(
 _SAME = ("method", "variables", "parameters", "sites", "units", "some_variables_may_be_missing", "held_by")
 
 
-def keep_sums(directory: Path, study: Study, result: StudyResult) -> None:
+def keep_sums(runs: Path, run_id: str, study: Study, result: StudyResult) -> None:
     """Keep what an update of this run will need, at the server."""
     if result.kept:
         values = {"study": json.loads(study.to_json()), **result.kept}
-        write_atomically(Path(directory) / "sums.json", json.dumps(values).encode())
+        Store(runs).put(run_id, "sums", json.dumps(values).encode())
 
 
 def earlier_sums(runs: Path, study: Study) -> Mapping[str, Any] | None:
     """Return what the run that a study updates has kept; None if it updates none. Another question is refused."""
     if not study.update_of:
         return None
-    path = run_directory(runs, study.update_of, create=False) / "sums.json"
-    try:
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        before = Study.model_validate(kept["study"])
-    except FileNotFoundError:
+    stored = Store(runs).get(study.update_of, "sums")
+    if stored is None:
         raise StateError(
             f"update_of = {study.update_of!r}: the server has no sums of such a run; it did not finish, was deleted after "
             "`keep_days`, or learned by more than second moments. Ask about all rows in a study of its own.",
             code="no-sums",
-        ) from None
-    except (OSError, ValueError, KeyError) as error:
+        )
+    try:
+        kept: dict[str, Any] = json.loads(stored)
+        before = Study.model_validate(kept["study"])
+    except (ValueError, KeyError) as error:
         raise StateError(
             f"update_of = {study.update_of!r}: its sums cannot be read: {error}.", code="unreadable"
         ) from None

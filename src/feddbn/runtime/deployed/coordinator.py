@@ -47,7 +47,7 @@ from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell, Turn, too_few
 from feddbn.runtime.deployed.peer_heads import well_formed
-from feddbn.runtime.deployed.store import JournalFile
+from feddbn.runtime.deployed.store import RunJournal
 
 MAX_BACKOFF = 16
 
@@ -106,7 +106,7 @@ class Replay:
     site, the number of the last task whose answer by it is in a sum so far.
     """
 
-    def __init__(self, log: JournalFile, study: Study, run_id: str) -> None:
+    def __init__(self, log: RunJournal, study: Study, run_id: str) -> None:
         self._log = log
         header = Header(run_id, study.to_json(), study.digest, __version__, tuple(sorted(study.sites)))
         stored = log.read()
@@ -259,7 +259,7 @@ class Coordinator:
         exchange: Exchange,
         study: Study,
         run_id: str,
-        log: JournalFile,
+        log: RunJournal,
         on_event: Tell | None = None,
         pause_s: float = 0.2,
         opening_s: float = 30.0,

@@ -13,7 +13,7 @@ made from its identity, with the message and the answer to it, and only then doe
 - of two processes of one site only the one that saved last goes on, so that they cannot reveal two halves of a secret;
 - keys were agreed on for one version of the data: with other data the site takes no further part in the run.
 
-The file is replaced by each message. Secrets that were erased are gone from it, but not from backups of the disk.
+What is kept is replaced by each message. Secrets that were erased are gone from it, but not from backups of the disk.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from feddbn.privacy.keys import Identity, open_sealed, seal
 from feddbn.privacy.register import MemoryShelf, Register
 from feddbn.privacy.secagg_site import SecAggSite, epoch_from, kept_epoch
 from feddbn.runtime.deployed.registers import FileShelf, data_version
-from feddbn.runtime.deployed.store import OwnFile
+from feddbn.runtime.deployed.store import Slot
 
 SALT_BYTES = 16
 
 
-class SealedFile:
-    """A file of a run that only this site reads: sealed under a key made from its identity, a new one for each content."""
+class SealedSlot:
+    """A value of a run that only this site reads: sealed under a key made from its identity, a new one for each content."""
 
-    def __init__(self, file: OwnFile, identity: Identity, run_id: str) -> None:
-        self._file = file
+    def __init__(self, slot: Slot, identity: Identity, run_id: str) -> None:
+        self._slot = slot
         self._identity = identity
         self._context = f"kept masks {run_id}".encode()
 
     def load(self) -> bytes | None:
         """Return what was saved last, or None."""
-        stored = self._file.load()
+        stored = self._slot.load()
         if stored is None:
             return None
         salt, sealed = stored[:SALT_BYTES], stored[SALT_BYTES:]
@@ -60,7 +60,7 @@ class SealedFile:
     def save(self, content: bytes) -> None:
         """Replace it; it is on disk when this returns."""
         salt = os.urandom(SALT_BYTES)
-        self._file.save(salt + seal(self._key(salt), content, self._context))
+        self._slot.save(salt + seal(self._key(salt), content, self._context))
 
     def _key(self, salt: bytes) -> bytes:
         return hashlib.sha256(self._identity.sign(b"key of " + self._context + b" " + salt)).digest()
@@ -69,11 +69,11 @@ class SealedFile:
 class KeptMasks:
     """Answers messages of secure aggregation, each once; what the register was told when an epoch began is kept, too."""
 
-    def __init__(self, secure: SecureSite, register: Register, file: SealedFile) -> None:
+    def __init__(self, secure: SecureSite, register: Register, slot: SealedSlot) -> None:
         self._secure = secure
         self._register = register
-        self._file = file
-        self._stored = file.load()
+        self._slot = slot
+        self._stored = slot.load()
         self._digest = b""
         self._reply = b""
         self._restore()
@@ -109,7 +109,7 @@ class KeptMasks:
         content = encode(
             {"type": "kept-masks", **about}, {**{f"epoch/{k}": v for k, v in arrays.items()}, **answered}
         )
-        self._file.save(content)
+        self._slot.save(content)
         self._stored, self._digest, self._reply = content, digest, reply
 
     def _restore(self) -> None:
@@ -144,15 +144,14 @@ def site_masking(
     identity: Identity,
     peers: Mapping[str, bytes],
     min_sites: int,
-    registers: Path | None,
+    state: Path | None,
     noise_covers: bool = False,
-    kept: Path | None = None,
 ) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
     """Return what makes a site's end of secure aggregation for a run.
 
-    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only. With
-    `noise_covers`, those with much noise are not: noise for a recording is noise for a whole site only if it is large.
-    `kept` is where secrets outlive the site's process, in studies that collect; without it such studies are refused.
+    Its sums are written down in the store in `state`, where in studies that collect also its secrets outlive its process;
+    None keeps sums in memory, which is for simulations only, and refuses to collect. With `noise_covers`, sums with much
+    noise are not written down: noise for a recording is noise for a whole site only if it is large.
     """
     in_memory = MemoryShelf()
     versions: list[str] = []
@@ -162,7 +161,7 @@ def site_masking(
         if not versions:
             # The data were read once, when the site was opened.
             versions.append(data_version(site.whole, identity))
-        shelf = in_memory if registers is None else FileShelf(registers, run_id, study.digest)
+        shelf = in_memory if state is None else FileShelf(state, run_id, study.digest)
         register = Register(versions[0], shelf, noisy=noise_covers and study.privacy.hides_rows)
         secagg = SecAggSite(
             name,
@@ -179,12 +178,12 @@ def site_masking(
         secure = SecureSite(site, secagg, history=site.history)
         if study.attendance.when_missing != "collect":
             return secure.handle
-        if kept is None:
+        if state is None:
             raise SiteRefused(
                 "this site keeps no masks on its disk, so it cannot take part in a collection.",
                 code="no-kept-masks",
             )
-        file = SealedFile(OwnFile(kept, run_id, "masks.feddbn"), identity, run_id)
-        return KeptMasks(secure, register, file).handle
+        slot = SealedSlot(Slot(state, run_id, "masks", erase=True), identity, run_id)
+        return KeptMasks(secure, register, slot).handle
 
     return make

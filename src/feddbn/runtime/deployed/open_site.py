@@ -25,12 +25,11 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.audit import books_of, budget_finding
+from feddbn.runtime.deployed.audit import budget_finding
 from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import Protection
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs, read_policy
 from feddbn.runtime.deployed.store import (
-    REGISTER,
     EventLog,
     FileStore,
     private_directory,
@@ -169,22 +168,20 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     load_programs(settings.programs)
     # Made here, since a directory that is made on the way to another one is open to everybody.
     private_directory(settings.state)
+    owner = Owner(settings, log.warning)
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
-    owner = Owner(settings, log.warning)
 
     def warn(sentence: str) -> None:
         log.warning("%s", sentence)
 
-    books = books_of(settings, warn)
     data = read_data(settings)
     protection = Protection(
         settings.state,
         name,
         policy,
         settings.max_lags,
-        books,
         owner.audit,
         data,
         lambda note: warn(say(note, "owner")),
@@ -195,10 +192,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
 
         # Only a budget keeps many noisy sums from telling together what one does not.
         covers = policy.max_epsilon is not None
-        registers = settings.state / REGISTER
-        masked = site_masking(
-            name, owner.identity, owner.keys, policy.min_sites, registers, covers, kept=settings.state
-        )
+        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, settings.state, covers)
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:
@@ -221,7 +215,9 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         elif event.what == "finished":
             log.info("run %s has ended; its result is in %s", event.run_id, settings.state / event.run_id)
             if policy.max_epsilon is not None:
-                log.info("privacy budget: %s", card(budget_finding(books.account(), policy), "owner").detail)
+                log.info(
+                    "privacy budget: %s", card(budget_finding(owner.audit.account(), policy), "owner").detail
+                )
         elif event.what == "note":
             log.warning("about the data of this site: %s", event.sentence)
         if event.kind == "hello" or event.what == "finished":

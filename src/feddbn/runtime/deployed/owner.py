@@ -1,11 +1,11 @@
 """What the owner of a site's data signs and reads: approvals, studies on offer, the site's log, heads of others' logs.
 
-``<state>/_approvals/<digest of the study>.json`` is an approval, signed and replaced whole. A run is written into its study's
-approval before the site answers anything of it; a file that was not signed by the site's key approves nothing.
+An *approval* is in the site's store by the digest of its study, signed and replaced whole. A run is written into its study's
+approval before the site answers anything of it; what was not signed by the site's key approves nothing.
 
-``<state>/_studies/<digest>.json`` is the text of a study that came here: when its greeting was refused, when its owner put it
-here, or when it was approved. It stays, so that the next one can be compared with it. Being here allows nothing. A file is
-believed to be the study of its name only if the digest of its text says so.
+A *study* that came here is in the store by its digest, as text: when its greeting was refused, when its owner put it here, or
+when it was approved. It stays, so that the next one can be compared with it. Being here allows nothing. A text is believed to
+be the study of its name only if its digest says so.
 """
 
 from __future__ import annotations
@@ -21,21 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddbn._version import __version__
-from feddbn.errors import FeddbnError, FileError, ParameterError, SiteRefused, StateError
+from feddbn.errors import FeddbnError, FileError, ParameterError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEvent
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.privacy.approval import Approval, read_approval, seal_approval
 from feddbn.runtime.deployed.audit import SiteAudit
+from feddbn.runtime.deployed.earlier_state import refuse_earlier_state
 from feddbn.runtime.deployed.peer_heads import PeerHeads
 from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import (
-    Version,
-    file_version,
-    iso_time,
-    locked,
-    private_directory,
-    write_atomically,
-)
+from feddbn.runtime.deployed.store import Store, iso_time
 
 if TYPE_CHECKING:
     from feddbn.privacy.approval import Approval
@@ -51,7 +45,7 @@ class Approvals:
     """The approvals of one site, signed by its key.
 
     `begun` gives the runs of a study (by digest) that were begun since it was last approved, as another record says: an older
-    file put back in its place does not win runs back.
+    approval put back in its place does not win runs back.
     """
 
     def __init__(
@@ -62,12 +56,12 @@ class Approvals:
         clock: Callable[[], float] = time.time,
         begun: Callable[[str], Collection[str]] = lambda digest: (),
     ) -> None:
-        self._directory = Path(state) / APPROVALS
+        self._store = Store(state)
         self._site = site
         self._identity = identity
         self._clock = clock
         self._begun = begun
-        self._seen: dict[str, tuple[Version | None, Approval]] = {}
+        self._seen: dict[str, tuple[bytes, Approval]] = {}
         self._digest: tuple[Study, str] | None = None
 
     def give(
@@ -105,28 +99,27 @@ class Approvals:
             runs,
             epsilon,
         )
-        with self._locked():
-            return self._write(seal_approval(self._identity, approval))
+        return self._write(seal_approval(self._identity, approval))
 
     def all(self) -> list[tuple[Approval, str]]:
-        """Return every approval with how it stands, the newest first; a damaged file is left out."""
+        """Return every approval with how it stands, the newest first; a damaged one is left out."""
         now, found = iso_time(self._clock()), []
-        for path in sorted(self._directory.glob("*.json")):
+        for digest in self._store.names(APPROVALS):
             with contextlib.suppress(FileError):
-                approval = self._read(path.stem)
+                approval = self._read(digest)
                 found.append((approval, approval.state(now)))
         return sorted(found, key=lambda one: one[0].given, reverse=True)
 
-    def damaged(self) -> list[Path]:
-        """Return the files that are no approvals of this site; they approve nothing."""
+    def damaged(self) -> list[str]:
+        """Return the digests under which there are no approvals of this site; they approve nothing."""
         good = {approval.digest for approval, _ in self.all()}
-        return [path for path in sorted(self._directory.glob("*.json")) if path.stem not in good]
+        return [digest for digest in self._store.names(APPROVALS) if digest not in good]
 
     def revoke(self, which: str) -> Approval:
-        """Take back the approval of the study of this name, or whose digest begins so; the file stays as a record."""
+        """Take back the approval of the study of this name, or whose digest begins so; it stays as a record."""
         known = {one.digest: one.study for one, state in self.all() if state != "revoked"}
         digest = named_digest(which, known, "approval that can be revoked", "which-approval")
-        with self._locked():
+        with self._store.hold():
             approval = self._read(digest)
             return self._write(seal_approval(self._identity, approval, revoked=iso_time(self._clock())))
 
@@ -140,7 +133,8 @@ class Approvals:
         self._allow(approval, run_id, study)
         if run_id in approval.used or not begins:
             return
-        with self._locked():
+        # Two processes that count runs at the same time could count one of two.
+        with self._store.hold():
             approval = self._known(study)
             self._allow(approval, run_id, study)
             if run_id not in approval.used:
@@ -150,13 +144,13 @@ class Approvals:
         # Every message of a run brings the same object.
         if self._digest is None or self._digest[0] is not study:
             self._digest = (study, study.digest)
-        try:
-            return self._read(self._digest[1])
-        except FileNotFoundError:
+        if self._store.get(APPROVALS, self._digest[1]) is None:
             raise SiteRefused(
                 f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; its {_HOW}.",
                 code="not-approved",
-            ) from None
+            )
+        try:
+            return self._read(self._digest[1])
         except FileError as error:
             raise SiteRefused(
                 f"the study {study.name!r} is not approved at this site: {error} Its {_HOW}.",
@@ -181,37 +175,26 @@ class Approvals:
             raise SiteRefused(f"the study {study.name!r} {reason}. Its {_HOW}.", code=code)
 
     def _read(self, digest: str) -> Approval:
-        """Return a signed approval; what was read before is read again only if the file has changed."""
-        path = self._directory / f"{digest}.json"
-        try:
-            version = file_version(path)
-            known = self._seen.get(digest)
-            if known is not None and known[0] == version:
-                return known[1]
-            approval = read_approval(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise
-        except (OSError, UnicodeDecodeError):
-            raise FileError(f"the approval {path.name} cannot be read.", code="unreadable") from None
+        """Return a signed approval; what was read before is checked again only if it has changed."""
+        stored = self._store.get(APPROVALS, digest) or b""
+        if digest in self._seen and self._seen[digest][0] == stored:
+            return self._seen[digest][1]
+        approval = read_approval(stored.decode(errors="replace"))
         if approval.digest != digest or approval.site != self._site:
             raise FileError(
-                f"the approval {path.name} is one of another study or another site.", code="foreign-approval"
+                f"the approval {digest[:12]} is one of another study or another site.",
+                code="foreign-approval",
             )
         if not approval.is_signed(self._identity.public):
-            raise FileError(f"the approval {path.name} was not signed by this site's key.", code="not-signed")
-        self._seen[digest] = (version, approval)
+            raise FileError(
+                f"the approval {digest[:12]} was not signed by this site's key.", code="not-signed"
+            )
+        self._seen[digest] = (stored, approval)
         return approval
 
     def _write(self, approval: Approval) -> Approval:
-        try:
-            write_atomically(self._directory / f"{approval.digest}.json", approval.to_text().encode())
-        except OSError as error:
-            raise StateError(f"the approval cannot be stored: {error.strerror}.", code="not-stored") from None
+        self._store.put(APPROVALS, approval.digest, approval.to_text().encode())
         return approval
-
-    def _locked(self) -> contextlib.AbstractContextManager[None]:
-        """Two processes that count runs at the same time could count one of two."""
-        return locked(self._directory)
 
 
 STUDIES = "_studies"
@@ -234,7 +217,7 @@ class OfferedStudies:
     """The studies that one site was offered; of more than `MOST_STUDIES` the oldest that was never approved is forgotten."""
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
-        self._directory = Path(state) / STUDIES
+        self._store = Store(state)
         self._clock = clock
 
     def keep(self, study: Study, sender: str = "") -> None:
@@ -253,31 +236,27 @@ class OfferedStudies:
 
     def _write(self, one: Offered) -> None:
         values = {name: getattr(one, name) for name in _WORDS} | {"study": one.study.to_json()}
-        content = json.dumps(values).encode()
-        private_directory(self._directory)
-        write_atomically(self._directory / f"{one.study.digest}.json", content)
+        self._store.put(STUDIES, one.study.digest, json.dumps(values).encode())
         # Somebody who sends one study after the other does not fill the disk, nor push out what was approved.
         ranked = sorted(
             self.all(), key=lambda other: (other.study == one.study, bool(other.approved)), reverse=True
         )
         for old in ranked[MOST_STUDIES:]:
-            (self._directory / f"{old.study.digest}.json").unlink(missing_ok=True)
+            self._store.drop(STUDIES, old.study.digest)
 
     def _now(self) -> str:
         return iso_time(self._clock())
 
     def all(self) -> list[Offered]:
-        """Return them, the newest first; files that hold no study are left out."""
-        digests = [path.stem for path in self._directory.glob("*.json") if not path.name.startswith(".")]
-        found = [one for one in map(self.find, digests) if one is not None]
+        """Return them, the newest first; what is no study is left out."""
+        found = [one for one in map(self.find, self._store.names(STUDIES)) if one is not None]
         return sorted(found, key=lambda one: (one.came, one.study.digest), reverse=True)
 
     def find(self, digest: str) -> Offered | None:
         """Return the study of this digest, or None."""
-        if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-            return None
-        with contextlib.suppress(OSError, UnicodeDecodeError, ValueError, TypeError, KeyError, FeddbnError):
-            values = json.loads((self._directory / f"{digest}.json").read_text(encoding="utf-8"))
+        stored = self._store.get(STUDIES, digest)
+        with contextlib.suppress(ValueError, TypeError, KeyError, FeddbnError):
+            values = json.loads(stored or b"")
             study = study_from_json(values["study"])
             if study.digest == digest:
                 return Offered(study, **{name: str(values[name]) for name in _WORDS})
@@ -313,6 +292,11 @@ class Owner:
         self._warn = warn
 
     @cached_property
+    def _state(self) -> Path:
+        refuse_earlier_state(self.settings.state)
+        return self.settings.state
+
+    @cached_property
     def identity(self) -> Identity | None:
         """The site's key, None if its settings name none."""
         if self.settings.identity is None:
@@ -333,7 +317,7 @@ class Owner:
     @cached_property
     def audit(self) -> SiteAudit:
         """The site's own log."""
-        return SiteAudit(self.settings.state, self.settings.name, self.identity)
+        return SiteAudit(self._state, self.settings.name, self.identity)
 
     @cached_property
     def heads(self) -> PeerHeads:
@@ -349,12 +333,16 @@ class Owner:
                 "settings, or set approve_by_rule = true in its policy.",
                 code="no-key",
             )
-        return Approvals(self.settings.state, self.settings.name, self.identity, begun=self._begun)
+        return Approvals(self._state, self.settings.name, self.identity, begun=self._begun)
 
     @cached_property
     def offered(self) -> OfferedStudies:
         """The texts of studies that came here."""
-        return OfferedStudies(self.settings.state)
+        return OfferedStudies(self._state)
+
+    def adopt(self) -> int:
+        """Take the site's audit logs as complete; return how many runs have one. A state of version 0.2 is read first."""
+        return SiteAudit(self.settings.state, self.settings.name, self.identity).adopt()
 
     def _begun(self, digest: str) -> set[str]:
         """Return the runs of a study that the site's own log says were begun since it was last approved."""

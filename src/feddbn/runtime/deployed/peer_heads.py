@@ -1,4 +1,4 @@
-"""What sites hold of each other's audit logs: ``<state>/_audit/peers/<site>.json``.
+"""What sites hold of each other's audit logs, in their stores.
 
 A site gives its head at the greeting and at the end of a run; the server carries it to the others. Each checks it
 with the key it has pinned, keeps the one that reaches furthest, and gives a receipt for it. A site that is shown its own
@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from feddbn.errors import FileError
 from feddbn.privacy.audit import (
@@ -28,9 +27,10 @@ from feddbn.privacy.audit import (
     signed_receipt,
 )
 from feddbn.runtime.deployed.audit import SiteAudit
-from feddbn.runtime.deployed.store import Version, file_version, write_atomically
+from feddbn.runtime.deployed.store import Store
 
 MOST_ODD = 8
+PEERS = "_peers"
 T = TypeVar("T")
 
 
@@ -53,10 +53,10 @@ class Peer:
             "odd": [head.fields() for head in self.odd],
             "receipt": None if self.receipt is None else self.receipt.fields(),
         }
-        return json.dumps(values) + "\n"
+        return json.dumps(values)
 
 
-def _read_peer(text: str) -> Peer:
+def _read_peer(text: bytes) -> Peer:
     try:
         values = json.loads(text)
         held, receipt = values["held"], values["receipt"]
@@ -79,7 +79,8 @@ class PeerHeads:
         self._audit = audit
         self._keys = {site: key for site, key in keys.items() if site != audit.site}
         self._warn = warn
-        self._read: dict[str, tuple[Version | None, Peer]] = {}
+        self._store = Store(audit.state)
+        self._read: dict[str, tuple[bytes, Peer]] = {}
 
     def head(self) -> dict[str, Any] | None:
         """Return this site's head, to be carried to the others."""
@@ -102,29 +103,29 @@ class PeerHeads:
             if wrong is not None:
                 self._tell(
                     f"this site's own audit log was rolled back: {receipt.holder} holds its signed head, and {wrong}; "
-                    "restore state/_audit from a copy, and trust no budget before that."
+                    "restore the state from a copy, and trust no budget before that."
                 )
         return {"receipts": [receipt.fields() for receipt in receipts if receipt is not None]}
 
     def all(self) -> list[Peer]:
-        """Return what is known of each other site, sorted by name; a damaged file counts as nothing."""
+        """Return what is known of each other site, sorted by name; what is damaged counts as nothing."""
         return [self._load(site) for site in sorted(self._keys)]
 
     def _keep(self, head: Head) -> Receipt | None:
         key, identity = self._keys.get(head.site), self._audit.identity
         if key is None or identity is None or not is_signed(head, key):
             return None
-        with self._audit.locked():
+        with self._store.hold():
             peer = self._load(head.site)
             held = peer.held or head
             wrong = contradiction(held, head)
             # The same contradiction again, which the server can send as often as it likes, is not told again.
             is_news = wrong is not None and head not in peer.odd and len(peer.odd) < MOST_ODD
             if is_news:
-                self._store(replace(peer, odd=(*peer.odd, head)))
+                self._put(replace(peer, odd=(*peer.odd, head)))
             elif peer.held is None or head.n_entries > held.n_entries:
                 held = head
-                self._store(replace(peer, held=held))
+                self._put(replace(peer, held=held))
         if is_news:
             self._tell(f"{wrong}; ask its owner.")
         return signed_receipt(identity, self._audit.site, held)
@@ -136,38 +137,33 @@ class PeerHeads:
             return False
         if not is_signed(receipt, key) or not is_signed(head, own):
             return False
-        with self._audit.locked():
+        with self._store.hold():
             peer = self._load(receipt.holder)
             is_news = peer.receipt is None or head.n_entries > peer.receipt.head.n_entries
             if is_news:
-                self._store(replace(peer, receipt=receipt))
+                self._put(replace(peer, receipt=receipt))
         return is_news
 
     def _tell(self, sentence: str) -> None:
         self._audit.note("warning", "heads", sentence, asked_by=self._audit.site)
         self._warn(sentence)
 
-    def _path(self, site: str) -> Path:
-        return self._audit.directory / "peers" / f"{quote(site, safe='')}.json"
-
     def _load(self, site: str) -> Peer:
-        """Return what is held of a site; its signatures are checked when its file has changed."""
-        version = file_version(self._path(site))
-        if version is None:
+        """Return what is held of a site; its signatures are checked when it has changed."""
+        stored = self._store.get(PEERS, site)
+        if stored is None:
             return Peer(site)
-        read, peer = self._read.get(site, (None, Peer(site)))
-        if read != version:
-            peer = self._checked(site)
-            self._read[site] = (version, peer)
-        return peer
+        if site not in self._read or self._read[site][0] != stored:
+            self._read[site] = (stored, self._checked(site, stored))
+        return self._read[site][1]
 
-    def _checked(self, site: str) -> Peer:
+    def _checked(self, site: str, stored: bytes) -> Peer:
         try:
-            peer = _read_peer(self._path(site).read_text(encoding="utf-8"))
-        except (FileError, OSError, UnicodeDecodeError):
+            peer = _read_peer(stored)
+        except FileError:
             self._warn(f"what this site held of {site}'s audit log was damaged and is begun anew.")
             return Peer(site)
-        # Whoever can write the file cannot make up heads; what is not signed is forgotten.
+        # Whoever can write the store cannot make up heads; what is not signed is forgotten.
         key, own = self._keys[site], self._audit.key
         held = peer.held if peer.held is not None and is_signed(peer.held, key) else None
         receipt = peer.receipt
@@ -177,11 +173,8 @@ class PeerHeads:
             receipt = None
         return Peer(site, held, tuple(head for head in peer.odd if is_signed(head, key)), receipt)
 
-    def _store(self, peer: Peer) -> None:
-        path = self._path(peer.site)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(path, peer.to_text().encode())
-        self._read[peer.site] = (file_version(path), peer)
+    def _put(self, peer: Peer) -> None:
+        self._store.put(PEERS, peer.site, peer.to_text().encode())
 
 
 def well_formed(values: object, read: Callable[[object], T], most: int | None = None) -> list[T]:
@@ -193,16 +186,14 @@ def well_formed(values: object, read: Callable[[object], T], most: int | None = 
     return found
 
 
-def own_heads(directory: Path, site: str, key: bytes) -> list[Head]:
-    """Return the heads of this site that others have given receipts for, as the logs' own directory holds them."""
-    found = []
-    for path in sorted((Path(directory) / "peers").glob("*.json")):
-        try:
-            receipt = _read_peer(path.read_text(encoding="utf-8")).receipt
-        except (FileError, OSError, UnicodeDecodeError):
-            continue
-        if receipt is not None and receipt.head.site == site and is_signed(receipt.head, key):
-            found.append(receipt.head)
+def own_heads(state: Path, site: str, key: bytes) -> list[Head]:
+    """Return the heads of this site that others have given receipts for, as its own store holds them."""
+    found, store = [], Store(state)
+    for name in store.names(PEERS):
+        with contextlib.suppress(FileError):
+            receipt = _read_peer(store.get(PEERS, name) or b"").receipt
+            if receipt is not None and receipt.head.site == site and is_signed(receipt.head, key):
+                found.append(receipt.head)
     return found
 
 

@@ -1,13 +1,10 @@
-"""What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log on
-disk.
+"""What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log of each run.
 
-The audit log of each run is one of the site's `Books`. It is never pruned, because the site's privacy budget is what all its
-logs together say was spent.
+Audit logs are never pruned, because the site's privacy budget is what all its logs together say was spent.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import math
 import os
@@ -18,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from feddbn.core.designs.recordings import SiteData
-from feddbn.errors import FileError, SiteRefused
+from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard, ViewGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import RowSetGuard
@@ -32,7 +29,7 @@ from feddbn.findings import Finding
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger, nominal_precision
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.audit import Books, SiteAudit
+from feddbn.runtime.deployed.audit import SiteAudit
 from feddbn.runtime.deployed.registers import (
     FileResampleBook,
     FileRowBook,
@@ -40,7 +37,7 @@ from feddbn.runtime.deployed.registers import (
     RecordingBook,
     SiteLedger,
 )
-from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time
+from feddbn.runtime.deployed.store import Claim, iso_time
 
 
 class Protection:
@@ -52,31 +49,28 @@ class Protection:
         site: str,
         policy: SitePolicy,
         max_lags: int = 10,
-        books: Books | None = None,
         audit: SiteAudit | None = None,
         data: SiteData | None = None,
         tell: Callable[[Finding], None] = lambda finding: None,
     ) -> None:
         self._state = Path(state)
-        self._books = books or Books(state)
         self._site = site
         self._policy = policy
         self._max_lags = max_lags
         self._audit = audit or SiteAudit(state, site, None)
         self._data = data
         self._tell = tell
-        self._is_locked = False
+        self._claim: Claim | None = None
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
         """Return what may be asked, policy, held-out rows, rules about rows or noise, bounds and audit, in this order."""
-        self._books.begin()
         if self._policy.max_epsilon is not None:
-            self._one_at_a_time(self._state / AUDIT)
+            self._one_at_a_time()
+        lines = self._audit.lines(run_id)
         noise, sampling = self._noise(run_id, study), self._sampling_noise(study)
-        lines = self._books.lines(run_id)
         chain = AuditChain.resume(lines, self._audit.identity, self._audit.key)
         about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
-        append = partial(self._books.append, run_id)
+        append = partial(self._audit.append, run_id)
         audit = AuditGuard(self._site, append, iso_time, chain, noise or sampling, about)
         # Audit logs are never cut, as logs of events are.
         answered = Counter(entry.task for entry in parse_entries(lines) if entry.event == "sent")
@@ -95,8 +89,8 @@ class Protection:
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
         if self._data is None:
             return [ViewGuard(self._policy), disclosure]
-        about = (self._state / REGISTER, self._data, run_id, study.digest)
-        RecordingBook(self._state / REGISTER, self._data).begin(run_id, study)
+        about = (self._state, self._data, run_id, study.digest)
+        RecordingBook(self._state, self._data).begin(run_id, study)
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
         return [
             RowSetGuard(rows, least, self._tell, _reach(study)),
@@ -107,12 +101,11 @@ class Protection:
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; no restart, second greeting or pruning forgets it."""
-        ledger = SiteLedger(self._state / REGISTER, run=run_id)
+        ledger = SiteLedger(self._state, run=run_id)
         known = [tuple(line["asked"]) for line in ledger.all("asked") if line["run"] == run_id]
 
         def write(*one: object) -> None:
-            with ledger.hold():
-                ledger.add("asked", [{"asked": one}])
+            ledger.add("asked", [{"asked": one}])
 
         return Asked(known, write)
 
@@ -121,9 +114,7 @@ class Protection:
         privacy, budget = study.privacy, self._policy.max_epsilon
         if privacy.epsilon is None:
             return None
-        account = self._books.account()
-        if run_id in account.doubtful:
-            raise FileError(f"what this run has cost is not known: {account.doubt}", code="unknown-cost")
+        account = self._audit.account()
         promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(account.by_run.get(run_id, ())))
         # The owner's budget is about the owner's delta, the study's promise about the study's.
         return DpGuard(
@@ -146,27 +137,21 @@ class Protection:
                 "the study asks for masks and noise, and this site has no key to make them with (identity in its settings).",
                 code="no-masks-here",
             )
-        account = self._books.account()
+        account = self._audit.account()
         entries = (entry for run in account.by_run.values() for entry in run)
         key = hashlib.sha256(identity.sign(b"key of sampling noise")).digest()
         return SamplingNoise(key, study.rows, math.inf if account.doubt else nominal_precision(entries))
 
-    def _one_at_a_time(self, directory: Path) -> None:
+    def _one_at_a_time(self) -> None:
         """Two runs that spend one budget at the same time could overspend it."""
-        if self._is_locked:
-            return
-        file = os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(file)
-            raise SiteRefused(
+        if self._claim is None:
+            taken = SiteRefused(
                 "another run is spending this site's privacy budget; try again when it has ended.",
                 code="budget-in-use",
-            ) from None
-        # Held as long as this site lives.
-        weakref.finalize(self, os.close, file)
-        self._is_locked = True
+            )
+            self._claim = Claim(self._state / "_budget.lock", taken)
+            # Held as long as this site lives.
+            weakref.finalize(self, self._claim.close)
 
 
 def _reach(study: Study) -> int:

@@ -1,24 +1,17 @@
-"""What a site remembers of all sums: one ledger, ``<state>/_register/ledger.jsonl``.
+"""What a site remembers of all sums: one ledger, a sealed log of its store.
 
 Each line is of a kind: "sum" (with which sites), "version" and "rows" (of which rows and cells), "recordings" (of a run),
 "resamples" and "steps" (how much they told), "asked" (what the questions of a run take for granted). The ledger is never
-pruned, and runs at the same time share it under a lock. A line is on disk before the sum it is about can be opened; a last
-line that a crash cut short is of a sum that was not, and is dropped.
-
-Every line begins with a keyed hash of itself and of the line before it. The key, how many lines there are and the last hash
-are in ``<state>/_register.head``. So a changed byte, a lost line, a lost file and a file from a backup are noticed, and the
-site refuses. A crash may leave lines that the head does not know of yet; they are whole, and they count.
+pruned, and runs at the same time share it. A line is on disk before the sum it is about can be opened. What was changed, lost
+or put back from a backup is noticed (`SealedLog`), and the site refuses.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import hmac
 import itertools
 import json
-import os
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,10 +29,7 @@ from feddbn.federation.guards.row_set_guard import Ids, RowTable, UsedRows
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
-from feddbn.runtime.deployed.store import append_lines, locked, whole_part, write_atomically
-
-_OLD = {"sums": "sum", "recordings": "recordings", "resamples": "resamples", "steps": "steps"}
-"""Files of version 0.2, and what their lines are called now."""
+from feddbn.runtime.deployed.store import SealedLog
 
 
 def data_version(data: SiteData, identity: Identity) -> str:
@@ -66,113 +56,46 @@ def _digest(recording: Recording) -> str:
 
 
 class SiteLedger:
-    """The lines in a directory, in the order they were written; `about` is added to each that is written here."""
+    """The ledger in a site's store, in the order it was written; `about` is added to each line that is written here."""
 
-    def __init__(self, directory: Path, **about: str) -> None:
-        self._directory = Path(directory)
-        self._path = self._directory / "ledger.jsonl"
-        self._head = self._directory.with_name(f"{self._directory.name}.head")
+    def __init__(self, state: Path, **about: str) -> None:
+        self._log = SealedLog(state, "ledger", self._damaged)
         self._about = about
-        self._lines: list[dict[str, Any]] = []
-        self._macs = [""]
-        self._end = 0
-
-    def hold(self) -> contextlib.AbstractContextManager[None]:
-        """Keep every other process of this site from reading and writing meanwhile."""
-        return locked(self._directory)
+        self._read: dict[str, dict[str, Any]] = {}
+        self.hold = self._log.hold
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         """What the lines of a kind say."""
-        lines = self._lines if self._read_on() else self._old()
-        return [line for line in lines if line["kind"] == kind]
+        lines = self._log.lines(kind)
+        for line in lines:
+            if line not in self._read:
+                self._read[line] = json.loads(line)
+        return [self._read[line] for line in lines]
 
     def add(self, kind: str, values: Iterable[Mapping[str, Any]]) -> None:
-        """Write some more; they are on disk when this returns. A damaged ledger is not written to."""
-        key = self.key
-        self._write(key, [{"kind": kind, **self._about, **one} for one in values])
+        """Write some more. A damaged ledger is not written to."""
+        self._log.append(kind, *(json.dumps({**self._about, **one}, sort_keys=True) for one in values))
 
     @property
     def key(self) -> bytes:
         """The secret of this ledger, which is made with it."""
-        key = self._read_on()
-        if not key:
-            key = os.urandom(32)
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._write_head(key, 0, "")
-            self._write(key, self._old())
-        return key
+        return self._log.key
 
-    def _write(self, key: bytes, lines: Sequence[Mapping[str, Any]]) -> None:
-        texts = [json.dumps(line, sort_keys=True) for line in lines]
-        macs = list(
-            itertools.accumulate(texts, lambda mac, text: _mac(key, mac, text), initial=self._macs[-1])
-        )
-        append_lines(self._path, *(f"{mac} {text}" for mac, text in zip(macs[1:], texts, strict=True)))
-        self._write_head(key, len(self._lines) + len(texts), macs[-1])
-        self._read_on()
-
-    def _write_head(self, key: bytes, n_lines: int, last: str) -> None:
-        write_atomically(self._head, json.dumps({"key": key.hex(), "lines": n_lines, "last": last}).encode())
-
-    def _read_on(self) -> bytes:
-        """Read what was written since, and return the key, empty before the first line; refuse what is not as it was."""
-        try:
-            # The head is there before the first line, also where another process is just writing it.
-            if not self._path.exists() and not self._head.exists():
-                return b""
-            head = json.loads(self._head.read_bytes())
-            key = bytes.fromhex(head["key"])
-            with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
-                file.seek(self._end)
-                self._take(key, whole_part(file.read()))
-            if self._macs[head["lines"]] != head["last"]:
-                raise ValueError("another head")
-            return key
-        except FileNotFoundError:
-            raise self._damaged() from None
-        except OSError as error:
-            raise FileError(
-                f"the ledger {self._path} cannot be read: {error.strerror}.", code="unreadable"
-            ) from None
-        except (ValueError, KeyError, TypeError, IndexError):
-            raise self._damaged() from None
-
-    def _damaged(self) -> FileError:
+    @staticmethod
+    def _damaged() -> FileError:
         return FileError(
-            f"the ledger {self._path} or its head was damaged, lost or put back from a backup; without it this site cannot "
-            "tell which sums its data were part of. Restore the latest of both, or take part in studies with noise only.",
+            "the ledger of this site's store or its head (_ledger.head) was damaged, lost or put back from a backup; without "
+            "it this site cannot tell which sums its data were part of. Restore the latest of both, or take part in studies "
+            "with noise only.",
             code="damaged-register",
         )
-
-    def _take(self, key: bytes, content: bytes) -> None:
-        for line in content.splitlines(keepends=True):
-            mac, _, text = line[:-1].decode().partition(" ")
-            if not hmac.compare_digest(mac, _mac(key, self._macs[-1], text)):
-                raise ValueError("another line")
-            self._lines.append(json.loads(text))
-            self._macs.append(mac)
-            self._end += len(line)
-
-    def _old(self) -> list[dict[str, Any]]:
-        """What version 0.2 has written, but for rows: each of these was about one version of the data."""
-        lines = []
-        for file, kind in _OLD.items():
-            with contextlib.suppress(FileNotFoundError):
-                stored = whole_part((self._directory / f"{file}.jsonl").read_bytes())
-                found = [json.loads(line) for line in stored.splitlines()]
-                lines += [{**line, "of": line.get("kind", ""), "kind": kind} for line in found]
-        return lines
-
-
-def _mac(key: bytes, before: str, text: str) -> str:
-    return hmac.new(key, f"{before} {text}".encode(), "sha256").hexdigest()[:32]
 
 
 class FileShelf:
     """What one site knows of earlier sums, with what its owner may want to know of each."""
 
-    def __init__(self, directory: Path, run_id: str, study: str) -> None:
-        self._ledger = SiteLedger(directory, run=run_id, study=study)
+    def __init__(self, state: Path, run_id: str, study: str) -> None:
+        self._ledger = SiteLedger(state, run=run_id, study=study)
         self.hold = self._ledger.hold
 
     def entries(self) -> tuple[Entry, ...]:
@@ -190,8 +113,8 @@ class FileRowBook:
     `data` are all that the site offers, whatever a study chooses of it. Run and study are for the owner.
     """
 
-    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        self._ledger = SiteLedger(directory, run=run_id, study=study)
+    def __init__(self, state: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        self._ledger = SiteLedger(state, run=run_id, study=study)
         self._data = data
         self._tables: dict[str, RowTable] = {}
         self._now: dict[tuple[str, ...], RowTable] = {}
@@ -275,8 +198,8 @@ class FileResampleBook:
 
     kind = "resamples"
 
-    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        self._ledger = SiteLedger(directory, run=run_id, study=study)
+    def __init__(self, state: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        self._ledger = SiteLedger(state, run=run_id, study=study)
         self._data = data
         self.hold = self._ledger.hold
 
@@ -339,8 +262,8 @@ class _Known:
 class RecordingBook:
     """Which recordings a site offered in which run."""
 
-    def __init__(self, directory: Path, data: SiteData) -> None:
-        self._ledger = SiteLedger(directory)
+    def __init__(self, state: Path, data: SiteData) -> None:
+        self._ledger = SiteLedger(state)
         self._data = data
 
     def begin(self, run_id: str, study: Study) -> None:

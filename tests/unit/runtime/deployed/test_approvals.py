@@ -5,8 +5,8 @@ from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.study import study_from_json
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed import owner as module
-from feddbn.runtime.deployed.owner import Approvals
-from feddbn.runtime.deployed.store import prune_runs
+from feddbn.runtime.deployed.owner import APPROVALS, Approvals
+from feddbn.runtime.deployed.store import Store, prune_runs
 from support.faults import MemoryJournal, looked_before
 from support.owned_sites import OwnedSites, killed, make_study
 from support.saying import kept_out, refused
@@ -35,9 +35,10 @@ def approvals(tmp_path, clock):
     return Approvals(tmp_path, "north", OWNER, clock)
 
 
-def the_file(tmp_path):
-    (path,) = (tmp_path / "_approvals").glob("*.json")
-    return path
+def stored(tmp_path):
+    """The one approval as it is kept: its name and its text."""
+    (digest,) = Store(tmp_path).names(APPROVALS)
+    return digest, Store(tmp_path).get(APPROVALS, digest)
 
 
 def test_a_study_that_was_not_approved_is_refused_with_the_command_to_type(approvals):
@@ -162,22 +163,21 @@ def test_an_approval_of_another_key_site_or_study_approves_nothing(approvals, tm
         approvals.check("run-1", study)
     approvals.give(study)
     other = make_study(name="t")
-    path = the_file(tmp_path)
-    path.rename(path.with_name(f"{other.digest}.json"))
+    Store(tmp_path).put(APPROVALS, other.digest, stored(tmp_path)[1])
+    Store(tmp_path).drop(APPROVALS, study.digest)
     with refused(SiteRefused, code="bad-approval"):
         approvals.check("run-1", other)
     assert len(approvals.damaged()) == 1
     assert approvals.all() == []
 
 
-def test_a_file_that_ends_anywhere_approves_nothing_and_can_be_replaced(approvals, tmp_path, clock):
+def test_an_approval_that_ends_anywhere_approves_nothing_and_can_be_replaced(approvals, tmp_path, clock):
     study = make_study()
     approvals.give(study)
     approvals.check("run-1", study)
-    path = the_file(tmp_path)
-    whole = path.read_bytes()
+    digest, whole = stored(tmp_path)
     for length in range(len(whole) - 1):
-        path.write_bytes(whole[:length])
+        Store(tmp_path).put(APPROVALS, digest, whole[:length])
         with refused(SiteRefused, code="bad-approval"):
             Approvals(tmp_path, "north", OWNER, clock).check("run-1", study)
     approvals.give(study)
@@ -211,7 +211,7 @@ def test_approvals_are_not_pruned(approvals, tmp_path):
     (tmp_path / "old-run").mkdir()
     looked_before(tmp_path, 4e9)
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["old-run"]
-    assert the_file(tmp_path).exists()
+    assert stored(tmp_path)
 
 
 def test_deployed_sites_answer_approved_studies_only(tmp_path):

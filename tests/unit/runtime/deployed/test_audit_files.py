@@ -2,29 +2,14 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import FileError, NotEnoughSites
-from feddbn.privacy.audit import parse_entries, verify_chain
+from feddbn.privacy.audit import AuditChain, parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed import audit as module
-from feddbn.runtime.deployed.audit import MOST_REFUSED, SiteAudit, whole_lines
-from feddbn.runtime.deployed.store import append_lines
+from feddbn.runtime.deployed.audit import MOST_REFUSED, SITE_LOG, SiteAudit
 from support.owned_sites import OwnedSites, killed, make_study
 from support.saying import refused
+from support.states import log_lines, rewrite_log
 
 SITE = Identity.from_seed(bytes([1]) * 32)
-
-
-def test_a_log_that_was_torn_anywhere_goes_on_after_its_last_whole_line(tmp_path):
-    audit = SiteAudit(tmp_path, "north", SITE)
-    for word in ("one", "two"):
-        audit.note("warning", note=word)
-    whole = audit.path.read_bytes()
-    first = whole.index(b"\n") + 1
-    for length in (*range(first, len(whole) - 3, 5), len(whole) - 2, len(whole) - 1):
-        audit.path.write_bytes(whole[:length])
-        audit.note("warning", note="three")
-        lines = whole_lines(audit.path)
-        assert verify_chain(lines, key=SITE.public).seal == "signed"
-        assert [entry.note for entry in parse_entries(lines)] == ["one", "three"]
 
 
 def test_entries_that_were_written_survive_kills_at_any_moment(tmp_path):
@@ -39,19 +24,20 @@ def test_entries_that_were_written_survive_kills_at_any_moment(tmp_path):
 
         said += killed(write, 0.02 + 0.005 * attempt)
     SiteAudit(tmp_path, "north", SITE).note("warning", note="end")
-    lines = whole_lines(tmp_path / "_audit" / "_site.jsonl")
+    lines = log_lines(tmp_path, SITE_LOG)
     assert verify_chain(lines, key=SITE.public).seal == "signed"
     assert said
     assert set(said) <= {entry.note for entry in parse_entries(lines)}
 
 
-def test_a_log_that_was_edited_is_not_continued(tmp_path):
+def test_a_log_that_is_not_this_sites_is_not_continued(tmp_path):
+    """Sealed by its owner as complete, and yet not signed."""
+    SiteAudit(tmp_path, "north", None).note("warning", note="one")
     audit = SiteAudit(tmp_path, "north", SITE)
-    audit.note("warning", note="one")
-    audit.path.write_text(audit.path.read_text().replace("one", "two"))
-    with refused(FileError, "line 1"):
+    audit.adopt()
+    with refused(FileError, code="unsigned"):
         audit.note("warning", note="three")
-    with pytest.raises(FileError, match="not intact"):
+    with refused(FileError, code="unsigned"):
         audit.head()
 
 
@@ -93,48 +79,29 @@ def test_many_refused_greetings_do_not_fill_the_log(tmp_path):
     clock.now += 86400
     audit.note("refused", note="next day")
     assert [entry.note for entry in audit.entries()[MOST_REFUSED + 1 :]] == ["yes", "next day"]
-    assert verify_chain(whole_lines(audit.path), key=SITE.public).seal == "signed"
+    assert verify_chain(audit.lines(SITE_LOG), key=SITE.public).seal == "signed"
 
 
-def test_a_log_is_read_again_only_where_another_process_has_written(tmp_path, monkeypatch):
+def test_a_log_is_checked_again_only_where_another_process_has_written(tmp_path, monkeypatch):
     audit, other = (SiteAudit(tmp_path, "north", SITE) for _ in range(2))
     audit.note("warning", note="one")
-    read = []
-    monkeypatch.setattr(module, "whole_lines", lambda path: (read.append(path), whole_lines(path))[1])
+    resumed, resume = [], AuditChain.resume
+    monkeypatch.setattr(AuditChain, "resume", lambda *some: (resumed.append(some), resume(*some))[1])
     audit.note("warning", note="two")
     audit.head()
-    assert read == []
+    assert resumed == []
     other.note("warning", note="three")
     audit.note("warning", note="four")
-    assert len(read) == 2
-    assert [entry.note for entry in parse_entries(whole_lines(audit.path))] == ["one", "two", "three", "four"]
-    assert verify_chain(whole_lines(audit.path), key=SITE.public).seal == "signed"
+    assert len(resumed) == 2
+    assert [entry.note for entry in audit.entries()] == ["one", "two", "three", "four"]
+    assert verify_chain(audit.lines(SITE_LOG), key=SITE.public).seal == "signed"
 
 
 def test_a_site_without_a_key_writes_a_log_and_has_no_head(tmp_path):
     audit = SiteAudit(tmp_path, "north", None)
     audit.note("warning", note="one")
-    assert verify_chain(whole_lines(audit.path)).seal == "unkeyed"
+    assert verify_chain(audit.lines(SITE_LOG)).seal == "unkeyed"
     assert audit.head() is None
-
-
-def test_files_are_their_owners(tmp_path):
-    audit = SiteAudit(tmp_path, "north", SITE)
-    audit.note("warning")
-    assert audit.path.stat().st_mode & 0o077 == 0
-    assert audit.directory.stat().st_mode & 0o077 == 0
-
-
-def test_what_is_no_log_is_named(tmp_path):
-    assert whole_lines(tmp_path / "none") == []
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\n")
-    with refused(FileError, "binary"):
-        whole_lines(tmp_path / "binary")
-    with refused(FileError):
-        whole_lines(tmp_path)
-    append_lines(tmp_path / "log", "one\n")
-    append_lines(tmp_path / "log", "two")
-    assert whole_lines(tmp_path / "log") == ["one", "two"]
 
 
 def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
@@ -155,11 +122,10 @@ def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
     assert entries[2].asked_by.startswith("lead@example.org ")
     assert entries[2].asked.startswith("oneshot of u, v; ")
     assert "n_lags=1" in entries[2].asked
-    log = parse_entries(whole_lines(sites.audit() / "run-1.jsonl"))
+    lines = sites.owner().audit.lines("run-1")
+    log = parse_entries(lines)
     assert entries[3].chain == f"{len(log)} {log[-1].hash}"
-    assert (
-        verify_chain(whole_lines(sites.audit() / "run-1.jsonl"), key=sites.owner().audit.key).seal == "signed"
-    )
+    assert verify_chain(lines, key=sites.owner().audit.key).seal == "signed"
     assert (log[0].task, log[0].study, log[0].run) == ("counts.variables", "s", "run-1")
     assert len(log[0].task_digest) == 64
     assert "n_lags=1" in log[0].asked
@@ -169,8 +135,11 @@ def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
 def test_a_site_that_cannot_write_its_log_does_not_agree(tmp_path):
     sites, study = OwnedSites(tmp_path), make_study()
     sites.approve(study)
-    path = sites.audit() / "_site.jsonl"
-    path.write_text(path.read_text().replace("approved", "approving", 1))
+    rewrite_log(
+        sites.state(),
+        SITE_LOG,
+        [line.replace("approved", "approving") for line in log_lines(sites.state(), SITE_LOG)],
+    )
     with pytest.raises(NotEnoughSites) as error:
         sites.run(study)
     assert set(error.value.values["reasons"]) == {"north"}

@@ -11,6 +11,7 @@ from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.settings import read_policy
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import only
+from support.states import entries_of
 
 CHECK = make_study(goal="check", parameters={"n_lags": 1})
 
@@ -45,13 +46,8 @@ def test_a_check_runs_under_masks_and_leaves_findings(sites, tmp_path):
     assert isinstance(stored, StudyResult)
     assert json.loads((tmp_path / "findings.json").read_text()) == list(result.summary["findings"])
     # What left each site was masked: which variables vary, and the first look.
-    log = [
-        json.loads(line) for path in sites.audit().glob("run-1*") for line in path.read_text().splitlines()
-    ]
-    assert [entry["task"] for entry in log if entry.get("event") == "sent"][:2] == [
-        "counts.variables",
-        "survey.first",
-    ]
+    log = entries_of(sites.state(), "run-1")
+    assert [entry.task for entry in log if entry.event == "sent"][:2] == ["counts.variables", "survey.first"]
 
 
 def test_an_approval_of_the_network_is_none_of_its_check(sites):

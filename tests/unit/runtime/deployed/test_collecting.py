@@ -8,18 +8,19 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError, StateError, StillCollecting
-from feddbn.federation.protocol.messages import read_journal, read_request
+from feddbn.federation.protocol.messages import read_request
 from feddbn.federation.protocol.study import Study, check_sites, study_from_json
 from feddbn.runtime.deployed.collecting import Collecting, VisitBook, visit_name
 from feddbn.runtime.deployed.conduct import Progress, conduct, run_study
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory
+from feddbn.runtime.deployed.store import EventLog, RunJournal, Store
 from support.faults import MemoryJournal
 from support.outside import outside
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.rig import Rig
 from support.saying import kept_out, refused
+from support.states import changed
 
 VisitingSites = outside("examples/collection_week.py").VisitingSites
 POLICY = "approve_by_rule = true\n"
@@ -47,12 +48,11 @@ class Server:
         self.exchange = VisitingSites(opener(sites), hours or WEEK, **more)
 
     def run(self, here=None, stay_s=float("inf"), exchange=None):
-        directory = run_directory(self.place, "run-1")
-        journal = JournalFile(directory / "journal.feddbn")
+        book, journal = VisitBook(self.place, "run-1"), RunJournal(self.place, "run-1")
         collection = Collecting(
             exchange or self.exchange,
             self.study.attendance,
-            VisitBook(directory / "visits.feddbn"),
+            book,
             lambda event: self.said.append(event.sentence),
             here,
             stay_s,
@@ -63,7 +63,7 @@ class Server:
             coordinator = Coordinator(collection, self.study, "run-1", journal, opening_s=0.0)
             collection.n_recorded = coordinator.n_recorded
             arrays = run_study(coordinator, self.study)[0].arrays
-            return with_sums(arrays, read_journal(journal.path.read_bytes())[0])
+            return with_sums(arrays, journal.read())
         finally:
             journal.close()
 
@@ -237,9 +237,8 @@ def test_data_that_change_inside_a_window_end_the_site_s_part(tmp_path, sites):
         server.run()
 
 
-def test_half_a_record_at_the_end_of_a_book_is_asked_for_again(tmp_path, sites, together):
+def test_a_reply_that_did_not_reach_the_book_is_asked_for_again(tmp_path, sites, together):
     server = Server(tmp_path / "runs", collecting(window_h=300.0), sites)
-    path = tmp_path / "runs" / "run-1" / "visits.feddbn"
     found, cuts = None, 0
     while found is None:
         try:
@@ -247,16 +246,29 @@ def test_half_a_record_at_the_end_of_a_book_is_asked_for_again(tmp_path, sites, 
         except StillCollecting:
             server.exchange.wait(3600.0)
             if server.exchange.is_here("west") and cuts < 3:
-                cuts += 1
-                path.write_bytes(path.read_bytes()[:-7])
+                last = "SELECT MAX(number) FROM lines WHERE log = 'visits'"
+                cuts += changed(
+                    tmp_path / "runs", f"DELETE FROM lines WHERE log = 'visits' AND number = ({last})"
+                )
+    assert cuts == 3
     assert_same_bits(found, together)
+
+
+def test_a_damaged_book_is_not_gone_on_with(tmp_path, sites):
+    server = Server(tmp_path / "runs", collecting(), sites)
+    server.run()
+    (content,) = Store(tmp_path / "runs").records("run-1", "visits")[:1]
+    damaged = content[:-1] + bytes([content[-1] ^ 1])
+    changed(tmp_path / "runs", "UPDATE lines SET content = ? WHERE log = 'visits' AND number = 0", damaged)
+    with refused(StateError, code="damaged-visits"):
+        server.run()
 
 
 def test_without_its_book_a_run_cannot_go_on(tmp_path, sites):
     study = collecting()
     server = Server(tmp_path / "runs", study, sites)
     server.run()
-    (tmp_path / "runs" / "run-1" / "visits.feddbn").unlink()
+    changed(tmp_path / "runs", "DELETE FROM lines WHERE log = 'visits'")
     server.exchange.hour = 0.0
     with refused(StateError, code="lost-visits"):
         server.run()

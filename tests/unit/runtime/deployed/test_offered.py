@@ -2,7 +2,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError
-from feddbn.runtime.deployed.owner import OfferedStudies
+from feddbn.runtime.deployed.owner import STUDIES, OfferedStudies
+from feddbn.runtime.deployed.store import Store
 from support.owned_sites import OwnedSites, make_study
 from support.saying import kept_out, refused
 
@@ -20,9 +21,7 @@ def test_a_study_that_nobody_approved_waits_with_who_sent_it(sites):
     (one,) = sites.owner().waiting()
     assert one.study == study
     assert one.sender == "lead@example.org"
-    (kept,) = (sites.settings().state / "_studies").glob("*.json")
-    assert kept.stat().st_mode & 0o077 == 0
-    assert kept.parent.stat().st_mode & 0o077 == 0
+    assert Store(sites.state()).names(STUDIES) == [study.digest]
 
 
 def test_what_waits_does_not_run(sites):
@@ -72,14 +71,13 @@ def test_the_newest_comes_first_and_stays_as_it_came(tmp_path):
     ]
 
 
-def test_a_file_that_is_not_the_study_of_its_name_is_none(tmp_path):
+def test_a_text_that_is_not_the_study_of_its_name_is_none(tmp_path):
     offered = OfferedStudies(tmp_path)
     study = make_study()
     offered.keep(study)
-    path = tmp_path / "_studies" / f"{study.digest}.json"
-    text = path.read_text()
+    text = Store(tmp_path).get(STUDIES, study.digest).decode()
     for odd in (text.replace("lead@", "head@"), "{}", "[1]", "null", '{"study": 1}', "\x00", text[:40]):
-        path.write_text(odd)
+        Store(tmp_path).put(STUDIES, study.digest, odd.encode())
         assert offered.find(study.digest) is None
         assert offered.all() == []
     assert offered.find("../../etc/passwd") is None

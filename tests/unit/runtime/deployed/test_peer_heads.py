@@ -7,9 +7,11 @@ from feddbn.errors import FileError
 from feddbn.privacy.audit import read_head, signed_head, signed_receipt
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed.audit import SiteAudit
-from feddbn.runtime.deployed.peer_heads import PeerHeads, compare, export_heads, read_export
+from feddbn.runtime.deployed.peer_heads import PEERS, PeerHeads, compare, export_heads, read_export
+from feddbn.runtime.deployed.store import Store
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import refused
+from support.states import copied, put_back
 
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
 KEYS = {name: identity.public for name, identity in IDENTITIES.items()}
@@ -33,8 +35,8 @@ class Person:
             self.audit.note("warning", note=f"{self.now} {number}")
 
     def shorten(self, n):
-        lines = self.audit.path.read_text().splitlines(keepends=True)
-        self.audit.path.write_text("".join(lines[:n]))
+        """As somebody who has the key: what the log has beyond n entries never was."""
+        self.audit._log.seal_anew(self.audit._log.tagged()[:n])
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_a_log_that_was_rolled_back_is_told_to_its_owner_and_to_the_others(peopl
     north, south = people
     give(north, south)
     north.shorten(3)
-    (north.audit.directory / "peers" / "south.json").unlink()
+    Store(north.audit.state).drop(PEERS, "south")
     give(north, south)
     assert all(word in south.told[0] for word in ("north", "3", "5"))
     assert "south" in north.told[0]
@@ -137,13 +139,13 @@ def test_a_message_with_many_heads_is_cut_to_the_number_of_peers(people):
     assert len(south.heads.hear({"heads": [head] * 50})["receipts"]) == 2
 
 
-def test_a_file_that_ends_anywhere_is_begun_anew_and_said(people):
+def test_what_is_damaged_is_begun_anew_and_said(people):
     north, south = people
     give(north, south)
-    path = south.audit.directory / "peers" / "north.json"
-    whole = path.read_bytes()
-    for length in range(0, len(whole) - 1, 7):
-        path.write_bytes(whole[:length])
+    store = Store(south.audit.state)
+    whole = store.get(PEERS, "north")
+    for length in range(0, len(whole) - 1, 37):
+        store.put(PEERS, "north", whole[:length])
         south.told.clear()
         assert known(south, "north").held is None
         assert "north" in south.told[0]
@@ -151,11 +153,11 @@ def test_a_file_that_ends_anywhere_is_begun_anew_and_said(people):
         assert known(south, "north").held.n_entries == 5
 
 
-def test_heads_in_a_file_that_was_edited_are_forgotten(people):
+def test_heads_that_were_edited_are_forgotten(people):
     north, south = people
     give(north, south)
-    path = south.audit.directory / "peers" / "north.json"
-    path.write_text(path.read_text().replace('"n_entries": 5', '"n_entries": 4'))
+    store = Store(south.audit.state)
+    store.put(PEERS, "north", store.get(PEERS, "north").replace(b'"n_entries": 5', b'"n_entries": 4'))
     assert known(south, "north").held is None
 
 
@@ -167,11 +169,11 @@ def test_two_people_compare_by_a_file(people, tmp_path):
     path.write_text(export_heads(south.heads, south.audit))
     handed = read_export(path, KEYS)
     assert compare(north.heads, north.audit, handed) == []
-    lines = north.audit.path.read_text()
+    lines = north.audit._log.tagged()
     north.shorten(3)
     (wrong,) = compare(north.heads, north.audit, handed)
     assert all(word in wrong for word in ("south", "3", "5"))
-    north.audit.path.write_text(lines)
+    north.audit._log.seal_anew(lines)
     south.shorten(1)
     path.write_text(export_heads(south.heads, south.audit))
     handed = read_export(path, KEYS)
@@ -227,10 +229,9 @@ def test_sites_of_a_run_hold_each_others_heads_at_its_end(tmp_path):
 def test_a_site_that_comes_back_with_an_older_disk_is_noticed_at_the_greeting(tmp_path):
     sites, study = OwnedSites(tmp_path), make_study()
     sites.approve(study, runs=2)
+    backup = copied(sites.state("west"), tmp_path / "backup")
     sites.run(study, "run-1")
-    path = sites.audit("west") / "_site.jsonl"
-    path.write_text(path.read_text().splitlines(keepends=True)[0])
-    (sites.audit("west") / "peers" / "north.json").unlink()
+    put_back(backup, sites.state("west"))
     later = sites.exchange()
     for endpoint in later.endpoints.values():
         endpoint._witness._audit._clock = lambda: 4e9

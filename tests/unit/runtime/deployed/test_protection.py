@@ -20,10 +20,12 @@ from feddbn.runtime.deployed.conduct import run_study
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import Protection
 from feddbn.runtime.deployed.settings import about_policy, read_policy, read_site_settings
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
+from support.states import log_lines
 
 pytest.importorskip("dp_accounting")
 NAMES = ("a", "b", "c")
@@ -72,7 +74,7 @@ def run(exchange, study, run_id="run-1"):
 
 
 def audit(place, name="a", run_id="run-1"):
-    return (place / name / "state" / "_audit" / f"{run_id}.jsonl").read_text().splitlines()
+    return log_lines(place / name / "state", run_id)
 
 
 def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
@@ -193,7 +195,8 @@ def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
     place = make_sites(tmp_path)
     study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
     run(exchange_of(place), study)
-    protection = Protection(place / "a" / "state", "a", read_policy(place / "a" / "policy.toml"))
+    settings = read_site_settings(place / "a" / "feddbn_site.toml")
+    protection = Protection(settings.state, "a", read_policy(settings.policy), audit=Owner(settings).audit)
     for run_id, n_here in (("run-1", 1), ("run-2", 0)):
         (noise,) = (guard for guard in protection.guards(run_id, study) if isinstance(guard, DpGuard))
         assert len(noise.promise.spent.releases) == n_here

@@ -1,8 +1,6 @@
 """The register of sums on disk: what a crash leaves, what damage does, and what names a version of data."""
 
-import json
 import multiprocessing
-import shutil
 
 import numpy as np
 import pytest
@@ -15,9 +13,10 @@ from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
 from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileShelf, data_version
-from feddbn.runtime.deployed.store import prune_runs
+from feddbn.runtime.deployed.store import STORE, prune_runs
 from support.faults import looked_before
 from support.saying import refused
+from support.states import ledger_lines
 
 A, B, C, D = (f"{k:016x}:1" for k in range(4))
 FOUR, THREE = Entry(frozenset({A, B, C, D}), "0" * 16, "ab"), Entry(frozenset({A, B, C}))
@@ -33,97 +32,25 @@ def register_on(shelf):
 
 def test_a_set_is_on_disk_for_the_next_process_and_for_its_owner_only(tmp_path):
     register_on(FileShelf(tmp_path / "r", "run-1", "study")).admit(FOUR, (), 3)
-    path = tmp_path / "r" / "ledger.jsonl"
-    line = json.loads(path.read_text().partition(" ")[2])
-    assert line == {"kind": "sum", "sum": FOUR.listed(), "run": "run-1", "study": "study"}
-    assert path.stat().st_mode & 0o077 == (tmp_path / "r.head").stat().st_mode & 0o077 == 0
+    (line,) = ledger_lines(tmp_path / "r", "sum")
+    assert line == {"sum": FOUR.listed(), "run": "run-1", "study": "study"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "r").iterdir())
     with refused(AggregationError, code="shows-few-sites"):
         register_on(FileShelf(tmp_path / "r", "run-2", "other")).admit(THREE, (), 3)
     register_on(FileShelf(tmp_path / "r", "run-2", "other")).admit(FOUR, (), 3)
-    assert len(path.read_text().splitlines()) == 1
+    assert len(ledger_lines(tmp_path / "r", "sum")) == 1
 
 
-def ledger_files(place):
-    return place / "r" / "ledger.jsonl", place / "r.head"
-
-
-def test_a_crash_at_any_byte_of_a_line_leaves_the_lines_before_it(tmp_path):
-    path, head = ledger_files(tmp_path)
-    FileShelf(tmp_path / "r", "run", "study").add([FOUR])
-    whole, known = path.read_bytes(), head.read_bytes()
-    FileShelf(tmp_path / "r", "run", "study").add([THREE])
-    both = path.read_bytes()
-    # The head is written after the line: until then nobody has acted on it.
-    head.write_bytes(known)
-    for n in range(len(whole), len(both)):
-        path.write_bytes(both[:n])
-        assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR,)
-    # The cut line was of a sum that nobody opened; the next one takes its place.
-    FileShelf(tmp_path / "r", "run", "study").add([THREE])
-    assert path.read_bytes() == both
-    # A whole line that the head does not know of yet counts.
-    head.write_bytes(known)
-    assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR, THREE)
-
-
-def test_every_changed_bit_and_every_lost_line_is_noticed(tmp_path):
-    """F14: none of 300 flipped bits is read as something else."""
-    path, head = ledger_files(tmp_path)
-    for entry in (FOUR, THREE):
-        FileShelf(tmp_path / "r", "run", "study").add([entry])
-    rng = np.random.default_rng(0)
-
-    def is_noticed():
-        try:
-            assert FileShelf(tmp_path / "r", "x", "s").entries() == (FOUR, THREE)
-        except FileError:
-            with refused(FileError, code="damaged-register"):
-                FileShelf(tmp_path / "r", "x", "s").add([FOUR])
-            return True
-        return False
-
-    for file in (path, head):
-        content = file.read_bytes()
-        noticed = 0
-        for _ in range(300):
-            changed = bytearray(content)
-            changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
-            file.write_bytes(bytes(changed))
-            noticed += is_noticed()
-        # Whether a digit of the key is written large or small makes no difference.
-        assert noticed >= (300 if file == path else 270)
-        file.unlink()
-        assert is_noticed()
-        file.write_bytes(content)
-    lines = path.read_bytes().splitlines(keepends=True)
-    for kept in (lines[:1], lines[1:], lines[::-1], []):
-        path.write_bytes(b"".join(kept))
-        assert is_noticed()
-    path.write_bytes(b"".join(lines))
-    assert not is_noticed()
-
-
-def test_an_older_copy_of_the_ledger_is_noticed(tmp_path):
-    FileShelf(tmp_path / "r", "run", "study").add([FOUR])
-    shutil.copytree(tmp_path / "r", tmp_path / "backup")
-    FileShelf(tmp_path / "r", "run", "study").add([THREE])
-    shutil.rmtree(tmp_path / "r")
+def test_a_lost_ledger_and_an_older_copy_are_noticed(tmp_path):
+    FileShelf(tmp_path, "run", "study").add([FOUR])
+    older = (tmp_path / STORE).read_bytes()
+    FileShelf(tmp_path, "run", "study").add([THREE])
+    (tmp_path / STORE).unlink()
     with refused(FileError, code="damaged-register"):
-        FileShelf(tmp_path / "r", "run", "study").entries()
-    shutil.copytree(tmp_path / "backup", tmp_path / "r")
+        FileShelf(tmp_path, "run", "study").entries()
+    (tmp_path / STORE).write_bytes(older)
     with refused(FileError, code="damaged-register"):
-        FileShelf(tmp_path / "r", "run", "study").entries()
-
-
-def test_what_the_version_before_has_written_is_taken_over(tmp_path):
-    (tmp_path / "r").mkdir()
-    (tmp_path / "r" / "sums.jsonl").write_text(json.dumps({"sum": FOUR.listed(), "run": "old"}) + "\n")
-    old = {"data": "v", "kind": "k", "stop": 5, "run": "old"}
-    (tmp_path / "r" / "resamples.jsonl").write_text(json.dumps(old) + "\n")
-    assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR,)
-    FileShelf(tmp_path / "r", "run", "study").add([THREE])
-    assert FileShelf(tmp_path / "r", "run", "study").entries() == (FOUR, THREE)
-    assert FileResampleBook(tmp_path / "r", site_of()).answered() == {"v k": 5}
+        FileShelf(tmp_path, "run", "study").add([THREE])
 
 
 def _admit(path, name, results):
@@ -148,11 +75,11 @@ def test_two_runs_at_the_same_time_do_not_both_get_their_sets(tmp_path):
 
 
 def test_pruning_old_runs_keeps_the_register(tmp_path):
-    register_on(FileShelf(tmp_path / "_register", "run", "study")).admit(FOUR, (), 3)
+    register_on(FileShelf(tmp_path, "run", "study")).admit(FOUR, (), 3)
     (tmp_path / "run").mkdir()
     looked_before(tmp_path, 4e9)
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["run"]
-    assert FileShelf(tmp_path / "_register", "run", "study").entries() == (FOUR,)
+    assert FileShelf(tmp_path, "run", "study").entries() == (FOUR,)
 
 
 def _site(*recordings):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import feddbn
 import feddbn.methods.studies
 from feddbn.cli.main import app
+from feddbn.core.encoding import encode
 from feddbn.data import read_sites
 from feddbn.errors import FileError
 from feddbn.federation.guards.study_plan import tasks_of
@@ -124,8 +125,9 @@ def test_a_personal_file_needs_its_result(tmp_path):
     (place / "result.feddbn").unlink()
     with refused(FileError, "result.feddbn"):
         read_network(place / "personal.feddbn")
+    (place / "other.feddbn").write_bytes(encode({"type": "other"}, {}))
     with refused(FileError, "network"):
-        read_network(place / "record.feddbn")
+        read_network(place / "other.feddbn")
     (place / "personal.feddbn").write_bytes((place / "personal.feddbn").read_bytes()[:-1])
     with refused(FileError, "personal.feddbn"):
         read_network(place / "personal.feddbn")

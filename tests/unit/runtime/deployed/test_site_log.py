@@ -11,7 +11,7 @@ def test_decisions_on_several_studies_are_several_lines(tmp_path):
         sites.approve(make_study(name=name), names=("north",))
     for name in ("third", "fourth"):
         sites.owner().refuse(make_study(name=name))
-    (log,) = logs_of(sites.audit())
+    (log,) = logs_of(sites.state())
     said = [(line.outcome, line.times, line.asked.split(": ")[1]) for line in log.lines()]
     assert said == [
         ("approved", 1, "first"),

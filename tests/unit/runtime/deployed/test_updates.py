@@ -15,6 +15,7 @@ from feddbn.federation.protocol.study_methods import StudyResult, check_goal
 from feddbn.runtime.deployed.check import about_study
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.store import STORE, Store
 from support.faults import LocalExchange
 from support.owned_sites import NAMES, ONE_SUM, OwnedSites, make_study
 from support.saying import only, refused
@@ -86,12 +87,16 @@ def test_two_months_more_are_the_network_of_all(federation, months):
     # One sum for each, and what was summed is at the server only.
     assert third.summary["n_rounds"] == 3
     for run in ("run-1", "run-2", "run-3"):
-        assert json.loads((federation.place / "runs" / run / "sums.json").read_text())["sums"]["n_lags"] == 1
+        assert json.loads(Store(federation.place / "runs").get(run, "sums"))["sums"]["n_lags"] == 1
         assert "scatter" not in (federation.place / "out" / run / "outcome.json").read_text()
-        assert not (federation.place / "out" / run / "sums.json").exists()
+        assert {path.name for path in (federation.place / "out" / run).iterdir()} == {
+            "outcome.json",
+            "result.feddbn",
+            "events.jsonl",
+        }
     assert "scatter" not in json.dumps(third.summary)
     for name in NAMES:
-        assert not list((federation.place / "sites" / name / "state").rglob("sums.json"))
+        assert "sums" not in Store(federation.place / "sites" / name / "state").names("run-3")
 
 
 def test_old_rows_are_not_counted_twice(federation, months, caplog):
@@ -134,8 +139,8 @@ def test_a_site_that_was_not_in_the_run_takes_no_part_in_its_update(federation, 
     federation.run(make_study(), "run-1")
     federation.offer(months[1])
     state = federation.place / "sites" / "west" / "state"
-    (state / "_register" / "ledger.jsonl").unlink()
-    (state / "_register.head").unlink()
+    for name in (STORE, "_ledger.head", "_audit.head"):
+        (state / name).unlink()
     with pytest.raises(FederationError, match="refused"):
         federation.run(make_study(update_of="run-1"), "run-2")
 
