@@ -176,7 +176,7 @@ def _pytest(asked: Sequence[str], copy: Path, more: Mapping[str, str]) -> subpro
 
 def _fails(tests: Sequence[str], copy: Path) -> bool:
     done = _pytest(["-x", *tests], copy, {})
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     if done.returncode and copy != ROOT and failed and _fails([failed[0]], ROOT):
         sys.exit(f"{failed[0]} fails with all guards, too; mend it first.")
     return done.returncode != 0
