@@ -78,6 +78,12 @@ class Given:
 
     The error keeps it among its `parts`, and `feddbn.words.told` writes it as its reader does: ``freq='1h'`` in Python,
     ``--freq 1h`` at the command line.
+
+    Examples
+    --------
+    >>> from feddbn.errors import DataError, Given
+    >>> str(DataError(f"{Given('freq', '1h')} is no step."))
+    "freq='1h' is no step."
     """
 
     name: str

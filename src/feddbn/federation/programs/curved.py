@@ -178,7 +178,7 @@ CLEAR_GAIN = 10.0
 
 @dataclass(frozen=True)
 class CurveOptions:
-    """Which functions (`MAPS`), and whether products of lagged variables."""
+    """Which functions (`protocol.rows.FUNCTIONS`), and whether products of lagged variables."""
 
     features: str = "spline"
     interactions: bool = False
