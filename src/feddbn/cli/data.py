@@ -15,6 +15,7 @@ from feddbn.cli.terminal import print_json, print_table, progress, say, tell
 from feddbn.errors import FileError, MissingExtra, ParameterError
 from feddbn.findings import Finding, Findings
 from feddbn.words import Audience, card, counted, setting
+from feddbn.words.tables import findings_table
 
 if TYPE_CHECKING:
     from feddbn.methods.simulation import SimulatedFederation
@@ -294,16 +295,8 @@ def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> N
     if not findings:
         say("Nothing was found that would make a network wrong.")
         return
-    groups: dict[tuple[str, str, tuple[str, ...]], list[Finding]] = {}
-    for one in findings:
-        # Old files have one code for all.
-        groups.setdefault((one.level, str(one.values.get("text", one.code)), one.about), []).append(one)
-    rows = []
-    for same in groups.values():
-        words = card(same[0], audience)
-        where = str(same[0].values.get("site", "all"))
-        where += f" and {len(same) - 1} more" if len(same) > 1 else ""
-        rows.append([same[0].level, where, "\n".join(filter(None, [words.detail, words.advice]))])
+    table = findings_table(findings, audience).rows
+    rows = [(level, site, "\n".join(filter(None, [found, cure]))) for level, site, found, cure in table]
     print_table(["level", "site", "finding and cure"], rows, n_text=3)
     for one in findings:
         if one.code == "kinds" and audience == "cli":

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, ParameterError
-from feddbn.findings import Finding, Findings
+from feddbn.findings import Finding
 from feddbn.method_table import find_method
 from feddbn.methods.result import stored_changes
 from feddbn.model.dbn import DBN
@@ -45,7 +45,7 @@ from feddbn.report.matrix_plots import (
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
 from feddbn.words import Audience, card, say
-from feddbn.words.tables import Table, change_tables, held_out_tables, known_number
+from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number
 
 __all__ = ["page_data", "render_report", "summary_sentence", "write_report"]
 
@@ -148,7 +148,7 @@ def render_report(
         ],
         treatment=[card(one, audience) for one in treatment(record)],
         held_out=list(held_out_tables(record.diagnostics)),
-        check=findings_tables(record, audience),
+        check=_check_tables(record, audience),
         audit=_audit_table(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),
@@ -301,6 +301,12 @@ def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _check_tables(record: ReportRecord, audience: Audience) -> list[Table]:
+    """The table of a check that is told beside the result; none if there was none."""
+    found = record.diagnostics.get("check")
+    return [findings_table(list(map(Finding.from_dict, found)), audience)] if isinstance(found, list) else []
 
 
 def _audit_table(audit: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -480,26 +486,6 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
 def _rounded(value: float) -> float | None:
     number = float(value)
     return float(f"{number:.4g}") if np.isfinite(number) else None
-
-
-_NOTE = (
-    "What the data of all sites showed before anything was learned from them. An error makes a network wrong, a warning may, "
-    "a note is good to know."
-)
-
-
-def findings_tables(record: ReportRecord, audience: Audience = "python") -> list[Table]:
-    """The table of a check that is told beside the result; none if there was none."""
-    found = record.diagnostics.get("check")
-    if not isinstance(found, list):
-        return []
-    rows = []
-    for one in Findings(map(Finding.from_dict, found)):
-        words = card(one, audience)
-        rows.append((one.level, str(one.values.get("site", "all")), words.detail, words.advice))
-    rows = rows or [("note", "all", "Nothing was found that would make a network wrong.", "")]
-    heads = ("Level", "Site", "Finding", "Cure")
-    return [Table(heads, rows, title="What the data-quality check found", note=_NOTE)]
 
 
 _MOST_ROWS = 200

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feddbn.words import full_sentence
+from feddbn.findings import Finding, Findings
+from feddbn.words import Audience, card, full_sentence
 
-__all__ = ["Table", "change_tables", "held_out_tables", "known_number"]
+__all__ = ["Table", "change_tables", "findings_table", "held_out_tables", "known_number"]
 
 
 @dataclass(frozen=True)
@@ -167,3 +168,25 @@ def change_tables(found: Any) -> list[Table]:
         Table(heads, segments, range(3, 5), "Segments"),
         *(table for table in tables if table.rows),
     ]
+
+
+_NOTE = (
+    "What the data of all sites showed before anything was learned from them. An error makes a network wrong, a warning may, "
+    "a note is good to know."
+)
+
+
+def findings_table(findings: Sequence[Finding], audience: Audience) -> Table:
+    """What a check of data found, errors first: one row for each kind of finding; sites that share it stand together."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Finding]] = {}
+    for one in Findings(findings):
+        # Old files have one code for all.
+        groups.setdefault((one.level, str(one.values.get("text", one.code)), one.about), []).append(one)
+    rows = []
+    for same in groups.values():
+        said = card(same[0], audience)
+        where = str(same[0].values.get("site", "all"))
+        where += f" and {len(same) - 1} more" if len(same) > 1 else ""
+        rows.append((same[0].level, where, said.detail, said.advice))
+    rows = rows or [("note", "all", "Nothing was found that would make a network wrong.", "")]
+    return Table(("Level", "Site", "Finding", "Cure"), rows, (), "What the data-quality check found", _NOTE)
