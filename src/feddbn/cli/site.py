@@ -441,7 +441,9 @@ def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
         raise ParameterError("--heads needs --peers, the list of public keys, to check who signed them.")
     keys: Mapping[str, bytes] = read_peers(peers)
     found = [read_export(path, keys) for path in files]
-    everything = [head for one in found for head in (*one.held, *(word.head for word in one.receipts))]
+    everything = [
+        head for one in found for head in (*one.held, *one.odd, *(word.head for word in one.receipts))
+    ]
     return [head for head in everything if head.site == site]
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from feddbn.errors import FileError
 from feddbn.privacy.audit import Signer
@@ -40,6 +42,8 @@ class Approval:
     signature
         Of all the rest, by the site's identity.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     site: str
     study: str
@@ -75,23 +79,24 @@ class Approval:
             return "expired"
         return "used up" if len(self.used) >= self.runs else "valid"
 
-    def why_not(self, run_id: str, epsilon: float | None, version: str, now: str) -> str | None:
-        """Return why a run that costs `epsilon` may not go on or begin, as the rest of a sentence, or None."""
+    def why_not(self, run_id: str, epsilon: float | None, version: str, now: str) -> tuple[str, str] | None:
+        """Return why a run that costs `epsilon` may not go on or begin, as a code and the rest of a sentence, or None."""
         if self.revoked:
-            return f"was revoked on {self.revoked}"
+            return "approval-revoked", f"was revoked on {self.revoked}"
         if now >= self.expires:
-            return f"was approved until {self.expires}"
+            return "approval-expired", f"was approved until {self.expires}"
         if self.version != version:
-            return f"was approved for feddbn {self.version}, and this is {version}"
+            return "approval-other-version", f"was approved for feddbn {self.version}, and this is {version}"
         if run_id in self.used:
             return None
         if len(self.used) >= self.runs:
-            return f"was approved for {_runs(self.runs)}; used by {_few(self.used)}"
+            return "approval-used-up", f"was approved for {_runs(self.runs)}; used by {_few(self.used)}"
         if self.epsilon is not None:
             total = (len(self.used) + 1) * (float("inf") if epsilon is None else epsilon)
             # Sums of the same number differ in their last digit.
             if total > self.epsilon * (1 + 1e-9):
-                return f"was approved for epsilon {self.epsilon:g} in all, and this run would take it to {total:g}"
+                said = f"was approved for epsilon {self.epsilon:g} in all, and this run would take it to {total:g}"
+                return "approval-over-epsilon", said
         return None
 
 
@@ -101,26 +106,15 @@ def seal_approval(identity: Signer, approval: Approval, **changes: Any) -> Appro
     return replace(changed, signature=identity.sign(_statement(changed)).hex())
 
 
-def read_approval(text: str) -> Approval:
+_APPROVAL = TypeAdapter(Approval)
+
+
+def read_approval(text: str | bytes) -> Approval:
     """Inverse of `Approval.to_text`; anything else is refused."""
     try:
-        values = json.loads(text)
-        if set(values) != {field.name for field in fields(Approval)}:
-            raise ValueError("fields")
-        words = ("site", "study", "digest", "lead", "version", "given", "expires", "revoked", "signature")
-        used, runs, epsilon = values["used"], values["runs"], values["epsilon"]
-        well_formed = (
-            all(isinstance(values[name], str) for name in words)
-            and isinstance(used, list)
-            and all(isinstance(run, str) for run in used)
-            and type(runs) is int
-            and (epsilon is None or (isinstance(epsilon, int | float) and not isinstance(epsilon, bool)))
-        )
-        if not well_formed:
-            raise ValueError("types")
-    except (ValueError, TypeError):
-        raise FileError("this is not an approval, or it is damaged.") from None
-    return Approval(**{**values, "used": tuple(used)})
+        return _APPROVAL.validate_json(text, strict=True)
+    except ValidationError:
+        raise FileError("this is not an approval, or it is damaged.", code="no-approval") from None
 
 
 def _statement(approval: Approval) -> bytes:

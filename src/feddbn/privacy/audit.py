@@ -17,10 +17,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from feddbn.errors import FileError
 
@@ -270,25 +271,22 @@ def totals(entries: Sequence[AuditEntry]) -> dict[str, float]:
 #
 # A head tells others how many entries a log has; its hash tells nothing.
 
-MOST_ENTRIES = 2**53
-_SHAPES = {
-    "site": r"[^\x00-\x1f\x7f]{1,200}",
-    "hash": r"[0-9a-f]{64}",
-    "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
-    "signature": r"[0-9a-f]{128}",
-    "holder": r"[^\x00-\x1f\x7f]{1,200}",
-}
+_Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+_Time = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+_Signature = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
 @dataclass(frozen=True)
 class Head:
     """Where a site's log stood at a time, signed by the site."""
 
-    site: str
-    n_entries: int
-    hash: str
-    time: str
-    signature: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    site: _Name
+    n_entries: Annotated[int, Field(strict=True, ge=0, le=2**53)]
+    hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    time: _Time
+    signature: _Signature
 
     def fields(self) -> dict[str, Any]:
         """Return what travels and is stored."""
@@ -299,9 +297,11 @@ class Head:
 class Receipt:
     """That `holder` holds a head of another site, signed by the holder."""
 
-    holder: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    holder: _Name
     head: Head
-    signature: str
+    signature: _Signature
 
     def fields(self) -> dict[str, Any]:
         """Return what travels and is stored."""
@@ -338,28 +338,23 @@ def _of_receipt(holder: str, head: Head) -> bytes:
     return b"receipt 1 " + json.dumps([holder, head.fields()], sort_keys=True).encode()
 
 
+_HEAD, _RECEIPT = TypeAdapter(Head), TypeAdapter(Receipt)
+
+
 def read_head(fields: object) -> Head:
     """Return the head that travelled as `Head.fields`; anything else is refused."""
-    values = _checked(fields, {"site", "n_entries", "hash", "time", "signature"}, "head")
-    n = values["n_entries"]
-    if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n <= MOST_ENTRIES:
-        raise FileError("this is not the head of an audit log: n_entries is not a number of entries.")
-    return Head(**values)
+    try:
+        return _HEAD.validate_python(fields)
+    except ValidationError:
+        raise FileError("this is not the head of an audit log.", code="no-head") from None
 
 
 def read_receipt(fields: object) -> Receipt:
     """Return the receipt that travelled as `Receipt.fields`; anything else is refused."""
-    values = _checked(fields, {"holder", "head", "signature"}, "receipt")
-    return Receipt(values["holder"], read_head(values["head"]), values["signature"])
-
-
-def _checked(fields: object, names: set[str], what: str) -> Mapping[str, Any]:
-    if not isinstance(fields, Mapping) or set(fields) != names:
-        raise FileError(f"this is not the {what} of an audit log: it needs {', '.join(sorted(names))}.")
-    for name, shape in _SHAPES.items():
-        if name in names and not (isinstance(fields[name], str) and re.fullmatch(shape, fields[name])):
-            raise FileError(f"this is not the {what} of an audit log: its {name} is malformed.")
-    return fields
+    try:
+        return _RECEIPT.validate_python(fields)
+    except ValidationError:
+        raise FileError("this is not a receipt for the head of an audit log.", code="no-receipt") from None
 
 
 def contradiction(held: Head, shown: Head) -> str | None:

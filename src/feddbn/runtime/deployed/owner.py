@@ -164,22 +164,15 @@ class Approvals:
             approval = replace(approval, used=tuple(used))
         reason = approval.why_not(run_id, study.privacy.epsilon, __version__, now)
         if reason is not None:
-            whys = {
-                "approval-revoked": approval.revoked,
-                "approval-expired": now >= approval.expires,
-                "approval-other-version": approval.version != __version__,
-                "approval-used-up": len(approval.used) >= approval.runs,
-                "approval-over-epsilon": True,
-            }
-            code = next(code for code, is_so in whys.items() if is_so)
-            raise SiteRefused(f"the study {study.name!r} {reason}. Its {_HOW}.", code=code)
+            code, said = reason
+            raise SiteRefused(f"the study {study.name!r} {said}. Its {_HOW}.", code=code)
 
     def _read(self, digest: str) -> Approval:
         """Return a signed approval; what was read before is checked again only if it has changed."""
         stored = self._store.get(APPROVALS, digest) or b""
         if digest in self._seen and self._seen[digest][0] == stored:
             return self._seen[digest][1]
-        approval = read_approval(stored.decode(errors="replace"))
+        approval = read_approval(stored)
         if approval.digest != digest or approval.site != self._site:
             raise FileError(
                 f"the approval {digest[:12]} is one of another study or another site.",

@@ -9,11 +9,12 @@ signature under a longer log than it has knows that its log was rolled back. The
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from feddbn.errors import FileError
 from feddbn.privacy.audit import (
@@ -45,29 +46,8 @@ class Peer:
     odd: tuple[Head, ...] = field(default=())
     receipt: Receipt | None = None
 
-    def to_text(self) -> str:
-        """Return it as JSON."""
-        values = {
-            "site": self.site,
-            "held": None if self.held is None else self.held.fields(),
-            "odd": [head.fields() for head in self.odd],
-            "receipt": None if self.receipt is None else self.receipt.fields(),
-        }
-        return json.dumps(values)
 
-
-def _read_peer(text: bytes) -> Peer:
-    try:
-        values = json.loads(text)
-        held, receipt = values["held"], values["receipt"]
-        return Peer(
-            str(values["site"]),
-            None if held is None else read_head(held),
-            tuple(read_head(head) for head in values["odd"]),
-            None if receipt is None else read_receipt(receipt),
-        )
-    except (ValueError, TypeError, KeyError):
-        raise FileError("it is damaged.") from None
+_PEER = TypeAdapter(Peer)
 
 
 class PeerHeads:
@@ -159,8 +139,8 @@ class PeerHeads:
 
     def _checked(self, site: str, stored: bytes) -> Peer:
         try:
-            peer = _read_peer(stored)
-        except FileError:
+            peer = _PEER.validate_json(stored)
+        except ValidationError:
             self._warn(f"what this site held of {site}'s audit log was damaged and is begun anew.")
             return Peer(site)
         # Whoever can write the store cannot make up heads; what is not signed is forgotten.
@@ -174,7 +154,7 @@ class PeerHeads:
         return Peer(site, held, tuple(head for head in peer.odd if is_signed(head, key)), receipt)
 
     def _put(self, peer: Peer) -> None:
-        self._store.put(PEERS, peer.site, peer.to_text().encode())
+        self._store.put(PEERS, peer.site, _PEER.dump_json(peer))
 
 
 def well_formed(values: object, read: Callable[[object], T], most: int | None = None) -> list[T]:
@@ -190,78 +170,81 @@ def own_heads(state: Path, site: str, key: bytes) -> list[Head]:
     """Return the heads of this site that others have given receipts for, as its own store holds them."""
     found, store = [], Store(state)
     for name in store.names(PEERS):
-        with contextlib.suppress(FileError):
-            receipt = _read_peer(store.get(PEERS, name) or b"").receipt
+        with contextlib.suppress(ValidationError):
+            receipt = _PEER.validate_json(store.get(PEERS, name) or b"").receipt
             if receipt is not None and receipt.head.site == site and is_signed(receipt.head, key):
                 found.append(receipt.head)
     return found
 
 
-def export_heads(heads: PeerHeads, audit: SiteAudit) -> str:
-    """Return, as JSON to hand to another person, this site's head, those it holds and the receipts it has."""
-    peers = heads.all()
-    values = {
-        "type": "feddbn audit heads",
-        "version": 1,
-        "site": audit.site,
-        "own": heads.head(),
-        "held": [peer.held.fields() for peer in peers if peer.held is not None],
-        "odd": [head.fields() for peer in peers for head in peer.odd],
-        "receipts": [peer.receipt.fields() for peer in peers if peer.receipt is not None],
-    }
-    return json.dumps(values, indent=1) + "\n"
-
-
 @dataclass(frozen=True)
 class Export:
-    """What another person handed over."""
+    """What a person hands to another: a site's head, those it holds, also odd ones, and the receipts it has."""
 
     site: str
     own: Head | None
     held: tuple[Head, ...]
+    odd: tuple[Head, ...]
     receipts: tuple[Receipt, ...]
+    type: Literal["feddbn audit heads"] = "feddbn audit heads"
+    version: Literal[1] = 1
+
+
+_EXPORT = TypeAdapter(Export)
+
+
+def export_heads(heads: PeerHeads, audit: SiteAudit) -> str:
+    """Return, as JSON to hand to another person, this site's head, those it holds and the receipts it has."""
+    peers = heads.all()
+    exported = Export(
+        audit.site,
+        audit.head(),
+        tuple(peer.held for peer in peers if peer.held is not None),
+        tuple(head for peer in peers for head in peer.odd),
+        tuple(peer.receipt for peer in peers if peer.receipt is not None),
+    )
+    return _EXPORT.dump_json(exported, indent=1).decode() + "\n"
 
 
 def read_export(path: Path, keys: Mapping[str, bytes]) -> Export:
     """Return the heads in a file from another person; every signature is checked with the pinned keys."""
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-        if values["type"] != "feddbn audit heads" or values["version"] != 1:
-            raise ValueError("type")
-        own = None if values["own"] is None else read_head(values["own"])
-        held = tuple(read_head(head) for head in [*values["held"], *values["odd"]])
-        receipts = tuple(read_receipt(receipt) for receipt in values["receipts"])
-        site = str(values["site"])
+        found = _EXPORT.validate_json(Path(path).read_bytes())
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, TypeError, KeyError, FileError):
+    except ValidationError:
         raise FileError(
-            f"{path} does not hold heads of audit logs; `feddbn site verify --out` writes them.",
+            f"{path} does not hold heads of audit logs; `feddbn audit heads --out` writes them.",
             code="no-heads",
         ) from None
-    for word in (*(() if own is None else (own,)), *held, *receipts):
+    own = found.own
+    for word in (*(() if own is None else (own,)), *found.held, *found.odd, *found.receipts):
         signer = word.site if isinstance(word, Head) else word.holder
         if signer not in keys or not is_signed(word, keys[signer]):
             raise FileError(
                 f"{path} holds a head that {signer} did not sign, or its key is not in peers.toml.",
                 code="not-signed",
             )
-    if own is not None and own.site != site:
-        raise FileError(f"{path} is of {site}, but its own head is of {own.site}.", code="foreign-head")
-    return Export(site, own, held, receipts)
+    if own is not None and own.site != found.site:
+        raise FileError(f"{path} is of {found.site}, but its own head is of {own.site}.", code="foreign-head")
+    return found
 
 
 def compare(heads: PeerHeads, audit: SiteAudit, other: Export) -> list[str]:
     """Return everything in which another person's heads contradict this site's log or the heads it holds."""
     found: list[str] = []
     entries = audit.entries()
-    for head in (*other.held, *(receipt.head for receipt in other.receipts)):
+    for head in (*other.held, *other.odd, *(receipt.head for receipt in other.receipts)):
         wrong = against_log(head, entries) if head.site == audit.site else None
         if wrong is not None:
             found.append(f"{other.site} holds a head of this site's log, and {wrong}")
     known: Sequence[Peer] = heads.all()
     for peer in known:
-        shown = [head for head in (other.own, *other.held) if head is not None and head.site == peer.site]
+        shown = [
+            head
+            for head in (other.own, *other.held, *other.odd)
+            if head is not None and head.site == peer.site
+        ]
         for head in shown if peer.held is not None else ():
             assert peer.held is not None
             wrong = contradiction(peer.held, head) or contradiction(head, peer.held)

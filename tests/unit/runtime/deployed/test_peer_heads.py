@@ -157,7 +157,7 @@ def test_heads_that_were_edited_are_forgotten(people):
     north, south = people
     give(north, south)
     store = Store(south.audit.state)
-    store.put(PEERS, "north", store.get(PEERS, "north").replace(b'"n_entries": 5', b'"n_entries": 4'))
+    store.put(PEERS, "north", store.get(PEERS, "north").replace(b'"n_entries":5', b'"n_entries":4'))
     assert known(south, "north").held is None
 
 
