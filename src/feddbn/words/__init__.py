@@ -125,11 +125,13 @@ def say(finding: Finding, audience: Audience = "python") -> str:
 
 
 def _said(finding: Finding, audience: Audience) -> str | Card:
+    plain = f"{finding.code}: {', '.join(f'{name} {value}' for name, value in finding.values.items())}."
     sentence = _sentences().get(finding.code)
-    if sentence is None:
-        # A file of a later version, or of a method of another package.
-        return f"{finding.code}: {', '.join(f'{name} {value}' for name, value in finding.values.items())}."
-    return sentence(Said(finding, audience))
+    try:
+        # A file of a later version, or of a method of another package, may have other codes, or other values of one.
+        return plain if sentence is None else sentence(Said(finding, audience))
+    except KeyError:
+        return plain
 
 
 def card(finding: Finding, audience: Audience = "python") -> Card:

@@ -233,6 +233,7 @@ PYTHON = re.compile(r"\w\(\w+=|\b[a-z]+_\b|[a-z]=['\"]|feddbn\.\w")
 def test_sentences_are_whole_and_speak_to_their_readers(found):
     said = {audience: say(found, audience) for audience in get_args(Audience)}
     assert all(re.search(r"\.\)?$", one) and "  " not in one for one in said.values())
+    assert not any(one.startswith(f"{found.code}: ") for one in said.values())
     for audience in ("cli", "owner", "lead"):
         assert not PYTHON.search(said[audience]), said[audience]
     for name in found.cure:
@@ -304,3 +305,7 @@ def test_how_to_ask_for_another_method_is_said_as_the_reader_asks():
     assert "OneShotDBN(noise_variance='free')" in card(found).advice
     assert "--method oneshot -p noise_variance=free" in card(found, "cli").advice
     assert 'method = "oneshot" and noise_variance = "free"' in card(found, "lead").advice
+
+
+def test_a_stored_finding_without_its_values_is_said_plainly():
+    assert say(Finding("pairs-unseen", "warning", {"n": 3})) == "pairs-unseen: n 3."
