@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.protocol.messages import code_of, digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
-from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.fixed_point import largest_summand
@@ -58,38 +56,6 @@ class PolicyGuard(Guard):
         """Count the answer."""
         self._answered[task.name] += 1
         return vector
-
-
-class HeldOutGuard(Guard):
-    """Refuses questions about held-out rows that would tell one site from the others.
-
-    Sums of two folds differ by the rows in between. Blocks of the study's own hold rows of every site; other shares and
-    numbers of blocks could be chosen so that only one site has rows in between.
-    """
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-
-    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Check that the fold is the study's, that all sites are asked, and that squares are of enough of them."""
-        study, fold = self._study, getattr(task.question, "fold", ())
-        if fold and fold[1:] != study.held_out:
-            raise SiteRefused(
-                f"task {task.name!r} holds out rows in a way that the study {study.name!r} does not announce.",
-                code="other-fold",
-            )
-        if not task.name.startswith("loss."):
-            return
-        if task.participants is not None and set(task.participants) != set(study.sites):
-            raise SiteRefused(
-                f"task {task.name!r} is answered only if all sites of the study are asked.",
-                code="some-sites-only",
-            )
-        if task.params.get("best", -1) != -1 and len(study.sites) < FEWEST_SITES:
-            raise SiteRefused(
-                f"squares of losses are answered only among {FEWEST_SITES} sites or more: those of fewer tell them apart.",
-                code="few-sites",
-            )
 
 
 @dataclass(frozen=True)

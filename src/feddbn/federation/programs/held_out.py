@@ -21,6 +21,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.folds import held_out_part
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import DataError, StateError
 from feddbn.federation.programs.gram import recording_moments
 from feddbn.federation.programs.pfdbnl.entries import Entries
@@ -29,7 +30,7 @@ from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, whole
+from feddbn.federation.protocol.task import Question, Scope, ServerProgram, Task, array, whole
 from feddbn.method_table import Method
 
 MOST_CANDIDATES = 10_000
@@ -218,6 +219,12 @@ class HeldOutSumsQuestion(Question):
         """The best is one of the candidates."""
         if self.best >= self.n_candidates:
             raise self.wrong("'best' must be below 'n_candidates'")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Squares of few sites' losses would tell the sites apart."""
+        n = len(scope.sites)
+        are_many = self.best < 0 or n >= FEWEST_SITES
+        scope.require(are_many, self.name, f"squares of losses of {n} sites tell them apart", "few-sites")
 
 
 def _with_lags(C: FloatArray, q: int) -> FloatArray:

@@ -94,10 +94,10 @@ class Scope:
         return [k for k, name in enumerate(variables) if name in names]
 
     def check_participants(self, task: str, participants: Collection[str] | None) -> None:
-        """Refuse a sum over some of the sites, unless the study has sites take part in turns."""
+        """Refuse a sum over some of the sites, but for rounds of a study that has sites take part in turns."""
         if participants is None or set(participants) == set(self.sites):
             return
-        in_turns = self.parameters.get("participation", 1.0) != 1.0
+        in_turns = task.startswith("step.") and self.parameters.get("participation", 1.0) != 1.0
         if not set(participants) <= set(self.sites) or not in_turns:
             raise SiteRefused(
                 f"the study does not ask for the task {task!r} from some of its sites only.",

@@ -20,7 +20,7 @@ from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, Res
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.sampling_noise import SamplingNoise
-from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, HeldOutGuard, PolicyGuard
+from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, PolicyGuard
 from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
@@ -82,7 +82,7 @@ class Protection:
         rows += [noise] if noise else []
         rows += [sampling] if sampling else []
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
-        return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
+        return [policy, scope, *rows, bounds, audit]
 
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
