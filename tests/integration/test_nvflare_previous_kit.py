@@ -88,7 +88,7 @@ def refused(previous, frames, run, approved=True, **changes):
 def test_a_task_that_came_later_is_refused_by_name(previous, frames):
     code, sentence = refused(previous, frames, "looking")
     assert code == "tasks-not-allowed"
-    assert "survey, residual-checks" in sentence
+    assert "survey.first, residuals.checks" in sentence
 
 
 def test_a_study_that_nobody_approved_is_refused_with_the_command_to_type(previous, frames):

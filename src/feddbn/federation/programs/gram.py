@@ -261,8 +261,11 @@ class GramQuestion(RowsQuestion):
 
     @property
     def is_trying(self) -> bool:
-        """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites."""
-        return bool(self.try_degrees) or self.log_scales is not None
+        """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites.
+
+        Functions are asked about once both are settled.
+        """
+        return bool(self.try_degrees) or (self.log_scales is not None and not self.functions)
 
     @property
     def tried(self) -> tuple[Nuisance, ...]:

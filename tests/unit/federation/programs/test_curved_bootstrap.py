@@ -82,6 +82,7 @@ MODEL = np.vstack([np.tile(LEVEL, 2), np.diag(np.tile(SCALE**2, 2))])
         (Treatment(center="recording"), 0.0),
         (Treatment(center="recording", degree=1), 0.0),
         (Treatment(row_model=MODEL), 0.1),
+        (Treatment(log_scales=np.log(SCALE)), 0.0),
         (Treatment(), 0.1),
     ],
 )
