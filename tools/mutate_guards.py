@@ -35,6 +35,7 @@ GUARDED = (
     "runtime/deployed/protection.py",
     "runtime/deployed/registers.py",
     "runtime/deployed/open_site.py",
+    "runtime/deployed/store.py",
 )
 TESTS = (
     "tests/redteam",
@@ -43,7 +44,15 @@ TESTS = (
     "tests/unit/privacy",
     "tests/unit/runtime/deployed",
 )
-REFUSALS = ("SiteRefused", "AggregationError", "BudgetExceeded", "PrivacyError", "StateError", "FileError")
+REFUSALS = (
+    "SiteRefused",
+    "AggregationError",
+    "BudgetExceeded",
+    "PrivacyError",
+    "StateError",
+    "FileError",
+    "_damaged",
+)
 HOOKS = ("before", "reads", "make", "after")
 MOST_TESTS = 40
 """Tests that run at once of those that reach a guard."""

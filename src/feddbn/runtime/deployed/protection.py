@@ -144,14 +144,17 @@ class Protection:
 
     def _one_at_a_time(self) -> None:
         """Two runs that spend one budget at the same time could overspend it."""
-        if self._claim is None:
-            taken = SiteRefused(
+        if self._claim is not None:
+            return
+        try:
+            self._claim = Claim(self._state / "_budget.lock")
+        except OSError:
+            raise SiteRefused(
                 "another run is spending this site's privacy budget; try again when it has ended.",
                 code="budget-in-use",
-            )
-            self._claim = Claim(self._state / "_budget.lock", taken)
-            # Held as long as this site lives.
-            weakref.finalize(self, self._claim.close)
+            ) from None
+        # Held as long as this site lives.
+        weakref.finalize(self, self._claim.close)
 
 
 def _reach(study: Study) -> int:

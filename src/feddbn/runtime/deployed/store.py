@@ -411,16 +411,19 @@ class FileStore:
 
 
 class Claim:
-    """What one process at a time has, until it lets go or ends: a killed one never blocks its successor."""
+    """What one process at a time has, until it lets go or ends: a killed one never blocks its successor.
 
-    def __init__(self, path: Path, taken: FeddbnError) -> None:
+    Whoever comes second gets an `OSError`.
+    """
+
+    def __init__(self, path: Path) -> None:
         private_directory(path.parent)
         self._file = open(path, "ab", opener=for_owner)  # noqa: SIM115 (closed by `close`)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise taken from None
+            raise
 
     def close(self) -> None:
         """Let go."""
@@ -433,8 +436,12 @@ class RunJournal:
     def __init__(self, runs: Path, run_id: str) -> None:
         self._store = Store(runs)
         self._run_id = run_id
-        taken = StateError(f"run {run_id!r} is already going on: its journal is in use.", code="in-use")
-        self._claim = Claim(run_directory(runs, run_id) / "lock", taken)
+        try:
+            self._claim = Claim(run_directory(runs, run_id) / "lock")
+        except OSError:
+            raise StateError(
+                f"run {run_id!r} is already going on: its journal is in use.", code="in-use"
+            ) from None
 
     def read(self) -> Journal | None:
         """Return the journal."""
