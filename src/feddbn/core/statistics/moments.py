@@ -310,6 +310,15 @@ def nearest_positive(F: FloatArray, floor: float = 1e-3) -> FloatArray:
     return result
 
 
+def as_of_rows(moments: Moments) -> Moments:
+    """Return moments that rows can have: the same, or where noise has made products contradict each other the nearest."""
+    if np.linalg.eigvalsh(correlations(moments.scatter)[0])[0] > -CONTRADICTION:
+        return moments
+    return Moments(moments.n, moments.mean, nearest_positive(moments.scatter))
+
+
+CONTRADICTION = 1e-8
+"""A correlation matrix with an eigenvalue this far below zero is that of no rows."""
 COLLINEAR = 1e-9
 """A column of which the others leave less than this share of its variance carries nothing but rounding."""
 

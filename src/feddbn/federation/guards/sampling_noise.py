@@ -40,6 +40,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 from feddbn.core.statistics.moments import sums_length
+from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.messages import digest_of
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -109,8 +110,9 @@ class SamplingNoise(Guard):
         rng = self._generator(varying, rows.digest + channel.among.encode())
         staying = rows.parts(rng, task.question.reach)
         weights = np.clip(rng.standard_normal(len(staying)), -_FARTHEST, _FARTHEST)
+        seen, varying = _judged(here.data, varying)
         parts = [
-            replace(here, data=_Left(here.data, stays), state=_state_of(here.state, k))
+            replace(here, data=_Left(seen, stays), state=_state_of(here.state, k))
             for k, stays in enumerate(staying)
         ]
         found = self._answers(program, parts, varying)
@@ -264,6 +266,18 @@ class _LeftRows(RecordingView):
                 yield Block(block.values[start:stop], begins, labels, clock + start)
             is_cut = bool(n and not stays[-1]) or (is_cut and not n)
             first, clock = first + n, clock + n
+
+
+def _judged(data: SiteData, task: Task) -> tuple[SiteData, Task]:
+    """The site without cells that are far out, and the question about it.
+
+    What is far is judged by all rows: next to one that was left out, an outlier would pass for a value, and be all the noise.
+    """
+    question = task.question
+    if not isinstance(question, RowsQuestion) or question.limits is None:
+        return data, task
+    seen = replace(question, log_scales=None).treated(data)
+    return seen, replace(task, question=replace(question, limits=None, far=TAIL))
 
 
 def _state_of(state: Mapping[str, np.ndarray], k: int) -> SiteState:

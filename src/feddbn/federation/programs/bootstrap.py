@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.moments import Moments, as_of_rows, sums_length
 from feddbn.errors import ProtocolError
 from feddbn.federation.programs.gram import FLOATS_PER_TASK, GramQuestion
 from feddbn.federation.protocol.plan import Plan, Planned
@@ -94,5 +94,8 @@ def bootstrap_program(
                 f"{q} columns give {(stop - first) * length} numbers.",
                 code="bad-sum",
             )
-        found += [Moments.from_sums(row, q, origin) for row in answer.value.reshape(stop - first, length)]
+        found += [
+            as_of_rows(Moments.from_sums(row, q, origin))
+            for row in answer.value.reshape(stop - first, length)
+        ]
     return ResampledMoments(found[0], tuple(found[1:]))

@@ -32,7 +32,7 @@ from feddbn.core.orders.learn import Learned, OrderLearner, choose_lags, chosen_
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
 from feddbn.core.statistics.diagnostics import outputs_of
-from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
+from feddbn.core.statistics.moments import Moments, as_of_rows, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
     ResidualSums,
@@ -118,7 +118,8 @@ def curved_moments_program(
         products=tuple(number for product in products for number in product),
     )
     answer = yield Task(question)
-    moments = Moments.from_sums(answer.value, question.design.q)
+    # Where empty cells are drawn, noise is no sum over rows.
+    moments = as_of_rows(Moments.from_sums(answer.value, question.design.q))
     n = moments.n if noisy else plain.n
     scatter = moments.scatter * (n / moments.n)
     level = plain.mean[:d] if is_own else origin

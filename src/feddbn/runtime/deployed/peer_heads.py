@@ -214,7 +214,7 @@ def read_export(path: Path, keys: Mapping[str, bytes]) -> Export:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from None
     except ValidationError:
         raise FileError(
-            f"{path} does not hold heads of audit logs; `feddbn audit heads --out` writes them.",
+            f"{path} does not hold heads of audit logs; `feddbn site verify --out` writes them.",
             code="no-heads",
         ) from None
     own = found.own

@@ -13,6 +13,7 @@ import pytest
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import (
     Moments,
+    as_of_rows,
     completed,
     correlations,
     dependences,
@@ -198,3 +199,14 @@ def test_independent_columns_are_the_first_ones_of_their_span():
     x = np.random.default_rng(1).standard_normal((50, 5))
     x[:, 1], x[:, 4] = x[:, 0], x[:, 2] - x[:, 3]
     assert independent(np.corrcoef(x.T)) == [0, 2, 3]
+
+
+def test_moments_of_no_rows_become_those_of_some():
+    rng = np.random.default_rng(0)
+    honest = Moments.of_rows(rng.normal(size=(50, 4)))
+    assert as_of_rows(honest) is honest
+    scatter = honest.scatter.copy()
+    scatter[0, 1] = scatter[1, 0] = 1.2 * np.sqrt(scatter[0, 0] * scatter[1, 1])
+    mended = as_of_rows(Moments(50.0, honest.mean, scatter))
+    assert np.linalg.eigvalsh(mended.scatter)[0] > 0
+    np.testing.assert_allclose(np.diag(mended.scatter), np.diag(scatter))
