@@ -58,11 +58,11 @@ def test_far_levels_do_not_blow_it_up():
 
 def test_outliers_that_are_left_out_are_left_out_of_the_noise():
     """Without the rows around it an outlier would pass for a value."""
-    values = rows(800)
-    values[np.random.default_rng(1).random(values.shape) < 0.02] = -999.0
-    task = asked(n_lags=1, limits=np.array([1.0, 2.0, 0.5]))
+    values = rows(200)
+    values[0, 0] = -999.0
+    task = asked(limits=np.array([1.0, 2.0, 0.5]))
     exact = site_of(values, None).answer(task)
-    noise = [site_of(values, f"{k}".encode()).answer(task) - exact for k in range(10)]
+    noise = [site_of(values, f"{k}".encode()).answer(task) - exact for k in range(60)]
     assert np.abs(noise).max() < 1e3
 
 
