@@ -175,8 +175,7 @@ class Store:
             return
         if kind == "IMMEDIATE" and not self.exists:
             private_directory(self.folder)
-            with contextlib.suppress(OSError):
-                os.close(for_owner(str(self._path), os.O_CREAT | os.O_RDWR))
+            self._make()
         after: list[Callable[[], None]] = []
         with self._told(), contextlib.closing(self._connection(kind, erase)) as connection:
             _HELD.open[self._path] = (connection, after)
@@ -188,6 +187,19 @@ class Store:
                 del _HELD.open[self._path]
         for do in after:
             do()
+
+    def _make(self) -> None:
+        """Make an empty file that is for its owner only, unless there is one.
+
+        It is closed before it gets its name: to close any file of a store would end the locks of this process on it.
+        """
+        new = self._path.with_name(f"{STORE}.{os.getpid()}.{threading.get_ident()}")
+        with contextlib.suppress(OSError):
+            os.close(for_owner(str(new), os.O_CREAT | os.O_RDWR))
+            try:
+                os.link(new, self._path)
+            finally:
+                new.unlink()
 
     def _connection(self, kind: str, erase: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)

@@ -173,7 +173,7 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     with pytest.raises(NotEnoughSites, match=WITHHELD):
         private.sum(MOMENTS)
     assert events[-1].code == "over-budget"
-    assert "'moments'" in events[-1].sentence
+    assert "'gram.rows'" in events[-1].sentence
 
 
 def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent():

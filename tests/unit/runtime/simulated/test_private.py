@@ -94,7 +94,7 @@ def test_second_fit_exceeds_the_budget_and_is_refused_by_the_sites():
 def test_other_tasks_pass_through_to_the_guards():
     _, private, _ = _private(50, 1.0, clip_bound=50.0)
     assert len(private.sites) == 5
-    with refused(BudgetExceeded, "'summary'", "inf", code="over-budget"):
+    with refused(BudgetExceeded, "'gram.diagonal'", "inf", code="over-budget"):
         private.sum(Task(GramQuestion(diagonal=True, n_lags=1, variables=private.variables)))
 
 
