@@ -101,21 +101,26 @@ def test_what_was_written_survives_kills_at_any_moment(store):
     assert store.get("run", "last").decode() == kept[-2]
 
 
-def add_ones(folder, n):
+def add_ones(folder, n, together):
     store = Store(folder)
+    together.wait()
     for _ in range(n):
         with store.hold():
             store.put("run", "sum", b"%d" % (int(store.get("run", "sum") or 0) + 1))
 
 
-def test_processes_and_threads_wait_for_each_other(store):
-    workers = [multiprocessing.get_context("fork").Process(target=add_ones, args=(store.folder, 20))]
-    workers += [threading.Thread(target=add_ones, args=(store.folder, 20)) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert store.get("run", "sum") == b"60"
+def test_processes_and_threads_wait_for_each_other(tmp_path):
+    """Also while the file is made: to close it anywhere in a process ends the process's locks on it."""
+    fork = multiprocessing.get_context("fork")
+    for number in range(10):
+        together, folder = fork.Barrier(4), tmp_path / str(number)
+        workers = [fork.Process(target=add_ones, args=(folder, 8, together))]
+        workers += [threading.Thread(target=add_ones, args=(folder, 8, together)) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert Store(folder).get("run", "sum") == b"32"
 
 
 def test_a_full_disk_is_one_sentence_and_changes_nothing(store):
