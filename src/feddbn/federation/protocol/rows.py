@@ -628,7 +628,7 @@ class RowsQuestion(Question):
     @property
     def n_columns(self) -> int:
         """Columns whose products an answer tells: what rows are counted against."""
-        return self.design.q
+        return self.design.q if self.functions or self.kinds else self.q
 
     def sizes(self) -> Mapping[str, int]:
         """D variables, q lagged values."""
