@@ -152,7 +152,7 @@ def lorenz(size: Size) -> Iterator[Table]:
 def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
     """One fit in this process: seconds of the sites' sums and of the server's search, megabytes of an answer, wrong edges."""
     from feddbn import AS_THEY_ARE
-    from feddbn.federation.programs import curved
+    from feddbn.federation.programs import curved, gram
 
     spent = {"sites": 0.0, "search": 0.0}
 
@@ -165,7 +165,7 @@ def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
         return call
 
     curved._network_of = timed("search", curved._network_of)
-    curved.local_curved_moments = timed("sites", curved.local_curved_moments)
+    gram.design_moments = timed("sites", gram.design_moments)
     fed = federation(d, 4, n, seed, mean_degree=2, lag_degree=1, effects="gp")
     model = feddbn.OneShotDBN(n_lags=1, features="spline", check_residuals=False, prepare=AS_THEY_ARE)
     _, total = _timed(lambda: model.fit(fed.sites))
