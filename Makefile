@@ -95,7 +95,7 @@ test-all: test
 
 # The examples in docstrings; those of other people's data only where the data are.
 DOCTEST = $(BIN)/python -m pytest -q -W ignore::feddbn.errors.ResultWarning --doctest-modules --doctest-ignore-import-errors \
-  $(if $(FEDDBN_DATA),,--ignore=src/feddbn/datasets) src/feddbn
+  $(if $(FEDDBN_DATA),,--ignore=src/feddbn/datasets.py) src/feddbn
 
 # Tutorials run when the site is built: by `docs` only those that changed, by `docs-test` all.
 SPHINX = FEDDBN_DOCS_CACHE=$(abspath out/docs-cache) $(BIN)/python -m sphinx -q -b html docs out/docs
