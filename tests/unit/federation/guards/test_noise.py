@@ -238,3 +238,9 @@ def test_unit_norms_of_what_has_no_units_is_refused():
         site.answer(Task(UnitNormsQuestion(of=WHOLE.question, unit="recording")))
     with refused(ProtocolError, "unit", "day", "recording", "row", code="bad-question"):
         UnitNormsQuestion.read({"of": "dp-moments", "unit": "day"}, {})
+
+
+def test_nothing_is_answered_while_it_is_not_known_what_was_spent():
+    site = Site("a", _data(np.random.default_rng(0)), (_guard(doubt="the log of run-1 is damaged."),))
+    with refused(BudgetExceeded, code="budget-unknown"):
+        site.answer(TASK)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from feddbn._version import __version__
 from feddbn.core.designs.recordings import Block
+from feddbn.core.encoding import encode
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import ProtocolError, SiteRefused, StateError
+from feddbn.errors import AggregationError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint, Step, decide
 from feddbn.federation.protocol.messages import (
     WITHHELD,
@@ -144,6 +145,34 @@ def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
     assert store.files == before
     send(endpoint, WALK, 1, 0)
     assert store.files != before
+
+
+def test_an_answer_is_opened_for_one_set_of_sites_also_after_a_restart():
+    """Whatever the masks themselves remember: here they are opened for whom the server says."""
+    store = MemoryStore("a")
+    study = make_study(privacy={"secure_aggregation": True})
+
+    def masked(run_id, study, site):
+        def handle(message):
+            site.answer(WALK) if message == b"answer" else site.opening(frozenset(message.decode()))
+            return encode({})
+
+        return handle
+
+    def ask(endpoint, *messages):
+        for one in messages:
+            message = {"message": np.frombuffer(one, dtype=np.uint8)}
+            request = Request("secagg", "run-1", seq=0, after=-1, arrays=message)
+            read_reply(endpoint.handle(encode_request(request)))
+
+    endpoint, restarted = (make(store=store, masked=masked) for _ in range(2))
+    endpoint.handle(hello(study))
+    ask(endpoint, b"answer", b"ab", b"ab")
+    restarted.handle(hello(study))
+    ask(restarted, b"answer", b"ab")
+    for one in (endpoint, restarted):
+        with refused(AggregationError, code="other-sites"):
+            ask(one, b"abc")
 
 
 def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import FileError, NotEnoughSites
+from feddbn.errors import FileError, NotEnoughSites, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.ledger import Ledger
+from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.conduct import run_study
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
@@ -231,3 +232,10 @@ def test_settings_of_another_site_are_refused(tmp_path):
     settings = read_site_settings(place / "a" / "feddbn_site.toml")
     with refused(FileError, "'a'", "'b'", code="other-site"):
         open_site(settings, "b", logging.getLogger("test"))
+
+
+def test_a_site_without_a_key_takes_no_part_in_a_study_with_masks_and_noise(tmp_path):
+    protection = Protection(tmp_path, "a", SitePolicy())
+    study = make_study(privacy={"secure_aggregation": True})
+    with refused(SiteRefused, code="no-masks-here"):
+        protection.guards("run-1", study)

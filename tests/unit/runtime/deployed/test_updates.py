@@ -9,12 +9,14 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn import OneShotDBN
-from feddbn.errors import FederationError, ParameterError, StateError
+from feddbn.data.read import read_sites
+from feddbn.errors import FederationError, ParameterError, SiteRefused, StateError
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.protocol.study_methods import StudyResult, check_goal
 from feddbn.runtime.deployed.check import about_study
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.registers import RecordingBook
 from feddbn.runtime.deployed.store import STORE, Store
 from support.faults import LocalExchange
 from support.owned_sites import NAMES, ONE_SUM, OwnedSites, make_study
@@ -143,6 +145,15 @@ def test_a_site_that_was_not_in_the_run_takes_no_part_in_its_update(federation, 
         (state / name).unlink()
     with pytest.raises(FederationError, match="refused"):
         federation.run(make_study(update_of="run-1"), "run-2")
+
+
+def test_an_update_is_for_the_sites_of_the_run_before(tmp_path):
+    first, new = (read_sites({"a": rows(), "b": rows()})["a"] for _ in range(2))
+    RecordingBook(tmp_path, first).begin("run-1", make_study())
+    more = make_study(update_of="run-1", sites=(*NAMES, "east"))
+    with refused(SiteRefused, code="other-sites"):
+        RecordingBook(tmp_path, new).begin("run-2", more)
+    RecordingBook(tmp_path, new).begin("run-2", make_study(update_of="run-1"))
 
 
 def test_few_new_rows_are_refused_as_in_any_study(federation, months):
