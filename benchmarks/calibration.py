@@ -23,10 +23,10 @@ import numpy as np
 import pandas as pd
 from violations import VIOLATIONS, broken
 
+from feddbn.analysis.confidence import confidence
 from feddbn.errors import UnitsWarning
-from feddbn.methods.confidence import confidence
-from feddbn.methods.simulation import simulate
 from feddbn.model.dbn import DBN
+from feddbn.sim.simulation import simulate
 
 _EDGE = ["source", "target", "lag"]
 BINS = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9 - 1e-9, 1.0]

@@ -9,9 +9,9 @@ import sys
 
 import numpy as np
 
+from feddbn.analysis.comparison import compare, default_methods
 from feddbn.data import read_sites
-from feddbn.methods.comparison import compare, default_methods
-from feddbn.methods.simulation import simulate
+from feddbn.sim.simulation import simulate
 
 
 def main(n_seeds: int, d: int = 10, n_samples: int = 512) -> None:

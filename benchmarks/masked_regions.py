@@ -29,9 +29,9 @@ from feddbn.core.designs.recordings import Recording
 from feddbn.errors import NotEnoughSites, ParameterError, ProtocolError
 from feddbn.federation.protocol.site import Channel, Guard, Here, Site, SiteState, SiteTask
 from feddbn.federation.protocol.task import Sum, Task
+from feddbn.privacy.integers import MAX_SHARES
 from feddbn.privacy.keys import RandomBytes
 from feddbn.privacy.policy import DEFAULT_MIN_SITES
-from feddbn.privacy.shamir import MAX_SHARES
 from feddbn.runtime.masked import SecureFederation
 from feddbn.runtime.simulated.secure import Fault, secure_federation
 

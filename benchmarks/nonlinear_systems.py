@@ -15,8 +15,8 @@ from settings import federation
 from timing import Size, Table, in_fresh_process
 
 import feddbn
-from feddbn.methods.edge_table import pair_ranking
 from feddbn.metrics import edge_scores, ranking_scores
+from feddbn.results.edge_table import pair_ranking
 
 PENALTIES = (0.001, 0.005, 0.02)
 THRESHOLDS = (0.3, 0.5)
@@ -152,7 +152,8 @@ def lorenz(size: Size) -> Iterator[Table]:
 def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
     """One fit in this process: seconds of the sites' sums and of the server's search, megabytes of an answer, wrong edges."""
     from feddbn import AS_THEY_ARE
-    from feddbn.federation.programs import curved, gram
+    from feddbn.federation.programs import curved
+    from feddbn.federation.sums import gram
 
     spent = {"sites": 0.0, "search": 0.0}
 

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from feddbn.errors import UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.simulation import simulate
+from feddbn.sim.simulation import simulate
 
 RECOVERY = [(10, 512), (20, 512), (10, 256), (20, 256)]
 FEW_ROWS = [(20, 100), (15, 90), (10, 50), (5, 25)]

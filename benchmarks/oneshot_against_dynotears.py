@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from feddbn import Dynotears, Prepare, Rounds
 from feddbn.errors import UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.simulation import simulate
+from feddbn.sim.simulation import simulate
 
 PENALTIES = (0.02, 0.05, 0.1, 0.2)
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)

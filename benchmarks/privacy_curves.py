@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 
 from feddbn.errors import DataError, ResultWarning
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.scoring import score
-from feddbn.methods.simulation import simulate
+from feddbn.results.scoring import score
+from feddbn.sim.simulation import simulate
 
 FEATURES = ("linear", "spline", "quadratic")
 

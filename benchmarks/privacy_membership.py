@@ -16,9 +16,9 @@ from scipy.stats import norm
 
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
-from feddbn.methods.simulation import simulate
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan, gram_weights, multiplier_for
+from feddbn.sim.simulation import simulate
 
 DELTA, N_TRIALS, N_SITES = 1e-5, 1000, 5
 

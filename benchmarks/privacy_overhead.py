@@ -25,13 +25,13 @@ from feddbn.core.encoding import encode
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.fdbnl import FDBNL
-from feddbn.methods.simulation import simulate
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.privacy.register import Register
 from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.sim.simulation import simulate
 
 
 def fit(n_sites: int, d: int, n_repeats: int, schedule: str) -> None:

@@ -26,10 +26,10 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.scoring import score
-from feddbn.methods.simulation import SimulatedFederation, simulate
+from feddbn.results.scoring import score
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.private import private_federation
+from feddbn.sim.simulation import SimulatedFederation, simulate
 
 N_SITES, DELTA, FIRST_FRESH = 10, 1e-5, 200
 COLUMNS = [

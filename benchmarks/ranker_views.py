@@ -23,12 +23,12 @@ from feddbn.core.ranking import (
 from feddbn.core.statistics.moments import correlations
 from feddbn.data import read_sites
 from feddbn.datasets import dream4
-from feddbn.federation.programs.feature_statistics import (
+from feddbn.federation.protocol.task import run_program
+from feddbn.federation.sums.feature_statistics import (
     Candidate,
     FeatureStatistics,
     feature_statistics_program,
 )
-from feddbn.federation.protocol.task import run_program
 from feddbn.methods.base import simulated
 from feddbn.methods.oneshot import OneShotDBN
 

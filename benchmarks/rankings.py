@@ -16,7 +16,7 @@ import pandas as pd
 import feddbn
 from feddbn.datasets import Dataset
 from feddbn.methods.edge_ranking import LaggedEdgeRanker
-from feddbn.methods.edge_table import pair_ranking
+from feddbn.results.edge_table import pair_ranking
 
 Ranking = Callable[[Dataset], np.ndarray]
 

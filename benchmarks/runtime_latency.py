@@ -28,8 +28,8 @@ import pandas as pd  # noqa: E402
 
 import support.study_programs  # noqa: F401, E402
 from feddbn import simulate  # noqa: E402
+from feddbn.analysis import studies  # noqa: F401, E402
 from feddbn.federation.protocol.study import Study  # noqa: E402
-from feddbn.methods import studies  # noqa: F401, E402
 from support.nvflare_federation import NVFlareFederation, children  # noqa: E402
 
 

@@ -20,10 +20,10 @@ from threadpoolctl import threadpool_limits
 from timing import Table, cpu_seconds
 
 from feddbn.core.arrays import FloatArray
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.shamir import MAX_SHARES
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.privacy.integers import MAX_SHARES
 
 LENGTH = 821
 """Numbers of an answer: a round of FDBNL with d = 20 and one lag."""

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.methods.simulation import simulate
 from feddbn.model.dbn import DBN
+from feddbn.sim.simulation import simulate
 
 __all__ = ["VIOLATIONS", "broken"]
 

@@ -21,18 +21,18 @@ import numpy as np
 
 import feddbn
 from feddbn import AS_THEY_ARE
+from feddbn.analysis import studies  # noqa: F401 (the methods that a study can name)
 from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import Study
-from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
-from feddbn.runtime.deployed.asking import ServerEvent
-from feddbn.runtime.deployed.collecting import Collecting, VisitBook
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.owner import Owner
-from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.deployed.store import RunJournal
+from feddbn.runtime.server.asking import ServerEvent
+from feddbn.runtime.server.collecting import Collecting, VisitBook
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.kit_files import write_site_files
+from feddbn.runtime.site.open_site import open_site
+from feddbn.runtime.site.owner import Owner
+from feddbn.runtime.store import RunJournal
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 COMES_AT = {"east": 3, "north": 9, "south": 15, "west": 21}

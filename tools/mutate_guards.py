@@ -31,18 +31,20 @@ GUARDED = (
     "privacy/register.py",
     "privacy/ledger.py",
     "privacy/secagg_site.py",
-    "runtime/deployed/owner.py",
-    "runtime/deployed/protection.py",
-    "runtime/deployed/registers.py",
-    "runtime/deployed/open_site.py",
-    "runtime/deployed/store.py",
+    "runtime/site/owner.py",
+    "runtime/site/protection.py",
+    "runtime/site/registers.py",
+    "runtime/site/open_site.py",
+    "runtime/store.py",
 )
 TESTS = (
     "tests/redteam",
     "tests/unit/federation/guards",
     "tests/unit/federation/protocol",
     "tests/unit/privacy",
-    "tests/unit/runtime/deployed",
+    "tests/unit/runtime/server",
+    "tests/unit/runtime/site",
+    "tests/unit/runtime/test_store.py",
 )
 REFUSALS = (
     "SiteRefused",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from feddbn.data.layout import Layout
-from feddbn.federation.programs.prepare import Prepare
+from feddbn.federation.sums.prepare import Prepare
 from feddbn.method_table import METHODS
 from feddbn.settings import Settings, in_order
 

@@ -130,7 +130,7 @@ as_sites <- function(sites) {
 as_network <- function(model) {
   file <- tempfile(fileext = ".json")
   on.exit(unlink(file))
-  reticulate::import("feddbn.methods.result")$Result$from_estimator(model)$save(file)
+  reticulate::import("feddbn.results.result")$Result$from_estimator(model)$save(file)
   read_network(file)
 }
 

@@ -14,12 +14,17 @@ from feddbn.method_table import METHODS
 from feddbn.shown import drawn_by
 
 if TYPE_CHECKING:
+    from feddbn.analysis.comparison import Comparison as Comparison
+    from feddbn.analysis.comparison import compare_methods as compare_methods
+    from feddbn.analysis.confidence import confidence as confidence
+    from feddbn.analysis.confidence import edge_confidence as edge_confidence
+    from feddbn.analysis.confidence import mark_confidence as mark_confidence
     from feddbn.data.layout import Layout as Layout
     from feddbn.federation.programs.fdbnl import Rounds as Rounds
     from feddbn.federation.programs.pfdbnl.rounds import Partial as Partial
     from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds as PersonalRounds
-    from feddbn.federation.programs.prepare import AS_THEY_ARE as AS_THEY_ARE
-    from feddbn.federation.programs.prepare import Prepare as Prepare
+    from feddbn.federation.sums.prepare import AS_THEY_ARE as AS_THEY_ARE
+    from feddbn.federation.sums.prepare import Prepare as Prepare
     from feddbn.methods.base import simulated as simulated
     from feddbn.methods.baselines import Average as Average
     from feddbn.methods.baselines import BestSite as BestSite
@@ -27,59 +32,54 @@ if TYPE_CHECKING:
     from feddbn.methods.baselines import LocalOnly as LocalOnly
     from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
-    from feddbn.methods.comparison import Comparison as Comparison
-    from feddbn.methods.comparison import compare_methods as compare_methods
-    from feddbn.methods.confidence import confidence as confidence
-    from feddbn.methods.confidence import edge_confidence as edge_confidence
-    from feddbn.methods.confidence import mark_confidence as mark_confidence
     from feddbn.methods.fdbnl import FDBNL as FDBNL
     from feddbn.methods.latent import LatentDBN as LatentDBN
     from feddbn.methods.mixed import MixedDBN as MixedDBN
     from feddbn.methods.oneshot import OneShotDBN as OneShotDBN
     from feddbn.methods.pfdbnl import PFDBNL as PFDBNL
-    from feddbn.methods.scoring import Scores as Scores
-    from feddbn.methods.scoring import SiteScores as SiteScores
-    from feddbn.methods.scoring import score as score
-    from feddbn.methods.scoring import score_by_kind as score_by_kind
-    from feddbn.methods.scoring import score_sites as score_sites
     from feddbn.methods.selection import Selection as Selection
     from feddbn.methods.selection import select as select
-    from feddbn.methods.simulation import SimulatedFederation as SimulatedFederation
-    from feddbn.methods.simulation import simulate as simulate
-    from feddbn.methods.simulation import simulate_system as simulate_system
     from feddbn.methods.summary import MomentSummary as MomentSummary
     from feddbn.methods.summary import summary as summary
     from feddbn.model.ancestral import AncestralGraph as AncestralGraph
     from feddbn.model.dbn import DBN as DBN
     from feddbn.model.summary import Summary as Summary
     from feddbn.report.progress import Progress as Progress
+    from feddbn.results.scoring import Scores as Scores
+    from feddbn.results.scoring import SiteScores as SiteScores
+    from feddbn.results.scoring import score as score
+    from feddbn.results.scoring import score_by_kind as score_by_kind
+    from feddbn.results.scoring import score_sites as score_sites
+    from feddbn.sim.simulation import SimulatedFederation as SimulatedFederation
+    from feddbn.sim.simulation import simulate as simulate
+    from feddbn.sim.simulation import simulate_system as simulate_system
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
-    "AS_THEY_ARE": "feddbn.federation.programs.prepare",
+    "AS_THEY_ARE": "feddbn.federation.sums.prepare",
     "AncestralGraph": "feddbn.model.ancestral",
     "DBN": "feddbn.model.dbn",
     "Layout": "feddbn.data.layout",
     "Partial": "feddbn.federation.programs.pfdbnl.rounds",
     "PersonalRounds": "feddbn.federation.programs.pfdbnl.rounds",
-    "Prepare": "feddbn.federation.programs.prepare",
+    "Prepare": "feddbn.federation.sums.prepare",
     "Rounds": "feddbn.federation.programs.fdbnl",
     "Progress": "feddbn.report.progress",
-    "Scores": "feddbn.methods.scoring",
+    "Scores": "feddbn.results.scoring",
     "Selection": "feddbn.methods.selection",
-    "SimulatedFederation": "feddbn.methods.simulation",
-    "SiteScores": "feddbn.methods.scoring",
-    "Comparison": "feddbn.methods.comparison",
-    "compare_methods": "feddbn.methods.comparison",
-    "confidence": "feddbn.methods.confidence",
-    "edge_confidence": "feddbn.methods.confidence",
-    "mark_confidence": "feddbn.methods.confidence",
-    "score": "feddbn.methods.scoring",
-    "score_by_kind": "feddbn.methods.scoring",
-    "score_sites": "feddbn.methods.scoring",
+    "SimulatedFederation": "feddbn.sim.simulation",
+    "SiteScores": "feddbn.results.scoring",
+    "Comparison": "feddbn.analysis.comparison",
+    "compare_methods": "feddbn.analysis.comparison",
+    "confidence": "feddbn.analysis.confidence",
+    "edge_confidence": "feddbn.analysis.confidence",
+    "mark_confidence": "feddbn.analysis.confidence",
+    "score": "feddbn.results.scoring",
+    "score_by_kind": "feddbn.results.scoring",
+    "score_sites": "feddbn.results.scoring",
     "select": "feddbn.methods.selection",
-    "simulate": "feddbn.methods.simulation",
+    "simulate": "feddbn.sim.simulation",
     "simulated": "feddbn.methods.base",
-    "simulate_system": "feddbn.methods.simulation",
+    "simulate_system": "feddbn.sim.simulation",
     "Summary": "feddbn.model.summary",
     "summary": "feddbn.methods.summary",
 }

@@ -6,7 +6,7 @@ Rules of the file
   for does not import estimators. So this module lies below every layer that lists methods.
 - Whatever lists methods reads this table: ``import feddbn``, the commands, studies, sites' policies, reports,
   experiments, and the tables in README.md and docs/choosing.md, which a test compares with it.
-- `feddbn.methods.registry.register_method` adds a row; docs/extending.md shows how.
+- `feddbn.analysis.studies.register_method` adds a row; docs/extending.md shows how.
 """
 
 from __future__ import annotations

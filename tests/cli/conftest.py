@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from feddbn.analysis.truth import write_truth
 from feddbn.cli.data import FileFormat, write_sites
 from feddbn.cli.main import app
-from feddbn.methods.simulation import simulate
-from feddbn.methods.truth import write_truth
+from feddbn.sim.simulation import simulate
 
 Run = Callable[..., Any]
 

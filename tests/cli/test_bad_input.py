@@ -109,7 +109,7 @@ def test_a_bug_is_one_sentence_and_exit_code_1(run, federation, monkeypatch):
     def broken(*args, **options):
         raise ZeroDivisionError("1/0")
 
-    monkeypatch.setattr("feddbn.methods.comparison.fit_method", broken)
+    monkeypatch.setattr("feddbn.analysis.comparison.fit_method", broken)
     outcome = run("fit", federation)
     assert outcome.exit_code == 1
     assert len(outcome.stderr.splitlines()) == 1

@@ -19,7 +19,7 @@ import feddbn
 from feddbn import simulate
 from feddbn.cli.main import COMMANDS
 from feddbn.method_table import available_methods, default_method
-from feddbn.methods.result import Result
+from feddbn.results.result import Result
 
 
 def test_help_lists_every_command(run):
@@ -149,7 +149,7 @@ def test_interrupt_exits_130_without_a_traceback(tmp_path):
         "import signal, time\n"
         # A job in a shell's background starts with the signal ignored, and so does what it starts.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import feddbn.methods.simulation as s\n"
+        "import feddbn.sim.simulation as s\n"
         "def slow(**k):\n    print('started', flush=True); time.sleep(30)\n"
         "s.simulate = slow\n"
         "from feddbn.cli.main import app\n"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.methods.result import Result
+from feddbn.results.result import Result
 
 
 @pytest.fixture(scope="module")

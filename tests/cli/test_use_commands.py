@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.methods.result import Result
 from feddbn.privacy.audit import AuditChain
+from feddbn.results.result import Result
 from support.report_results import curved_dbn
 
 

@@ -8,12 +8,12 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, ChangingDBN, MixedDBN, OneShotDBN, PersonalRounds, Rounds
+from feddbn.analysis.confidence import confidence
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
-from feddbn.federation.programs.bootstrap import bootstrap_program
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
-from feddbn.methods.confidence import confidence
+from feddbn.federation.sums.gram import bootstrap_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import feddbn
 from feddbn import AS_THEY_ARE
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.guards.study_plan import plan_of
-from feddbn.federation.programs.in_view import with_what_is_in_view
 from feddbn.federation.protocol.plan import most_numbers, of_task, usual_numbers
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import check_goal, study_method
-from feddbn.methods import studies  # noqa: F401 (registers the methods)
+from feddbn.federation.sums.in_view import with_what_is_in_view
 
 D, SITES = 3, 5
 MESS = ("clean", "gains", "trend", "cycles", "levels", "empty", "outliers", "memory", "bent", "laplace")

@@ -21,8 +21,6 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.edge_ranking import LaggedEdgeRanker
-from feddbn.methods.edge_table import pair_ranking
-from feddbn.methods.result import Result
 from feddbn.report import (
     plot_convergence,
     plot_process_graph,
@@ -31,6 +29,8 @@ from feddbn.report import (
     render_report,
     site_differences,
 )
+from feddbn.results.edge_table import pair_ranking
+from feddbn.results.result import Result
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.report_results import curved_dbn
 

@@ -13,10 +13,10 @@ from feddbn.federation.protocol.site import Guard, Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Question, Task, run_program
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.masking import site_masking
+from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.runtime.site.masking import site_masking
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.questions import make_question
 from support.saying import refused

@@ -4,14 +4,14 @@ import json
 import logging
 
 import feddbn
+from feddbn.analysis import studies  # noqa: F401
 from feddbn.federation.protocol.study import Study
-from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.kit_files import write_site_files
+from feddbn.runtime.site.open_site import open_site
 from support.faults import LocalExchange, MemoryJournal
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -22,7 +22,7 @@ PUBLIC = (
     "feddbn.interop.autoregression",
     "feddbn.interop.regression",
     "feddbn.method_table",
-    "feddbn.methods.registry",
+    "feddbn.analysis.studies",
     "feddbn.metrics",
     "feddbn.model.dbn",
     "feddbn.report",
@@ -31,7 +31,7 @@ PUBLIC = (
     "feddbn.sim.mess",
 )
 # A public name outside of these.
-MORE = ("feddbn.methods.result.Result",)
+MORE = ("feddbn.results.result.Result",)
 DATA = "feddbn.datasets."
 
 

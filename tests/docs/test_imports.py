@@ -10,7 +10,7 @@ from pathlib import Path
 import networkx as nx
 
 import feddbn
-from feddbn.methods.result import Result
+from feddbn.results.result import Result
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -99,7 +99,7 @@ try:
 except SystemExit:
     pass
 assert not loaded("numpy", "pandas", "scipy", "sklearn", "matplotlib"), "help needs no numbers"
-import feddbn.runtime.deployed.open_site, feddbn.federation.programs
+import feddbn.runtime.site.open_site, feddbn.federation.programs
 from feddbn.privacy.policy import SitePolicy
 SitePolicy().check_study("fdbnl", 3, True, None)
 assert not loaded("feddbn.methods", "sklearn"), "a site needs no estimators"

@@ -16,8 +16,8 @@ from feddbn.data import read_sites
 from feddbn.experiments.config import experiment_names
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
-from feddbn.methods import result
 from feddbn.model import export, summary
+from feddbn.results import result
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.references import is_test, is_there
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import feddbn
 from feddbn import DBN, OneShotDBN
 from feddbn.cli.main import app
-from feddbn.methods.result import Result
+from feddbn.results.result import Result
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "r.md").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("nvflare")
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study_methods import StudyResult, study_method
-from feddbn.runtime.deployed.open_site import read_data
-from feddbn.runtime.deployed.results import read_outcome
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.server.results import read_outcome
+from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.runtime.site.open_site import read_data
 from support.trials import SITES, assert_nothing_executed_twice, job_process, make_study
 
 PAUSE_S = 4.0

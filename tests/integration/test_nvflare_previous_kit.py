@@ -13,8 +13,8 @@ pytest.importorskip("nvflare")
 from feddbn import AS_THEY_ARE
 from feddbn.cli.main import app
 from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.runtime.deployed.results import read_outcome
 from feddbn.runtime.engines.interface import engine_of
+from feddbn.runtime.server.results import read_outcome
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.nvflare_federation import SERVER, NVFlareFederation
 from support.previous_kit import lay_out

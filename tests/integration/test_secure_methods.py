@@ -5,13 +5,13 @@ import pytest
 
 from feddbn import Rounds
 from feddbn.data import read_sites
-from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
+from feddbn.federation.sums.treatment import moments_program
 from feddbn.methods.fdbnl import FDBNL
-from feddbn.methods.simulation import simulate
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.sim.simulation import simulate
 
 
 class DroppingFederation(InProcessFederation):

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from feddbn.errors import AggregationError
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, whole
-from feddbn.privacy.fixed_point import decode_fixed, encode_fixed, sum_residues
+from feddbn.privacy.integers import combine_shares, decode_fixed, encode_fixed, split_secret, sum_residues
 from feddbn.privacy.policy import default_threshold
-from feddbn.privacy.shamir import combine_shares, split_secret
 from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import Values, give_values, make_question
 

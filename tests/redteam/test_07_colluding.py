@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
 from feddbn.federation.protocol.study import parse_study, study_from_json
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.private_moments import guaranteed_sites, study_noise_plan
 from feddbn.privacy.gaussian import gaussian_epsilon
 from support.noisy_sites import VARIABLES, make
 from support.saying import refused

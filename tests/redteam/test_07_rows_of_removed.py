@@ -7,9 +7,9 @@ import pytest
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation import programs  # noqa: F401 (registers the site programs)
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.private_moments import UnitNormsQuestion, private_moments_plan
 from feddbn.federation.protocol.site import Here, site_task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.private_moments import UnitNormsQuestion, private_moments_plan
 from feddbn.privacy.gaussian import Grid
 from support.saying import refused
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feddbn.federation.programs.private_moments import private_moments_plan
-from feddbn.privacy.fixed_point import encode_fixed
+from feddbn.federation.sums.private_moments import private_moments_plan
 from feddbn.privacy.gaussian import Grid
+from feddbn.privacy.integers import encode_fixed
 
 PLAN = private_moments_plan("gram.rows", "recording", 1.0, 1e-5)
 N_BINS, N_RELEASES = 2000, 5

@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.audit import parse_entries
-from feddbn.runtime.deployed.kit_files import default_policy_text
+from feddbn.runtime.site.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 from support.states import log_lines
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from feddbn.cli.main import app
 from feddbn.errors import FileError, NotEnoughSites
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.check import check_settings
-from feddbn.runtime.deployed.owner import Owner
-from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.deployed.store import STORE, SealedLog
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.check import check_settings
+from feddbn.runtime.site.owner import Owner
+from feddbn.runtime.store import STORE, SealedLog
 from support.noisy_sites import VARIABLES, make
 from support.saying import only
 from support.states import changed, log_lines, rewrite_log
@@ -119,7 +119,7 @@ def test_what_is_left_is_shown(sites):
 
 def test_an_answer_that_was_booked_and_never_left_costs_and_hides_nothing(tmp_path, monkeypatch):
     """Killed between the entry of the audit log and the record: asked again, the site draws new noise and books it, too."""
-    from feddbn.runtime.deployed.store import FileStore
+    from feddbn.runtime.store import FileStore
 
     sites = make(tmp_path, policy=POLICY)
     coordinator = sites.coordinator(sites.study(clip=5.0, epsilon=2.0), "one")

@@ -9,9 +9,9 @@ pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites
 from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, _digest, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed.audit import check_logs, logs_at
-from feddbn.runtime.deployed.owner import APPROVALS
-from feddbn.runtime.deployed.store import Store
+from feddbn.runtime.site.audit import check_logs, logs_at
+from feddbn.runtime.site.owner import APPROVALS
+from feddbn.runtime.store import Store
 from support.faults import MemoryJournal
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import refused

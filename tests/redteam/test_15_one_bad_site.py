@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import NotEnoughSites, ProtocolError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Reply, encode_reply, read_reply
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.coordinator import Coordinator
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.server.coordinator import Coordinator
 from support.faults import MemoryJournal
 from support.hostile import Sites
 from support.saying import refused

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import ProtocolError
-from feddbn.runtime.deployed.store import STORE
+from feddbn.runtime.store import STORE
 from support.rig import Refused, Rig, Server, raw
 from support.saying import refused
 

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from nvflare.fuel.f3.drivers.net_utils import get_ssl_context
 
-from feddbn.runtime.deployed.kit_files import open_to_others, owner_only
 from feddbn.runtime.engines.interface import FederationPlan
 from feddbn.runtime.engines.nvflare.kit import _check_certificate, _check_files, _check_server, make_kits
+from feddbn.runtime.site.kit_files import open_to_others, owner_only
 
 
 @pytest.fixture(scope="module")

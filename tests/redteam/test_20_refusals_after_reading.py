@@ -10,10 +10,10 @@ import pytest
 
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.programs.fdbnl import StepQuestion
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Request, encode_request
 from feddbn.federation.protocol.task import Task, task_digest
-from feddbn.runtime.deployed.store import STORE
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.store import STORE
 from support.hostile import Server, Sites
 from support.states import entries_of
 

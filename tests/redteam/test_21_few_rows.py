@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.runtime.deployed.store import STORE
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.store import STORE
 from support.hostile import Server, Sites
 from support.saying import refused
 from support.states import changed

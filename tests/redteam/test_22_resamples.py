@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from feddbn.federation.guards.disclosure import ResampleGuard, most_resamples
-from feddbn.federation.programs.gram import resampling_plan
 from feddbn.federation.protocol.site import Here
-from feddbn.runtime.deployed.open_site import read_data
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.federation.sums.gram import resampling_plan
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.open_site import read_data
 from support.rig import Rig, Server, listing, raw
 
 N_RECORDINGS, N_ROWS = 8, 40

@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.designs.design import are_public_units, public_units
 from feddbn.errors import ProtocolError
-from feddbn.federation.programs.gram import GramQuestion
+from feddbn.federation.sums.gram import GramQuestion
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
 

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import FederationError, PrivacyError, SiteRefused
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.registers import RecordingBook
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.site.registers import RecordingBook
 from support.rig import Refused, Rig, Server
 
 NAMES = ("a", "b", "c", "d")

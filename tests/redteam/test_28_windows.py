@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.encoding import encode
 from feddbn.errors import FederationError, PrivacyError, StateError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.task import Task, task_digest
-from feddbn.runtime.deployed.masking import SealedSlot
-from feddbn.runtime.deployed.store import STORE, Store
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.site.masking import SealedSlot
+from feddbn.runtime.store import STORE, Store
 from support.rig import Refused, Rig, Server
 from support.saying import refused
 

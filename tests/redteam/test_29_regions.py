@@ -9,7 +9,7 @@ pytest.importorskip("cryptography")
 from feddbn.errors import AggregationError, NotEnoughSites, ParameterError, ProtocolError
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, whole
-from feddbn.privacy.fixed_point import decode_fixed, encode_fixed
+from feddbn.privacy.integers import decode_fixed, encode_fixed
 from feddbn.privacy.register import Register
 from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.privacy.secagg_site import SecAggSite

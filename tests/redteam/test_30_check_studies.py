@@ -8,8 +8,8 @@ import pytest
 from feddbn.core.statistics.survey import profile_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length
 from support.hostile import Server, Sites
 
 D = 3

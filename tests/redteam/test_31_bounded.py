@@ -15,10 +15,10 @@ from feddbn.errors import FeddbnError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.study import Study, study_from_json
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.protection import Protection
-from feddbn.runtime.deployed.settings import load_programs, read_policy, read_site_settings
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import load_programs, read_policy, read_site_settings
+from feddbn.runtime.site.protection import Protection
 from feddbn.words import say
 from support.faults import MemoryJournal
 from support.rig import Rig, Server, raw
@@ -95,7 +95,7 @@ def test_pages_are_linear_in_variables(rig, what):
 
 def test_a_full_disk_is_answered_with_a_refusal_and_changes_nothing(tmp_path):
     """K2: `handle` raised where its own log could not be written; afterwards the study goes on with the same bits."""
-    load_programs(("feddbn.methods.studies",))
+    load_programs(("feddbn.analysis.studies",))
     data = normal(np.random.default_rng(0), s0=200, s1=200, s2=200)
     no_limit = resource.RLIM_INFINITY
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -5,15 +5,15 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn import AS_THEY_ARE
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.errors import FeddbnError
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.in_view import rare_rows
 from feddbn.federation.programs.pfdbnl.questions import StepQuestion
 from feddbn.federation.protocol.task import Task, task_digest
-from feddbn.methods import studies  # noqa: F401 (registers the methods)
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.in_view import rare_rows
 from feddbn.privacy.secagg import Order
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
 from support import rig as rigs
 from support.faults import LocalExchange, MemoryJournal
 from support.hostile import Server, Sites

@@ -8,14 +8,14 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.residual_checks import ResidualSums, sums_length
 from feddbn.errors import AggregationError, FeddbnError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.residual_checks import ResidualsQuestion
+from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register, member
-from feddbn.runtime.deployed.owner import Owner
-from feddbn.runtime.deployed.registers import FileShelf, data_version
-from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.deployed.store import STORE, Store
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.owner import Owner
+from feddbn.runtime.site.registers import FileShelf, data_version
+from feddbn.runtime.store import STORE, Store
 from support.hostile import Server, Sites
 from support.rig import Rig, raw
 from support.rig import Server as RigServer

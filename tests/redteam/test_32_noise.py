@@ -11,9 +11,9 @@ import pytest
 
 from feddbn.data import read_sites
 from feddbn.federation.guards.sampling_noise import SamplingNoise
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Channel, Site
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
 from support.rig import Rig, Server, raw
 
 D, N = 4, 500

@@ -14,11 +14,11 @@ from feddbn.cli.terminal import complain, print_json, print_table, remark, say
 from feddbn.console import gate
 from feddbn.errors import FeddbnError, NotEnoughSites, ParameterError
 from feddbn.federation.protocol.study import study_from_json
-from feddbn.runtime.deployed import store
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.settings import load_programs
-from feddbn.runtime.deployed.store import Store
+from feddbn.runtime import store
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import load_programs
+from feddbn.runtime.store import Store
 from support.console_kits import served
 from support.faults import MemoryJournal
 from support.rig import Rig
@@ -33,7 +33,7 @@ def data(n_sites=3):
 
 
 def conducted(rig, study, exchange):
-    load_programs(("feddbn.methods.studies",))
+    load_programs(("feddbn.analysis.studies",))
     coordinator = Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0, opening_s=0.0)
     return run_study(coordinator, study)[0].arrays
 

@@ -15,15 +15,15 @@ from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.private_moments import (
+from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
+from feddbn.federation.protocol.site import Site, answer_of_one, site_task
+from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.private_moments import (
     UnitNormsQuestion,
     private_moments_plan,
     study_noise_plan,
 )
-from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
-from feddbn.federation.protocol.site import Site, answer_of_one, site_task
-from feddbn.federation.protocol.task import Task
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan, multiplier_for, norm_edges
 from support.dp_tester import curve_violation, violation
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows

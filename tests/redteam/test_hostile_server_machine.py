@@ -35,11 +35,11 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.audit import AuditChain
+from feddbn.privacy.integers import combine_shares
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_server import SecAggServer
-from feddbn.privacy.shamir import combine_shares
-from feddbn.runtime.deployed.masking import site_masking
+from feddbn.runtime.site.masking import site_masking
 from support.combinations import by_brute_force
 from support.faults import MemoryStore
 from support.study_programs import WalkQuestion

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from feddbn.console import site_facts
 from feddbn.console.gate import COOKIE, MOST_BYTES, Gate, Keys, loopback
 from feddbn.errors import ParameterError
-from feddbn.runtime.deployed.owner import STUDIES
-from feddbn.runtime.deployed.store import Store
+from feddbn.runtime.site.owner import STUDIES
+from feddbn.runtime.store import Store
 from support.console_kits import HOST, SCRIPT, SiteKits, codes, press
 from support.owned_sites import make_study
 
@@ -285,7 +285,7 @@ def test_no_other_address_than_loopback_is_listened_on(host):
 
 
 def test_somebody_who_sends_many_studies_pushes_out_none_that_was_approved(tmp_path, monkeypatch):
-    monkeypatch.setattr("feddbn.runtime.deployed.owner.MOST_STUDIES", 5)
+    monkeypatch.setattr("feddbn.runtime.site.owner.MOST_STUDIES", 5)
     kits = SiteKits(tmp_path)
     kits.owner().approve(make_study(), 30.0, 1, None)
     for k in range(9):

@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.errors import AggregationError, PrivacyError, ProtocolError, SiteRefused
 from feddbn.federation.programs.fdbnl import StepQuestion
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.store import FileStore
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.store import FileStore
 from support.hostile import Server, Sites
 from support.saying import codes, refused
 
@@ -167,12 +167,12 @@ def test_a_state_in_other_units_is_not_gone_on_with(tmp_path):
 
 def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_path):
     from feddbn.errors import NotEnoughSites
-    from feddbn.runtime.deployed.conduct import run_study
-    from feddbn.runtime.deployed.coordinator import Coordinator
-    from feddbn.runtime.deployed.settings import load_programs
+    from feddbn.runtime.server.conduct import run_study
+    from feddbn.runtime.server.coordinator import Coordinator
+    from feddbn.runtime.settings import load_programs
     from support.faults import MemoryJournal
 
-    load_programs(("feddbn.methods.studies",))
+    load_programs(("feddbn.analysis.studies",))
     sites = Sites(tmp_path)
     exact = "lambda_w = 0.0\nlambda_a = 0.0\nw_threshold = 0.0\na_threshold = 0.0\n"
 
@@ -193,8 +193,8 @@ def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_
 
 
 def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(tmp_path):
-    from feddbn.runtime.deployed.check import study_remarks
-    from feddbn.runtime.deployed.settings import read_policy, read_site_settings
+    from feddbn.runtime.settings import read_policy, read_site_settings
+    from feddbn.runtime.site.check import study_remarks
 
     sites = Sites(tmp_path)
     settings = read_site_settings(sites.places["s0"] / "feddbn_site.toml")

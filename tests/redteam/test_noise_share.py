@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
 from feddbn.errors import AggregationError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
 from support.hostile import Server, Sites
 from support.saying import refused
 

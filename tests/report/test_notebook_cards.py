@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.methods.confidence import ConfidenceTable
+from feddbn.analysis.confidence import ConfidenceTable
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, study_method
-from feddbn.methods import studies  # noqa: F401 (registers the methods)
 
 TOLERANCE = 1e-12
 PARAMETERS = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import decode_record, encode_record, read_journal
-from feddbn.runtime.deployed.store import DAYS
+from feddbn.runtime.store import DAYS
 
 __all__ = ["Fault", "FaultyExchange", "LocalExchange", "MemoryJournal", "MemoryStore", "looked_before"]
 

@@ -14,9 +14,9 @@ from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.policy import SitePolicy
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_server import SecAggServer
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.kit_files import write_site_files
+from feddbn.runtime.site.open_site import open_site
 
 LOG = logging.getLogger("redteam")
 LOG.setLevel(logging.CRITICAL)

@@ -5,13 +5,13 @@ import logging
 import numpy as np
 import pandas as pd
 
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.study import Study
-from feddbn.methods import studies  # noqa: F401 (registers the methods)
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.kit_files import write_site_files
+from feddbn.runtime.site.open_site import open_site
 from support.faults import LocalExchange, MemoryJournal
 
 NAMES = ("a", "b", "c")

@@ -150,7 +150,7 @@ class NVFlareFederation:
         }
         self.kits = make_kits(self.plan, self.root / "federation")
         at_site = ", ".join(f'"{p}"' for p in ("feddbn.federation.programs", *programs))
-        at_server = ", ".join(f'"{p}"' for p in ("feddbn.methods.studies", *programs))
+        at_server = ", ".join(f'"{p}"' for p in ("feddbn.analysis.studies", *programs))
         for site, frame in frames.items():
             kit = self.kits[site]
             frame.to_csv(kit / "data.csv", index=False)
@@ -277,7 +277,7 @@ class NVFlareFederation:
         (found,) = [
             pid
             for pid in children(self.processes[name].pid)
-            if "feddbn.runtime.deployed.warm_start" in command_of(pid) and not runs_job(pid)
+            if "feddbn.runtime.server.warm_start" in command_of(pid) and not runs_job(pid)
         ]
         return found
 

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from feddbn import AS_THEY_ARE
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.protocol.study import Study
-from feddbn.methods import studies  # noqa: F401 (registers the methods)
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.owner import DEFAULT_DAYS, Owner
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.kit_files import write_site_files
+from feddbn.runtime.site.open_site import open_site
+from feddbn.runtime.site.owner import DEFAULT_DAYS, Owner
 from support.faults import LocalExchange, MemoryJournal
 
 NAMES = ("north", "south", "west")

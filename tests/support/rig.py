@@ -22,10 +22,10 @@ from feddbn.federation.protocol.messages import WITHHELD, Request, encode_reques
 from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.deployed.kit_files import default_policy_text, write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.masked import SecureFederation
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
+from feddbn.runtime.site.open_site import open_site
 from support.states import entries_of
 
 

@@ -6,8 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from feddbn.privacy.audit import parse_entries
-from feddbn.runtime.deployed.audit import logs_at
-from feddbn.runtime.deployed.store import STORE, Store
+from feddbn.runtime.site.audit import logs_at
+from feddbn.runtime.store import STORE, Store
 
 
 def log_lines(state, run):

@@ -11,7 +11,6 @@ import numpy as np
 
 from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.study_methods import (
     StudyMethod,
@@ -20,6 +19,7 @@ from feddbn.federation.protocol.study_methods import (
     register_study_method,
 )
 from feddbn.federation.protocol.task import Question, Task, View, array, number, run_program, text
+from feddbn.federation.sums.gram import GramQuestion
 
 
 @dataclass(frozen=True, kw_only=True)

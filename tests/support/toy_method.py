@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feddbn.analysis.studies import Method, register_method
 from feddbn.core.graphs.status import Status
-from feddbn.federation.programs.treatment import moments_program
+from feddbn.federation.sums.treatment import moments_program
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.registry import Method, register_method
 from feddbn.model.dbn import DBN
 from feddbn.settings import MethodSettings, number, setting, takes, whole
 

@@ -11,10 +11,10 @@ from feddbn.federation.protocol.messages import read_journal
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, study_method
-from feddbn.runtime.deployed.open_site import read_data
-from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.deployed.store import Store
+from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.site.open_site import read_data
+from feddbn.runtime.store import Store
 from support.nvflare_federation import SERVER
 
 SITES = ("site-a", "site-b", "site-c")

@@ -18,7 +18,7 @@ from feddbn.words import Audience, card, counted, setting
 from feddbn.words.tables import findings_table
 
 if TYPE_CHECKING:
-    from feddbn.methods.simulation import SimulatedFederation
+    from feddbn.sim.simulation import SimulatedFederation
 
 
 __all__ = [
@@ -116,9 +116,9 @@ def simulate(
 
     Afterwards: feddbn fit DIR -o result.json, then feddbn score DIR/truth.json result.json.
     """
-    from feddbn.methods.simulation import simulate as draw
-    from feddbn.methods.simulation import simulate_system
-    from feddbn.methods.truth import write_truth
+    from feddbn.analysis.truth import write_truth
+    from feddbn.sim.simulation import simulate as draw
+    from feddbn.sim.simulation import simulate_system
 
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
@@ -311,7 +311,7 @@ _FIRST = "fdbnl"
 
 def simulate_demo(n_sites: int, seed: int) -> SimulatedFederation:
     """Return sites that measure the same 10 variables and hold 512 usable rows together."""
-    from feddbn.methods.simulation import simulate
+    from feddbn.sim.simulation import simulate
 
     return simulate(d=10, n_lags=1, n_sites=n_sites, n_samples=512, random_state=seed)
 
@@ -326,13 +326,13 @@ def demo(
     """Simulate ten sites, learn one network from sums over them, and compare it with the alternatives."""
     import numpy as np
 
+    from feddbn.analysis.comparison import compare, default_methods
+    from feddbn.analysis.truth import write_truth
     from feddbn.cli.data import FileFormat, write_sites
     from feddbn.cli.learn import print_scores
     from feddbn.data import read_sites
-    from feddbn.methods.comparison import compare, default_methods
-    from feddbn.methods.result import Result
-    from feddbn.methods.truth import write_truth
     from feddbn.report import write_report
+    from feddbn.results.result import Result
 
     federation = simulate_demo(n_sites=10, seed=seed)
     truth = federation.truth

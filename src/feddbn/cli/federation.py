@@ -175,13 +175,13 @@ def try_it(
 
 
 def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -> None:
+    from feddbn.analysis.truth import write_truth
     from feddbn.cli.data import simulate_demo
     from feddbn.cli.learn import score
     from feddbn.cli.printed import print_result
     from feddbn.cli.study import submit
     from feddbn.cli.use import report
-    from feddbn.methods.result import Result
-    from feddbn.methods.truth import write_truth
+    from feddbn.results.result import Result
     from feddbn.runtime.engines.local import LocalFederation
 
     begun = time.monotonic()

@@ -29,7 +29,7 @@ from feddbn.method_table import METHODS, default_method, get_method
 from feddbn.words.tables import held_out_tables
 
 if TYPE_CHECKING:
-    from feddbn.methods.comparison import Compared
+    from feddbn.analysis.comparison import Compared
 
 
 __all__ = ["compare", "confidence", "fit", "print_scores", "score", "select", "update"]
@@ -85,10 +85,10 @@ def fit(
     The sites are simulated in this process: their rows are read here. To learn from sites that keep their
     rows, see feddbn federation --help.
     """
-    from feddbn.methods.comparison import fit_method
-    from feddbn.methods.result import Result
-    from feddbn.methods.truth import read_truth
+    from feddbn.analysis.comparison import fit_method
+    from feddbn.analysis.truth import read_truth
     from feddbn.model.dbn import DBN
+    from feddbn.results.result import Result
 
     chosen = get_method(method or default_method())
     true = None if truth is None else read_truth(truth)
@@ -149,8 +149,8 @@ def update(
     """
     import pandas as pd
 
-    from feddbn.methods.registry import make_estimator
-    from feddbn.methods.result import Result
+    from feddbn.method_table import make_estimator
+    from feddbn.results.result import Result
 
     stored = Result.load(result)
     if stored.sums is None:
@@ -212,10 +212,10 @@ def compare(
     With a truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are
     wrong (FDR). Without one: mean log-likelihood of rows that no method has seen; higher is better.
     """
+    from feddbn.analysis.comparison import compare as compare_methods
+    from feddbn.analysis.comparison import default_methods
+    from feddbn.analysis.truth import read_truth
     from feddbn.data import read_sites
-    from feddbn.methods.comparison import compare as compare_methods
-    from feddbn.methods.comparison import default_methods
-    from feddbn.methods.truth import read_truth
 
     true = None if truth is None else read_truth(truth)
     methods = [get_method(name) for name in method] if method else default_methods(true, personal)
@@ -261,10 +261,10 @@ def score(
     shd counts a reversed edge once, shd_paper twice. If the sites have different truths, each site's network
     is scored against its own and the means are shown.
     """
-    from feddbn.methods.scoring import score as score_shared
-    from feddbn.methods.scoring import score_by_kind, score_sites
-    from feddbn.methods.truth import read_estimate, read_truth, truth_of_sites
+    from feddbn.analysis.truth import read_estimate, read_truth, truth_of_sites
     from feddbn.model.dbn import DBN
+    from feddbn.results.scoring import score as score_shared
+    from feddbn.results.scoring import score_by_kind, score_sites
 
     true, found = read_truth(truth), read_estimate(result)
     if isinstance(true, DBN) and isinstance(found, DBN):
@@ -327,8 +327,8 @@ def select(
 
     Example: feddbn select DATA -g n_lags=1,2,3 -g lambda_w=0.1,0.05
     """
+    from feddbn.method_table import make_estimator
     from feddbn.methods import selection
-    from feddbn.methods.registry import make_estimator
 
     chosen = get_method(method)
     estimator = make_estimator(chosen.name, given_parameters([chosen], read, param))
@@ -396,9 +396,9 @@ def confidence(
     `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was. Of the
     method latent the table has marks: source, target, lag, mark, edge, same, cause, hidden, reverse.
     """
+    from feddbn.analysis.confidence import confidence as resampled
     from feddbn.data import read_sites
-    from feddbn.methods.confidence import confidence as resampled
-    from feddbn.methods.registry import make_estimator
+    from feddbn.method_table import make_estimator
 
     parameters = given_parameters([get_method(method)], read, param, n_lags=parse_n_lags(n_lags))
     estimator = make_estimator(method, parameters)

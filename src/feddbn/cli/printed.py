@@ -16,8 +16,8 @@ from feddbn.words import say as sentence_of
 from feddbn.words.tables import Table, change_tables, held_out_tables
 
 if TYPE_CHECKING:
-    from feddbn.methods.result import Result
-    from feddbn.methods.shared_edges import SharedEdges
+    from feddbn.results.result import Result
+    from feddbn.results.shared_edges import SharedEdges
 
 __all__ = ["All", "print_held_out", "print_notes", "print_result", "print_shared_edges", "print_tables"]
 
@@ -29,7 +29,7 @@ def print_result(result: Result, show_all: bool = False) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, and what to know."""
     import numpy as np
 
-    from feddbn.methods.result import stored_changes
+    from feddbn.results.result import stored_changes
 
     dbn = result.dbn
     n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)

@@ -144,7 +144,7 @@ def attack(
     """
     from feddbn.data import read_sites
     from feddbn.experiments.leakage import attack_fdbnl, attack_pfdbnl
-    from feddbn.methods.simulation import simulate
+    from feddbn.sim.simulation import simulate
 
     attacks: dict[str, Callable[..., Any]] = {"fdbnl": attack_fdbnl, "pfdbnl": attack_pfdbnl}
     if method.lower() not in attacks:

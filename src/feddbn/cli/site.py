@@ -20,7 +20,7 @@ from feddbn.words import card
 if TYPE_CHECKING:
     from feddbn.console.site_facts import SiteFacts
     from feddbn.privacy.audit import Head
-    from feddbn.runtime.deployed.owner import Owner
+    from feddbn.runtime.site.owner import Owner
 
 __all__ = ["approve", "facts_of", "read_log", "site_app"]
 
@@ -167,7 +167,7 @@ def approve(
 @site_app.command()
 def refuse(study: StudyName, kit: Kit) -> None:
     """Take an approval back, or put a study that waits aside; a run under way is refused from its next message on."""
-    from feddbn.runtime.deployed.owner import named_digest
+    from feddbn.runtime.site.owner import named_digest
 
     owner = facts_of(kit).owner
     approved = {one.digest: one.study for one, state in owner.approvals.all() if state != "revoked"}
@@ -199,7 +199,7 @@ def log(
 ) -> None:
     """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
     from feddbn.privacy.audit import totals, verify_chain
-    from feddbn.runtime.deployed.audit import export_logs, logs_of
+    from feddbn.runtime.site.audit import export_logs, logs_of
 
     place = _logs(file, kit)
     if out is not None:
@@ -245,7 +245,7 @@ def _logs(file: Path | None, kit: Path | None) -> Path:
 
 def read_log(path: Path) -> list[str]:
     """Return the lines of an audit log."""
-    from feddbn.runtime.deployed.audit import logs_at
+    from feddbn.runtime.site.audit import logs_at
 
     logs = logs_at(path)
     if path.name not in logs:
@@ -342,8 +342,8 @@ def _check_logs(
 ) -> bool:
     """Print a line for each log; whether all are intact."""
     from feddbn.privacy.audit import verify_chain
-    from feddbn.runtime.deployed.audit import LogReport, check_logs, logs_at
-    from feddbn.runtime.deployed.peer_heads import own_heads
+    from feddbn.runtime.site.audit import LogReport, check_logs, logs_at
+    from feddbn.runtime.site.peer_heads import own_heads
 
     if are_all:
         if last is not None:
@@ -375,7 +375,7 @@ def _check_logs(
 
 def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool) -> bool:
     """Show what other sites hold of this one's log; whether their files contradict it or what is held of theirs."""
-    from feddbn.runtime.deployed.peer_heads import compare, export_heads, read_export
+    from feddbn.runtime.site.peer_heads import compare, export_heads, read_export
 
     rows = []
     for peer in () if as_json else owner.heads.all():
@@ -398,8 +398,8 @@ def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool)
 
 
 def _adopt(owner: Owner) -> None:
-    from feddbn.runtime.deployed.audit import budget_finding
-    from feddbn.runtime.deployed.settings import read_policy
+    from feddbn.runtime.settings import read_policy
+    from feddbn.runtime.site.audit import budget_finding
 
     n_logs = owner.adopt()
     remark(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
@@ -410,13 +410,13 @@ def _adopt(owner: Owner) -> None:
 def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None]:
     """Return which site wrote a log, and its public key if it is known."""
     from feddbn.privacy.audit import parse_entries
-    from feddbn.runtime.deployed.audit import logs_at
+    from feddbn.runtime.site.audit import logs_at
 
     if peers is None and site:
         raise ParameterError(f"--site {site} needs --peers, the list of public keys.")
     if peers is None:
         return "", None
-    from feddbn.runtime.deployed.kit_files import read_peers
+    from feddbn.runtime.site.kit_files import read_peers
 
     for lines in () if site else logs_at(log).values():
         # A log that cannot be read is reported with the others.
@@ -432,8 +432,8 @@ def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None
 
 def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
     """Return the heads of this site's log in other people's files."""
-    from feddbn.runtime.deployed.kit_files import read_peers
-    from feddbn.runtime.deployed.peer_heads import read_export
+    from feddbn.runtime.site.kit_files import read_peers
+    from feddbn.runtime.site.peer_heads import read_export
 
     if not files:
         return []
@@ -449,7 +449,7 @@ def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
 
 def _against(log: Path, held: list[Head]) -> str | None:
     from feddbn.privacy.audit import against_log, parse_entries
-    from feddbn.runtime.deployed.audit import SITE_LOG, SUFFIX
+    from feddbn.runtime.site.audit import SITE_LOG, SUFFIX
 
     if not held:
         return None

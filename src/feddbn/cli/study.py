@@ -69,7 +69,7 @@ _CUT_OFF = Awaited(
 
 def still_awaited(session: Session, run_id: str, job: str, out: Path) -> Awaited | None:
     """Return who is awaited when a job has ended; None if the run has ended with it, or was stopped."""
-    from feddbn.runtime.deployed.results import read_outcome
+    from feddbn.runtime.server.results import read_outcome
 
     if session.job_of(run_id).was_stopped:
         return None
@@ -196,10 +196,10 @@ def check_study(study: Study) -> None:
     from feddbn.core.designs.features import feature_map_names
     from feddbn.federation.guards.study_plan import check_noise_size
     from feddbn.method_table import find_method
-    from feddbn.runtime.deployed.conduct import rehearse
-    from feddbn.runtime.deployed.settings import load_programs
+    from feddbn.runtime.server.conduct import rehearse
+    from feddbn.runtime.settings import load_programs
 
-    load_programs(("feddbn.methods.studies",))
+    load_programs(("feddbn.analysis.studies",))
     for method in study.methods:
         find_method(method, offered=True)
     check_goal(study)
@@ -380,7 +380,7 @@ def _send(
 
 
 def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
-    from feddbn.runtime.deployed.results import export_result, read_outcome
+    from feddbn.runtime.server.results import export_result, read_outcome
 
     directory = session.fetch(job, out or Path(run_id))
     outcome = read_outcome(directory)

@@ -62,7 +62,7 @@ def complain(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print pure JSON; what is not finite is null."""
-    from feddbn.methods.result import plain
+    from feddbn.results.result import plain
 
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
     typer.echo(

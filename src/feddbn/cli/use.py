@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from feddbn.data.history import History
-    from feddbn.methods.result import Result
     from feddbn.model.dbn import DBN
+    from feddbn.results.result import Result
 
 
 __all__ = ["effects", "export", "forecast", "plot", "report"]
@@ -45,10 +45,10 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a result as one HTML page that needs no network: graph, edges, diagnosis, sites."""
-    from feddbn.methods.result import Result
-    from feddbn.methods.truth import read_network
+    from feddbn.analysis.truth import read_network
     from feddbn.report import write_report
     from feddbn.report.record import read_edges
+    from feddbn.results.result import Result
 
     stored = Result.load(result).to_dict()
     if check is not None:
@@ -126,8 +126,8 @@ def plot(
     as_json: Json = False,
 ) -> None:
     """Draw a result: the graph, the weights, how it converged, how sites differ, what a shock does."""
-    from feddbn.methods.result import Result
-    from feddbn.methods.truth import read_network
+    from feddbn.analysis.truth import read_network
+    from feddbn.results.result import Result
 
     loaded = Result.load(result)
     target = out or result.with_name(f"{result.stem}-{kind.value}.pdf")
@@ -150,8 +150,8 @@ def _axes(
 
     from feddbn import report
     from feddbn.method_table import find_method
-    from feddbn.methods.result import stored_changes
     from feddbn.model.inputs import variable_index
+    from feddbn.results.result import stored_changes
 
     dbn, true = result.dbn, truth or result.truth
 
@@ -231,7 +231,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a network as JSON, numpy archive, edge list, GraphML, DOT, arrays of lingam or tigramite, or its curves."""
-    from feddbn.methods.truth import read_network
+    from feddbn.analysis.truth import read_network
 
     dbn = read_network(network, of)
     chosen = form or _form_of(out)
@@ -298,8 +298,8 @@ def forecast(
     read: Reading,
 ) -> None:
     """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
+    from feddbn.analysis.truth import has_own_scales, own_course, read_network
     from feddbn.data.history import read_history
-    from feddbn.methods.truth import has_own_scales, own_course, read_network
     from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.inputs import variable_index
 
@@ -430,7 +430,7 @@ def effects(
     Without a TARGET: the largest effect on every variable, when it comes, and the sum over all time steps. In a network with
     curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers.
     """
-    from feddbn.methods.truth import read_network
+    from feddbn.analysis.truth import read_network
 
     dbn = read_network(network, of)
     begin, step = (_value(text, name, dbn, source) for text, name in ((at, "--at"), (by, "--by")))

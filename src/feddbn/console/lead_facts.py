@@ -13,8 +13,8 @@ from typing import Any
 from feddbn.console.lead_watch import Point, Sight
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding, Findings, Level
-from feddbn.runtime.deployed.store import EventLog
 from feddbn.runtime.engines.interface import Job, Presence
+from feddbn.runtime.store import EventLog
 
 _COUNTS = ("round", "max_rounds", "replicates", "step")
 """Parts of a note that count and are no curves."""

@@ -21,9 +21,9 @@ from feddbn.errors import FeddbnError, FileError, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
-from feddbn.runtime.deployed.results import export_result, read_outcome
-from feddbn.runtime.deployed.store import run_directory
 from feddbn.runtime.engines.interface import Job, Session
+from feddbn.runtime.server.results import export_result, read_outcome
+from feddbn.runtime.store import run_directory
 
 MOST_RUNS = 50
 
@@ -159,9 +159,9 @@ class _LeadPages:
 
     def report(self, request: Request) -> Response:
         """Open the report; what draws it is imported now, since the first page does not need it."""
-        from feddbn.methods.result import Result
         from feddbn.report import render_report
         from feddbn.report.record import read_edges
+        from feddbn.results.result import Result
 
         run = check_run_id(request.path_params["run"])
         place = self._place(run)

@@ -18,12 +18,12 @@ from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.privacy.audit import AuditEntry
-from feddbn.runtime.deployed.open_site import read_data
-from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import iso_time, run_directory
+from feddbn.runtime.settings import SiteSettings
+from feddbn.runtime.site.open_site import read_data
+from feddbn.runtime.store import iso_time, run_directory
 
 if TYPE_CHECKING:
-    from feddbn.methods.result import Result
+    from feddbn.results.result import Result
 
 MOST_EDGES = 40
 
@@ -138,7 +138,7 @@ class OwnNetworks:
 
 
 def _result(path: Path) -> Result:
-    from feddbn.methods.result import Result
+    from feddbn.results.result import Result
 
     return Result.load(path)
 

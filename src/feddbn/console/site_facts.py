@@ -17,13 +17,13 @@ from feddbn.findings import Finding
 from feddbn.privacy.approval import Approval
 from feddbn.privacy.audit import AuditEntry, totals
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.deployed.audit import RunLog, budget_finding, logs_of
-from feddbn.runtime.deployed.check import about_study, study_remarks, why_refused
-from feddbn.runtime.deployed.open_site import read_data
-from feddbn.runtime.deployed.owner import Offered, Owner
-from feddbn.runtime.deployed.settings import SiteSettings, read_policy, read_site_settings
-from feddbn.runtime.deployed.store import iso_time
 from feddbn.runtime.engines.interface import engine_of
+from feddbn.runtime.settings import SiteSettings, read_policy, read_site_settings
+from feddbn.runtime.site.audit import RunLog, budget_finding, logs_of
+from feddbn.runtime.site.check import about_study, study_remarks, why_refused
+from feddbn.runtime.site.open_site import read_data
+from feddbn.runtime.site.owner import Offered, Owner
+from feddbn.runtime.store import iso_time
 from feddbn.words import card, say
 
 Parts = list[tuple[str, bool]]

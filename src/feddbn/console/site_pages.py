@@ -20,7 +20,7 @@ from feddbn.console.web import Pages, field_number, fields_of, make_app, report_
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
-from feddbn.runtime.deployed.settings import about_policy
+from feddbn.runtime.settings import about_policy
 
 _MENU = (
     ("/", "Overview"),

@@ -22,13 +22,13 @@ from feddbn.datasets import PAPER_SUBJECTS, Dataset, dream4, netsim
 from feddbn.experiments.cells import Cell, hashed_seed
 from feddbn.experiments.config import PROTOCOLS
 from feddbn.federation.programs.local_fits import local_fit_of_state
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.scoring import Scores, score, score_sites
-from feddbn.methods.simulation import SimulatedFederation, simulate
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.metrics import ranking_scores
 from feddbn.model.dbn import DBN
+from feddbn.results.scoring import Scores, score, score_sites
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.sim.simulation import SimulatedFederation, simulate
 
 MEASURES = ("shd", "shd_paper", "tpr", "fdr", "f1")
 # The recorded rows of the baselines: sites centre their rows and do nothing else to them, as in the paper.

@@ -18,13 +18,7 @@ from feddbn.core.designs.recordings import CompleteSite, lagged_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.fdbnl import FDBNLSettings, Rounds, StepQuestion, fdbnl_program
-from feddbn.federation.programs.pfdbnl.questions import StepQuestion as PersonalStep
-from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds, PFDBNLSettings, personal_program
-from feddbn.federation.programs.prepare import AS_THEY_ARE
-from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import ServerProgram, Sum, Task, run_program
-from feddbn.privacy.attack import (
+from feddbn.experiments.attack import (
     Ask,
     ConsensusAttack,
     PersonalAttack,
@@ -35,6 +29,12 @@ from feddbn.privacy.attack import (
     rotation_distance,
     rows_from_gram,
 )
+from feddbn.federation.programs.fdbnl import FDBNLSettings, Rounds, StepQuestion, fdbnl_program
+from feddbn.federation.programs.pfdbnl.questions import StepQuestion as PersonalStep
+from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds, PFDBNLSettings, personal_program
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import ServerProgram, Sum, Task, run_program
+from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 

@@ -37,23 +37,23 @@ from feddbn.errors import (
 )
 from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.programs.held_out import AUTO_GRIDS
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.programs.residual_checks import ResidualReport
-from feddbn.federation.programs.statistics import Preparation
-from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import does_not_fit
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
+from feddbn.federation.sums.statistics import Preparation
+from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings
-from feddbn.methods.residuals import (
+from feddbn.model.dbn import DBN
+from feddbn.results.residuals import (
     ResidualSummary,
     hidden_findings,
     hidden_table,
     residual_findings,
     summarise,
 )
-from feddbn.methods.treated import kind_findings, of_site, site_notes, treatment_findings, treatment_summary
-from feddbn.model.dbn import DBN
+from feddbn.results.treated import kind_findings, of_site, site_notes, treatment_findings, treatment_summary
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.settings import MethodSettings, is_federation, with_parameters
 from feddbn.shown import ShownEstimator

@@ -20,17 +20,17 @@ from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, PenalisedSettings, fit_of_moments
 from feddbn.federation.programs.local_fits import LocalFits, local_fit_of_state, local_fits_program
-from feddbn.federation.programs.tally import Tally
-from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import UNTREATED, Treatment
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, asked_of
+from feddbn.federation.sums.tally import Tally
+from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding
 from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import P, PenalisedEstimator
-from feddbn.methods.scoring import score
-from feddbn.methods.treated import kind_findings, of_site, treatment_findings, treatment_summary
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
+from feddbn.results.scoring import score
+from feddbn.results.treated import kind_findings, of_site, treatment_findings, treatment_summary
 from feddbn.settings import Rule, number, setting, takes, whole, word
 
 __all__ = ["Average", "BestSite", "Dynotears", "LocalOnly", "Vote"]

@@ -19,14 +19,14 @@ from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
 from feddbn.federation.programs.oneshot import OneShotOptions
-from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
+from feddbn.federation.sums.prepare import PreparedSettings
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_table import learned_network, learned_table
-from feddbn.methods.residuals import ResidualSummary, are_looked_at
 from feddbn.model.dbn import DBN
+from feddbn.results.edge_table import learned_network, learned_table
+from feddbn.results.residuals import ResidualSummary, are_looked_at
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
 
 __all__ = [
@@ -390,7 +390,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     block_rows_, n_blocks_
         Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
     residuals_
-        What residuals say about the model (`methods.residuals.ResidualSummary`); None if they were not looked at.
+        What residuals say about the model (`results.residuals.ResidualSummary`); None if they were not looked at.
     order_
         The variables, causes first, in all segments.
     noise_variance_

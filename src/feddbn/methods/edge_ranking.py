@@ -16,14 +16,14 @@ from feddbn.core.designs.features import DEFAULT_KNOTS
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.feature_statistics import (
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
+from feddbn.federation.sums.feature_statistics import (
     LaggedOptions,
     LaggedPosterior,
     feature_candidates,
     lagged_posterior_program,
     pair_direction_program,
 )
-from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
 from feddbn.methods.base import FederatedEstimator
 from feddbn.settings import (
     MethodSettings,

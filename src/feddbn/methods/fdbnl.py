@@ -21,17 +21,17 @@ from feddbn.federation.programs.fdbnl import (
     fdbnl_program,
     pooled_program,
 )
-from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.programs.residual_checks import FittedNetwork, network_checks_program
-from feddbn.federation.programs.statistics import Preparation, ScaleChoice
-from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
+from feddbn.federation.sums.prepare import PreparedSettings
+from feddbn.federation.sums.statistics import Preparation, ScaleChoice
+from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.edge_table import equivalently_directed
-from feddbn.methods.residuals import are_looked_at, fitted_network
 from feddbn.methods.selection import auto_selection
 from feddbn.model.dbn import DBN
+from feddbn.results.edge_table import equivalently_directed
+from feddbn.results.residuals import are_looked_at, fitted_network
 from feddbn.settings import takes
 
 __all__ = ["FDBNL"]
@@ -201,7 +201,7 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
     residuals_
-        What residuals say about the model (`methods.residuals.ResidualSummary`); None if they were not looked at.
+        What residuals say about the model (`results.residuals.ResidualSummary`); None if they were not looked at.
     findings_
         What a person should know about this fit.
 

@@ -16,14 +16,14 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.orders.learn import Learned
 from feddbn.data import SiteData
-from feddbn.federation.programs.in_view import LEVEL_ROWS
 from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
+from feddbn.federation.sums.in_view import LEVEL_ROWS
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_table import learned_network, learned_table, orientation_table
 from feddbn.model.conditionals import Conditional, weights_of
+from feddbn.results.edge_table import learned_network, learned_table, orientation_table
 from feddbn.settings import (
     MethodSettings,
     Rule,

@@ -35,18 +35,18 @@ from feddbn.federation.programs.oneshot import (
     learn_from_moments,
     oneshot_program,
 )
-from feddbn.federation.programs.prepare import AS_THEY_ARE, PreparedSettings
 from feddbn.federation.programs.residual_checks import ResidualReport
-from feddbn.federation.programs.tally import Tally
-from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import FUNCTIONS, features_of
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
+from feddbn.federation.sums.prepare import AS_THEY_ARE, PreparedSettings
+from feddbn.federation.sums.tally import Tally
+from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding
-from feddbn.methods.edge_table import learned_network, learned_table, orientation_table
-from feddbn.methods.residuals import are_looked_at
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from feddbn.results.edge_table import learned_network, learned_table, orientation_table
+from feddbn.results.residuals import are_looked_at
 from feddbn.settings import Rule, edges, flag, function, nothing, number, setting, takes, text, whole, word
 from feddbn.words import say
 
@@ -220,7 +220,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     nongaussian_
         What the noise decided, or None if it was not asked.
     residuals_
-        What the residuals say about the assumptions (`methods.residuals.ResidualSummary`), or None if they were not asked.
+        What the residuals say about the assumptions (`results.residuals.ResidualSummary`), or None if they were not asked.
     hidden_
         DataFrame source, target, lag, robustness, could_be_hidden: whether each edge could be something not measured.
     features_

@@ -14,18 +14,18 @@ from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PFDBNLSettings, personal_program
+from feddbn.federation.programs.pfdbnl.shared_edges import edge_counts_program
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.residual_checks import ROWS_A_COLUMN, own_checks_program
-from feddbn.federation.programs.shared_edges import edge_counts_program
-from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, fewest_sites
+from feddbn.federation.sums.statistics import Preparation
 from feddbn.findings import Finding
 from feddbn.methods.base import network
 from feddbn.methods.fdbnl import IterativeEstimator
-from feddbn.methods.residuals import are_looked_at
 from feddbn.methods.selection import auto_selection
-from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
+from feddbn.results.residuals import are_looked_at
+from feddbn.results.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.settings import takes
 
 __all__ = ["PFDBNL"]

@@ -28,9 +28,9 @@ from feddbn.federation.programs.held_out import (
     default_grid,
     judge_program,
 )
-from feddbn.federation.programs.prepare import AS_THEY_ARE
-from feddbn.federation.programs.statistics import make_fold, on_fold
 from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.federation.sums.prepare import AS_THEY_ARE
+from feddbn.federation.sums.statistics import make_fold, on_fold
 from feddbn.findings import Finding, Findings
 from feddbn.method_table import METHODS
 from feddbn.shown import Shown

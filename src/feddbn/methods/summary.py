@@ -11,9 +11,9 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.data import SiteData
 from feddbn.data.layout import Layout
-from feddbn.federation.programs.prepare import Prepare, PreparedSettings
-from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, counted
+from feddbn.federation.sums.prepare import Prepare, PreparedSettings
+from feddbn.federation.sums.treatment import asked_moments_program
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN

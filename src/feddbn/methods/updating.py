@@ -14,9 +14,9 @@ from feddbn.data import SiteData
 from feddbn.data.checks import summary
 from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.tally import Tally, changes_of_treatment, new_moments_program, tally_of
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.federation.sums.tally import Tally, changes_of_treatment, new_moments_program, tally_of
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator, S, in_process
 

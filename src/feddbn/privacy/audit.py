@@ -14,18 +14,20 @@ Entries of version 1 have neither signatures nor study; they are still read, and
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from feddbn.errors import FileError
 
 GENESIS = "0" * 64
+T = TypeVar("T")
 Seal = Literal["signed", "unchecked", "unkeyed"]
 
 
@@ -347,6 +349,15 @@ def read_head(fields: object) -> Head:
         return _HEAD.validate_python(fields)
     except ValidationError:
         raise FileError("this is not the head of an audit log.", code="no-head") from None
+
+
+def well_formed(values: object, read: Callable[[object], T], most: int | None = None) -> list[T]:
+    """Return what can be read of a list that came from elsewhere."""
+    found = []
+    for value in values[:most] if isinstance(values, list) else ():
+        with contextlib.suppress(FileError):
+            found.append(read(value))
+    return found
 
 
 def read_receipt(fields: object) -> Receipt:

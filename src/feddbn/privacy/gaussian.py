@@ -218,7 +218,7 @@ def _flip_unit_rate(numerator: _Whole, denominator: int, random_bytes: RandomByt
 # The grid on which answers with noise live: multiples of a power of two, added as whole numbers.
 #
 # A noisy answer is ``step * k`` with k a whole number below 2**53, so float64 holds it exactly, and secure aggregation
-# (`fixed_point`) adds it exactly for up to 255 sites: nothing is rounded between the noise and the opened sum. The step
+# (`integers`) adds it exactly for up to 255 sites: nothing is rounded between the noise and the opened sum. The step
 # follows from the noise alone, which is public; it says nothing about the data.
 #
 # Why one unit moves a sum by no more than is paid for ---------------------------------------------------- Rounding a

@@ -44,7 +44,7 @@ from typing import Protocol
 import numpy as np
 
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.shamir import MAX_SHARES
+from feddbn.privacy.integers import MAX_SHARES
 
 Members = frozenset[str]
 MOST_SETS = 200

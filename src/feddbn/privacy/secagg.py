@@ -62,10 +62,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from feddbn.errors import AggregationError, ParameterError, ProtocolError
-from feddbn.privacy.fixed_point import LIMBS, Residues, sum_residues
+from feddbn.privacy.integers import LIMBS, MAX_SHARES, Residues, sum_residues
 from feddbn.privacy.keys import KEY_BYTES, AgreementKey, PairKeys, keystream, slot_keys
 from feddbn.privacy.register import Entry
-from feddbn.privacy.shamir import MAX_SHARES
 
 # Which sites differ from most, and the refusal to say so where no majority shows it.
 

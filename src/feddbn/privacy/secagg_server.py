@@ -18,7 +18,14 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, sum_residues
+from feddbn.privacy.integers import (
+    DEFAULT_FRACTIONAL_BITS,
+    LIMBS,
+    MAX_SHARES,
+    combine_shares,
+    decode_fixed,
+    sum_residues,
+)
 from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, open_sealed
 from feddbn.privacy.policy import DEFAULT_MIN_SITES, usual_threshold
 from feddbn.privacy.register import check_data, read_entries
@@ -36,7 +43,6 @@ from feddbn.privacy.secagg import (
     require_everybody,
     rows_of,
 )
-from feddbn.privacy.shamir import MAX_SHARES, combine_shares
 
 # What the server expects in the replies to each phase of secure aggregation, and whose reply is something else.
 

@@ -16,7 +16,14 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, Residues, encode_fixed
+from feddbn.privacy.integers import (
+    DEFAULT_FRACTIONAL_BITS,
+    LIMBS,
+    MAX_SHARES,
+    Residues,
+    encode_fixed,
+    split_secret,
+)
 from feddbn.privacy.keys import (
     KEY_BYTES,
     TAG_BYTES,
@@ -52,7 +59,6 @@ from feddbn.privacy.secagg import (
     slot_secrets,
     survivors_statement,
 )
-from feddbn.privacy.shamir import MAX_SHARES, split_secret
 
 # How a site checks the roster that a server proposes: whom it will be added up with, and what these have been part of.
 

@@ -19,16 +19,12 @@ import pandas as pd
 from markupsafe import Markup
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
+from feddbn.analysis.comparison import Comparison
+from feddbn.analysis.confidence import ConfidenceTable
 from feddbn.core.optimum import Certificate
 from feddbn.findings import LEVELS, Finding, Findings
 from feddbn.methods.base import FederatedEstimator
-from feddbn.methods.comparison import Comparison
-from feddbn.methods.confidence import ConfidenceTable
-from feddbn.methods.residuals import ResidualSummary
-from feddbn.methods.result import Result
-from feddbn.methods.scoring import Scores, SiteScores
 from feddbn.methods.selection import Selection
-from feddbn.methods.simulation import SimulatedFederation
 from feddbn.model.ancestral import MEANINGS, AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
@@ -37,6 +33,10 @@ from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
+from feddbn.results.residuals import ResidualSummary
+from feddbn.results.result import Result
+from feddbn.results.scoring import Scores, SiteScores
+from feddbn.sim.simulation import SimulatedFederation
 from feddbn.words import card, counted, say
 from feddbn.words.tables import Table
 

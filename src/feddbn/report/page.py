@@ -26,7 +26,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding
 from feddbn.method_table import find_method
-from feddbn.methods.result import stored_changes
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import usual
 from feddbn.model.effects import changes_by_variable, expected_changes, has_sign, standard_deviations
@@ -44,6 +43,7 @@ from feddbn.report.matrix_plots import (
 )
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
+from feddbn.results.result import stored_changes
 from feddbn.words import Audience, card, say
 from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number
 

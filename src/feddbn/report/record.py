@@ -20,12 +20,12 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.findings import Finding, Findings
 from feddbn.methods.base import FederatedEstimator
-from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
 from feddbn.model.graph import parts_of, plain_parts
 from feddbn.report.graph_layout import time_series_edges
+from feddbn.results.result import FORMAT, VERSION, Result
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
 

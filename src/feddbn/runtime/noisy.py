@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from feddbn.errors import ParameterError
 from feddbn.federation.guards.study_plan import check_noise_size
-from feddbn.federation.programs.private_moments import (
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import check_noise
+from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.federation.sums.private_moments import (
     PrivateMoments,
     guaranteed_sites,
     private_moments,
     study_noise_plan,
 )
-from feddbn.federation.programs.survey import DeviationSharesQuestion, above_noise
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import check_noise
-from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.federation.sums.survey import DeviationSharesQuestion, above_noise
 from feddbn.privacy.noise_plan import NoisePlan
 
 

@@ -115,7 +115,7 @@ def _where(share: object) -> str:
 
 
 def change_tables(found: Any) -> list[Table]:
-    """Segments of `feddbn.methods.result.StoredChanges`; then edges, noise variances and levels that change or drift, and
+    """Segments of `feddbn.results.result.StoredChanges`; then edges, noise variances and levels that change or drift, and
     when each site changes, if any do.
     """
 

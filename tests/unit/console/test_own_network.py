@@ -4,7 +4,7 @@ pytest.importorskip("cryptography")
 from feddbn import AS_THEY_ARE
 from feddbn.console.own_network import OwnNetworks
 from feddbn.errors import StateError
-from feddbn.methods.result import Result
+from feddbn.results.result import Result
 from support.console_kits import SiteKits
 from support.owned_sites import make_study
 

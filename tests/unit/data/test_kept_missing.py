@@ -13,7 +13,7 @@ from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks,
 from feddbn.data import CsvSite, ParquetSite, missing_cells, read_sites, summary
 from feddbn.data.preflight import preflight, quick_warnings
 from feddbn.data.segments import MOST_EMPTY, Segmenter
-from feddbn.runtime.deployed.open_site import about_data
+from feddbn.runtime.site.open_site import about_data
 
 Row = tuple[int, float, float]
 

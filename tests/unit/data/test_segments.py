@@ -10,7 +10,7 @@ from feddbn.core.designs.folds import held_out_part, training_part
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
-from feddbn.federation.programs.statistics import make_fold
+from feddbn.federation.sums.statistics import make_fold
 
 
 def _blocks(ticks: np.ndarray | None, values: np.ndarray, cuts: list[int], step: int | None) -> list[Block]:

@@ -12,8 +12,8 @@ from feddbn.experiments.fits import (
     select_lambda,
 )
 from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
-from feddbn.methods.scoring import score
-from feddbn.methods.simulation import simulate
+from feddbn.results.scoring import score
+from feddbn.sim.simulation import simulate
 
 SETTINGS = {"lambda_w": 0.05, "lambda_a": 0.05, "refit": False, "w_threshold": 0.3, "a_threshold": 0.3}
 POINT = Point(d=4, n_sites=5, n_samples=200, mean_degree=2.0)

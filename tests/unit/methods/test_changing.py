@@ -9,8 +9,8 @@ from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.result import Result
 from feddbn.report import render_report
+from feddbn.results.result import Result
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only
 

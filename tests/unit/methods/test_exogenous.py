@@ -8,7 +8,7 @@ import pytest
 
 import feddbn
 from feddbn.errors import DataError
-from feddbn.methods.registry import make_estimator
+from feddbn.method_table import make_estimator
 from support.saying import only, refused
 
 NAMES = ["a", "b", "c", "d", "e"]

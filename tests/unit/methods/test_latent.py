@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import feddbn
-import feddbn.methods.studies
+import feddbn.analysis.studies
 from feddbn import AS_THEY_ARE, LatentDBN, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.result import Result
+from feddbn.results.result import Result
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only

@@ -11,9 +11,8 @@ from sklearn.base import clone
 
 import feddbn
 from feddbn.errors import ParameterError
-from feddbn.method_table import METHODS
+from feddbn.method_table import METHODS, make_estimator
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
-from feddbn.methods.registry import make_estimator
 from feddbn.settings import (
     edges,
     flag,

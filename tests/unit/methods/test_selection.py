@@ -11,7 +11,7 @@ from feddbn import FDBNL, PFDBNL, Dynotears, Prepare, select, simulate
 from feddbn.core.designs.folds import held_out_part, training_part
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
-from feddbn.federation.programs.statistics import make_fold
+from feddbn.federation.sums.statistics import make_fold
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,11 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
 from feddbn.report import write_report
-from feddbn.runtime.deployed.conduct import run_study
-from feddbn.runtime.deployed.coordinator import Coordinator
-from feddbn.runtime.deployed.open_site import study_checks
-from feddbn.runtime.deployed.protection import Protection
-from feddbn.runtime.deployed.settings import SiteSettings
+from feddbn.runtime.server.conduct import run_study
+from feddbn.runtime.server.coordinator import Coordinator
+from feddbn.runtime.settings import SiteSettings
+from feddbn.runtime.site.open_site import study_checks
+from feddbn.runtime.site.protection import Protection
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
 
 ONE_FILE = "support.toy_method"

@@ -13,8 +13,8 @@ from feddbn import AS_THEY_ARE, FDBNL, Dynotears, OneShotDBN, Rounds
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.methods.registry import make_estimator
-from feddbn.methods.result import Result
+from feddbn.method_table import make_estimator
+from feddbn.results.result import Result
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only, refused
 

@@ -19,7 +19,7 @@ from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.dbn import DBN
 from feddbn.model.export import guarded, unguarded
 from feddbn.report.record import read_edges
-from feddbn.runtime.deployed.results import export_result
+from feddbn.runtime.server.results import export_result
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.errors import ParameterError
-from feddbn.methods.result import Result
 from feddbn.model.summary import Summary
+from feddbn.results.result import Result
 
 
 @pytest.fixture(scope="module")

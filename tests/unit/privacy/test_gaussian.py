@@ -10,7 +10,6 @@ from scipy.stats import norm
 
 from feddbn.errors import ParameterError
 from feddbn.privacy import gaussian as sampler
-from feddbn.privacy.fixed_point import decode_fixed, encode_fixed
 from feddbn.privacy.gaussian import (
     LONGEST,
     SHARE_BITS,
@@ -22,6 +21,7 @@ from feddbn.privacy.gaussian import (
     gaussian_epsilon,
     noise_multiplier,
 )
+from feddbn.privacy.integers import decode_fixed, encode_fixed
 from feddbn.privacy.noise_plan import gram_weights
 from support.saying import refused
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ProtocolError, StateError
-from feddbn.privacy.fixed_point import encode_fixed, sum_residues
+from feddbn.privacy.integers import encode_fixed, sum_residues
 from feddbn.privacy.keys import keystream, open_sealed
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_site import epoch_from

@@ -12,14 +12,14 @@ import pytest
 
 import feddbn
 from feddbn import DBN
+from feddbn.analysis.confidence import ConfidenceTable
 from feddbn.data.preflight import preflight
 from feddbn.findings import Finding, Findings
-from feddbn.methods.confidence import ConfidenceTable
-from feddbn.methods.result import Result
 from feddbn.model.curves import Curve
 from feddbn.report.graph_plots import BOTH, NEGATIVE, POSITIVE, graph_svg
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
+from feddbn.results.result import Result
 from feddbn.words import card as words_of
 from feddbn.words import say
 from support.mixed_networks import mixed_network

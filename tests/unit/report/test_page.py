@@ -12,12 +12,12 @@ import pytest
 
 from feddbn import DBN
 from feddbn.findings import Finding
-from feddbn.methods.result import Result
 from feddbn.model.graph import parts_of, plain_parts
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page import HORIZON, page_data
 from feddbn.report.record import read_record
+from feddbn.results.result import Result
 from feddbn.words.tables import held_out_tables
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 

@@ -7,8 +7,8 @@ from scipy.integrate import solve_ivp
 
 from feddbn import OneShotDBN
 from feddbn.core.statistics.diagnostics import slow_levels
-from feddbn.methods.edge_table import pair_ranking
 from feddbn.metrics import ranking_scores
+from feddbn.results.edge_table import pair_ranking
 from feddbn.sim import lorenz96, lotka_volterra, river_levels
 from feddbn.sim.differential import lorenz96_slope, lotka_volterra_slope, runge_kutta
 from support.saying import only

@@ -30,20 +30,20 @@ from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData, With
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import Asked
-from feddbn.federation.programs.gram import (
-    GramQuestion,
-    design_moments,
-    local_block_moments,
-    local_moments,
-    unit_sizes,
-)
-from feddbn.federation.programs.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
 from feddbn.federation.programs.mixed import NewtonQuestion, model_terms
 from feddbn.federation.programs.residual_checks import SHAPES_ASKED, ResidualsQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, View, task_digest
+from feddbn.federation.sums.gram import (
+    GramQuestion,
+    design_moments,
+    local_block_moments,
+    local_moments,
+    unit_sizes,
+)
+from feddbn.federation.sums.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
 from feddbn.privacy.policy import SitePolicy
 
 MOST_VARIANCE = 100.0

@@ -35,12 +35,12 @@ from feddbn.core.designs.recordings import (
     site_rows,
 )
 from feddbn.errors import SiteRefused
-from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.held_out import HeldOutQuestion
-from feddbn.federation.programs.in_view import rare_rows
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task, View
+from feddbn.federation.sums.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
+from feddbn.federation.sums.in_view import rare_rows
 from feddbn.findings import Finding
 
 # Which rows of a site may be in a sum, given those that were in earlier ones.

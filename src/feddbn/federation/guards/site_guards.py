@@ -21,7 +21,7 @@ from feddbn.federation.protocol.messages import code_of, digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.audit import AuditChain
-from feddbn.privacy.fixed_point import largest_summand
+from feddbn.privacy.integers import largest_summand
 from feddbn.privacy.policy import SitePolicy
 
 MOST_WORDS = 240

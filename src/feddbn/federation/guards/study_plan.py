@@ -19,26 +19,26 @@ from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES, N_BINS
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import ParameterError, SiteRefused
-from feddbn.federation.programs.bootstrap import bootstrap_plan
 from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
-from feddbn.federation.programs.in_view import LEVEL_ROWS, in_view_plan
 from feddbn.federation.programs.mixed import mixed_plan
 from feddbn.federation.programs.oneshot import oneshot_plan
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
 from feddbn.federation.programs.pfdbnl.questions import MOST_ROUNDS as MOST_PERSONAL_ROUNDS
 from feddbn.federation.programs.pfdbnl.rounds import personal_plan
-from feddbn.federation.programs.prepare import AUTO_DEGREES, Prepare
-from feddbn.federation.programs.private_moments import study_costs
 from feddbn.federation.programs.residual_checks import checks_plan
-from feddbn.federation.programs.survey import survey_plan
-from feddbn.federation.programs.treatment import asked_moments_plan
 from feddbn.federation.protocol.plan import Plan, Planned, of_task, repeated, tasks_in
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Compare, Study
 from feddbn.federation.protocol.task import Constant, Question, Scope, Task, task_digest
+from feddbn.federation.sums.gram import bootstrap_plan
+from feddbn.federation.sums.in_view import LEVEL_ROWS, in_view_plan
+from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
+from feddbn.federation.sums.private_moments import study_costs
+from feddbn.federation.sums.survey import survey_plan
+from feddbn.federation.sums.treatment import asked_moments_plan
 from feddbn.method_table import find_method
 from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.noise_plan import norm_edges

@@ -7,9 +7,13 @@ libraries.
 from __future__ import annotations
 
 import pkgutil
+import sys
 from importlib import import_module
+
+from feddbn.federation import sums
 
 __all__: list[str] = []
 
-for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+for _room in (sums, sys.modules[__name__]):
+    for _module in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
+        import_module(_module.name)

@@ -29,21 +29,21 @@ from feddbn.core.statistics.residual_checks import (
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.in_view import CountsQuestion
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome, first_look, learn_from_moments
-from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.residual_checks import (
     ResidualReport,
     ResidualsQuestion,
     curvature_of,
     share_of_means,
 )
-from feddbn.federation.programs.survey import survey_plan, survey_program
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, RowsQuestion, treated
 from feddbn.federation.protocol.task import ServerProgram, Task, asked_of, counted
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.in_view import CountsQuestion
+from feddbn.federation.sums.prepare import Prepare
+from feddbn.federation.sums.survey import survey_plan, survey_program
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 
 USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""

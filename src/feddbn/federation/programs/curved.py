@@ -41,7 +41,6 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
@@ -49,9 +48,7 @@ from feddbn.federation.programs.oneshot import (
     first_look,
     oneshot_plan,
 )
-from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import functions_of, treated
 from feddbn.federation.protocol.task import (
@@ -59,6 +56,9 @@ from feddbn.federation.protocol.task import (
     Task,
     counted,
 )
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.prepare import Prepare
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 
 
 @dataclass(frozen=True)

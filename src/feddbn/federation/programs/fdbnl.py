@@ -27,9 +27,14 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.gram import asked_moments
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings
-from feddbn.federation.programs.statistics import (
+from feddbn.federation.protocol import task as asked_for
+from feddbn.federation.protocol.plan import Plan, Planned
+from feddbn.federation.protocol.rows import RowsQuestion, treated
+from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice
+from feddbn.federation.sums.gram import asked_moments
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
+from feddbn.federation.sums.statistics import (
     Preparation,
     ScaleChoice,
     choose_scale,
@@ -37,12 +42,7 @@ from feddbn.federation.programs.statistics import (
     summary_of_moments,
     summary_program,
 )
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_plan, asked_moments_program
-from feddbn.federation.protocol import task as asked_for
-from feddbn.federation.protocol.plan import Plan, Planned
-from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.settings import Rule, Settings, edges, flag, group, nothing, number, setting, whole, word
 
 __all__ = [

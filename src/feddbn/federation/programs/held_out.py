@@ -23,14 +23,14 @@ from feddbn.core.designs.folds import held_out_part
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import DataError, StateError
-from feddbn.federation.programs.gram import recording_moments
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.programs.prepare import Prepare
-from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Question, Scope, ServerProgram, Task, array, whole
+from feddbn.federation.sums.gram import recording_moments
+from feddbn.federation.sums.prepare import Prepare
+from feddbn.federation.sums.treatment import asked_moments_program
 from feddbn.method_table import Method
 
 MOST_CANDIDATES = 10_000

@@ -20,13 +20,13 @@ from feddbn.core.fdbnl.server import OPTIMA
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.fdbnl import PenalisedSettings, Rounds, fit_of_moments
-from feddbn.federation.programs.gram import asked_moments
-from feddbn.federation.programs.prepare import Prepare
-from feddbn.federation.programs.statistics import CENTERS, SCALES, ColumnStatistics, Preparation
-from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task, array, choice, flag, number, whole, wholes
+from feddbn.federation.sums.gram import asked_moments
+from feddbn.federation.sums.prepare import Prepare
+from feddbn.federation.sums.statistics import CENTERS, SCALES, ColumnStatistics, Preparation
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 
 __all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
 

@@ -42,8 +42,6 @@ from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.errors import DataError
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.in_view import LEVEL_ROWS, MOST_LEVEL_COUNTS, CountsQuestion
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
@@ -56,6 +54,8 @@ from feddbn.federation.protocol.task import (
     texts,
     wholes,
 )
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.in_view import LEVEL_ROWS, MOST_LEVEL_COUNTS, CountsQuestion
 
 _STILL = 1e-10
 """Share of a column's variance within recordings below which it is constant there."""

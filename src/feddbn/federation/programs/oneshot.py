@@ -50,7 +50,6 @@ from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError
-from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,
     MOST_QUESTIONS,
@@ -59,15 +58,16 @@ from feddbn.federation.programs.residual_checks import (
     checks_plan,
     checks_program,
 )
-from feddbn.federation.programs.treatment import (
+from feddbn.federation.protocol.plan import Plan, Planned
+from feddbn.federation.protocol.rows import treated
+from feddbn.federation.protocol.task import ServerProgram, Task, counted
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
+from feddbn.federation.sums.treatment import (
     AskedMoments,
     asked_moments_plan,
     asked_moments_program,
     moments_program,
 )
-from feddbn.federation.protocol.plan import Plan, Planned
-from feddbn.federation.protocol.rows import treated
-from feddbn.federation.protocol.task import ServerProgram, Task, counted
 from feddbn.findings import Finding
 from feddbn.words import say
 

@@ -46,13 +46,13 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.gram import Piece, block_pieces, local_moments, own_nuisances
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
-from feddbn.federation.programs.treatment import AskedMoments, moments_program
 from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, flag, wholes
+from feddbn.federation.sums.gram import Piece, block_pieces, local_moments, own_nuisances
+from feddbn.federation.sums.treatment import AskedMoments, moments_program
 
 MOST_QUESTIONS = 16
 """Questions about shapes: a run asks up to eight times, and again if it tries one lag more."""

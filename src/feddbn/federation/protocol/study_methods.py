@@ -66,7 +66,7 @@ class StudyMethod:
     check
         Raises `ParameterError` for impossible parameters; run before anything is sent.
     takes_noise
-        Whether it asks only for sums that sites can protect by noise (see `federation.programs.private_moments`).
+        Whether it asks only for sums that sites can protect by noise (see `federation.sums.private_moments`).
     goals
         Goal of a study -> how this method reaches it; "network" is `run` itself.
     update

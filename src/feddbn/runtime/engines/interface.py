@@ -25,7 +25,7 @@ from feddbn.errors import FederationError, FileError, ParameterError, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.findings import Finding
-from feddbn.runtime.deployed.store import write_atomically
+from feddbn.runtime.store import write_atomically
 from feddbn.words import say
 
 SILENT_S = 25.0

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.private_moments import CURVES_SHARE, SPIKES_SHARE, private_moments_plan
 from feddbn.federation.protocol.site import Site
+from feddbn.federation.sums.private_moments import CURVES_SHARE, SPIKES_SHARE, private_moments_plan
 from feddbn.privacy.policy import DEFAULT_MIN_SITES, Unit, usual_threshold
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.secure import secure_federation

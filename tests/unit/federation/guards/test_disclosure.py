@@ -6,10 +6,10 @@ from feddbn.data.memory import ArrayRecording
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, ViewGuard, counted_rows
 from feddbn.federation.guards.study_plan import Asked
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.policy import SitePolicy
 from support.questions import give_values, make_question
 from support.saying import refused

@@ -8,13 +8,13 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.errors import BudgetExceeded, ParameterError, ProtocolError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.site_guards import AuditGuard
-from feddbn.federation.programs.private_moments import (
+from feddbn.federation.protocol.site import PLAIN, Channel, Here, Site
+from feddbn.federation.protocol.task import Task, number, run_program, whole
+from feddbn.federation.sums.private_moments import (
     UnitNormsQuestion,
     private_moments,
     private_moments_plan,
 )
-from feddbn.federation.protocol.site import PLAIN, Channel, Here, Site
-from feddbn.federation.protocol.task import Task, number, run_program, whole
 from feddbn.privacy.audit import parse_entries
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, UnprotectedRelease

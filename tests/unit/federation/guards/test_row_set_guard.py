@@ -11,11 +11,11 @@ from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.feature_statistics import FeatureScaleQuestion
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.survey import SurveyQuestion
 from support.saying import refused
 from support.sites import RowsInMemory
 

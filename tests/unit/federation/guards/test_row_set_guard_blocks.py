@@ -7,9 +7,9 @@ from feddbn.data import read_sites
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 from support.sites import RowsInMemory
 

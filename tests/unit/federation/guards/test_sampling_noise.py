@@ -7,11 +7,11 @@ import feddbn
 from feddbn.data import read_sites
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.sampling_noise import SamplingNoise, about_noise, few_rows
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.survey import SurveyQuestion
 from feddbn.privacy.gaussian import gaussian_epsilon
 from feddbn.privacy.ledger import GaussianRelease, Ledger
 from feddbn.privacy.noise_plan import NOMINAL_DELTA, nominal_multiplier

@@ -3,11 +3,11 @@ import pytest
 
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.site_guards import AuditGuard, BoundsGuard, PolicyGuard
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.site import PLAIN, Channel, Site
 from feddbn.federation.protocol.task import Task, texts
+from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.audit import parse_entries, verify_chain
-from feddbn.privacy.fixed_point import decode_fixed, encode_fixed, largest_summand
+from feddbn.privacy.integers import decode_fixed, encode_fixed, largest_summand
 from feddbn.privacy.policy import SitePolicy
 from support.questions import Values, make_question
 from support.saying import refused

@@ -10,13 +10,13 @@ import pytest
 from feddbn import DBN, FDBNL, OneShotDBN, Rounds, simulate
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.held_out import Judge, Weights, judge_program
-from feddbn.federation.programs.prepare import AS_THEY_ARE
-from feddbn.federation.programs.statistics import EarlierRows, make_fold
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.sums.feature_statistics import FeatureScaleQuestion
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.prepare import AS_THEY_ARE
+from feddbn.federation.sums.statistics import EarlierRows, make_fold
 from feddbn.methods.base import simulated
 from support.saying import refused
 from support.sites import federation_of, memory_site

@@ -9,11 +9,11 @@ from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
 from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol.site import answer_of_one, site_task
 from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 from support.sites import federation_of
 

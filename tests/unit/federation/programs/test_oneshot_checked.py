@@ -5,8 +5,8 @@ import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.oneshot import OneShotOptions, checked_oneshot_program, oneshot_program
-from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.protocol.task import run_program
+from feddbn.federation.sums.prepare import AS_THEY_ARE
 from support.sites import federation_of
 
 D = 4

@@ -7,13 +7,18 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.core.statistics.moments import sums_length
 from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError, ResultWarning, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.study_plan import check_noise_size, costs_in_words, plan_of, scope_of
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.private_moments import (
+from feddbn.federation.protocol.plan import of_task
+from feddbn.federation.protocol.site import Here, Site, site_task
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.private_moments import (
     CURVES_SHARE,
     SPIKES_SHARE,
     UnitNormsQuestion,
@@ -21,18 +26,13 @@ from feddbn.federation.programs.private_moments import (
     study_costs,
     study_noise_plan,
 )
-from feddbn.federation.protocol.plan import of_task
-from feddbn.federation.protocol.site import Here, Site, site_task
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task
-from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.scoring import score
-from feddbn.methods.simulation import simulate
 from feddbn.privacy.noise_plan import NoisePlan
+from feddbn.results.scoring import score
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.sim.simulation import simulate
 from support.saying import codes, only, refused
 
 pytest.importorskip("cryptography")

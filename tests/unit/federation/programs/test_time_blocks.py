@@ -8,8 +8,8 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.programs.changing import block_moments_program
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 from support.sites import federation_of
 

@@ -12,11 +12,11 @@ from feddbn.core.designs.recordings import Block, StackedSite, stacks
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError
-from feddbn.federation.programs.gram import GramQuestion
 from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol import site as sites
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import TOGETHER, Here, Record, answer_of_one, site_task
+from feddbn.federation.sums.gram import GramQuestion
 
 NAMES = ("a", "b", "c")
 

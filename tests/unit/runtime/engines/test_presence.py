@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from feddbn.runtime.deployed.conduct import Progress
-from feddbn.runtime.deployed.results import absences_in
 from feddbn.runtime.engines.interface import Presence, SeenSites, run_state
+from feddbn.runtime.server.conduct import Progress
+from feddbn.runtime.server.results import absences_in
 
 HEARD = 1_000_000_000.0
 

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from feddbn.runtime.deployed.settings import load_programs
+from feddbn.runtime.settings import load_programs
 from support.previous_kit import stored_paths
 
 

@@ -14,9 +14,9 @@ from feddbn.core.solvers import lasso
 from feddbn.data import read_sites
 from feddbn.errors import StateError
 from feddbn.federation.programs.fdbnl import StepQuestion
-from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import _REGISTRY, Guard, Here, Site, answer_of_one
 from feddbn.federation.protocol.task import Sum, Task
+from feddbn.federation.sums.survey import SurveyQuestion
 from feddbn.runtime.simulated import in_process
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused

@@ -8,16 +8,16 @@ from feddbn.data import read_sites
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.gram import GramQuestion
-from feddbn.federation.programs.private_moments import private_moments_plan
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.private_moments import private_moments_plan
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.scoring import score
-from feddbn.methods.simulation import simulate
+from feddbn.results.scoring import score
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.sim.simulation import simulate
 from support.saying import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")

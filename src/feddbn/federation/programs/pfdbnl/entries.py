@@ -13,8 +13,11 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.statistics.moments import Moments, nearest_positive
 from feddbn.errors import DataError, ProtocolError
-from feddbn.federation.programs.gram import local_moments
-from feddbn.federation.programs.statistics import (
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import Here, SiteState, answers
+from feddbn.federation.protocol.task import MOST_LAGS, Scope, ServerProgram, Task, View, names, wholes
+from feddbn.federation.sums.gram import local_moments
+from feddbn.federation.sums.statistics import (
     ColumnStatistics,
     Preparation,
     ScaleChoice,
@@ -22,9 +25,6 @@ from feddbn.federation.programs.statistics import (
     choose_scale,
     prepare,
 )
-from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import MOST_LAGS, Scope, ServerProgram, Task, View, names, wholes
 
 __all__ = ["Entries", "EntryMomentsQuestion", "PartialQuestion", "entry_moments_program", "own_lags"]
 

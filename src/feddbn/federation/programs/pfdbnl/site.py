@@ -29,7 +29,6 @@ from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite, searched_order
 from feddbn.core.pfdbnl.step import Members, objectives
 from feddbn.core.solvers.lasso import KnownInverses, Solve
 from feddbn.core.statistics.moments import completed
-from feddbn.federation.programs.gram import local_moments
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
     FinishQuestion,
@@ -39,6 +38,7 @@ from feddbn.federation.programs.pfdbnl.questions import (
 )
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.study_methods import register_personal_result
+from feddbn.federation.sums.gram import local_moments
 
 __all__ = ["Personal", "own_gram", "personal_arrays"]
 

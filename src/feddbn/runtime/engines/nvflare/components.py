@@ -35,7 +35,7 @@ from nvflare.fuel.f3.stats_pool import StatsPoolManager
 from nvflare.utils.job_launcher_utils import add_custom_dir_to_path, get_credential_env
 
 from feddbn.errors import StateError
-from feddbn.runtime.deployed.warm_start import WarmStart
+from feddbn.runtime.server.warm_start import WarmStart
 
 _log = logging.getLogger("feddbn.site")
 
@@ -62,7 +62,7 @@ SITE_MODULES = (
     "nvflare.app_common.resource_managers.gpu_resource_manager",
     *_COMMON,
     "feddbn.runtime.engines.nvflare.site",
-    "feddbn.runtime.deployed.masking",
+    "feddbn.runtime.site.masking",
     "feddbn.federation.programs",
 )
 
@@ -73,7 +73,7 @@ SERVER_MODULES = (
     "nvflare.app_common.storages.filesystem_storage",
     *_COMMON,
     "feddbn.runtime.engines.nvflare.server",
-    "feddbn.methods.studies",
+    "feddbn.analysis.studies",
     "feddbn.methods.fdbnl",
     "feddbn.methods.oneshot",
     "feddbn.methods.pfdbnl",

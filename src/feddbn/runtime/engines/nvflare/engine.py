@@ -311,7 +311,7 @@ class NVFlareEngine(Engine):
 
         A kit is made at one machine and unpacked at another, so its stores are placed here.
         """
-        from feddbn.runtime.deployed.settings import read_server_settings
+        from feddbn.runtime.settings import read_server_settings
 
         process = self.site_process(kit)
         place_stores(kit)

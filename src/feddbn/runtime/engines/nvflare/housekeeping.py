@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feddbn.runtime.deployed.store import delete_directories, unchanged_directories
+from feddbn.runtime.store import delete_directories, unchanged_directories
 
 PROGRESS_TOPIC = "feddbn.progress"
 _TENSORS = tuple(f"nvflare.app_opt.pt.{name}" for name in ("decomposers", "tensor_downloader"))

@@ -31,8 +31,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from feddbn.errors import FileError, MissingExtra
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
-from feddbn.runtime.deployed.kit_files import kits_below, open_to_others, owner_only, write_site_files
 from feddbn.runtime.engines.interface import FederationPlan
+from feddbn.runtime.site.kit_files import kits_below, open_to_others, owner_only, write_site_files
 
 
 def for_clients_only(state: Path, certificates: Mapping[str, Path]) -> None:
@@ -341,7 +341,7 @@ EXPIRY_WARNING_DAYS = 30
 def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -> list[Finding]:
     """Return the findings for a site kit, and whether it could join `study` if one is given."""
     # Imported here: it reads data, which a lead's session never does.
-    from feddbn.runtime.deployed.check import check_settings
+    from feddbn.runtime.site.check import check_settings
 
     kit = Path(kit)
     found = check_settings(kit / "local" / "feddbn_site.toml", study)

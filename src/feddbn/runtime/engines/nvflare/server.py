@@ -14,10 +14,10 @@ from nvflare.collab.api.exceptions import RunAborted
 
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import study_from_json
-from feddbn.runtime.deployed.conduct import Progress, conduct
-from feddbn.runtime.deployed.settings import load_programs, read_server_settings
-from feddbn.runtime.deployed.store import prune_runs
 from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, leave_out_tensors, prune_job_results
+from feddbn.runtime.server.conduct import Progress, conduct
+from feddbn.runtime.settings import load_programs, read_server_settings
+from feddbn.runtime.store import prune_runs
 
 leave_out_tensors()
 _log = logging.getLogger("feddbn.server")

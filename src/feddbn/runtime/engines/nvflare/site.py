@@ -12,9 +12,9 @@ from nvflare.collab import collab
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.engines.nvflare.housekeeping import leave_out_tensors, prune_site_jobs
+from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site.open_site import open_site
 
 leave_out_tensors()
 _log = logging.getLogger("feddbn.site")

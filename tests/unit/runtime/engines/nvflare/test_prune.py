@@ -1,6 +1,5 @@
 import os
 
-from feddbn.runtime.deployed.store import DAYS
 from feddbn.runtime.engines.nvflare.housekeeping import (
     JOBS,
     TRANSFER,
@@ -8,6 +7,7 @@ from feddbn.runtime.engines.nvflare.housekeeping import (
     prune_job_results,
     prune_site_jobs,
 )
+from feddbn.runtime.store import DAYS
 from support.faults import looked_before
 
 DAY = 86400

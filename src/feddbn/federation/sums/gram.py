@@ -1,0 +1,860 @@
+"""Sums of counts, totals and cross-products of the columns of rows: one question for most of what methods need.
+
+Which columns, which rows and what is done to cells a `RowsQuestion` says. Forms of the answer:
+
+    rows        count, totals and products of lagged values; if asked the same off nuisances of recordings (`tried`), with
+                ``shape`` skewness and kurtosis of every variable, and with ``known`` what rows with empty cells are worth
+    functions   the same of functions of the variables, and products of them
+    kinds       the same of columns that stand for values of kinds
+    diagonal    count, totals, squares and lag-1 products: nothing about pairs of variables
+    pairs       how often two columns are present together, and their totals and products there
+    blocks      the first form for each block of time
+    resamples   the first form for each of some resamples of recordings or of blocks of rows (`bootstrap_program`)
+
+A site reads its rows once per design; the moments of lagged values stay in its state.
+
+Resamples
+---------
+Replicate -1 is the data themselves. Whole recordings are resampled where a site has many of them, else blocks of neighbouring
+rows. Nuisances of recordings are taken off, and empty cells are drawn where there is a model of rows, before rows are
+resampled. The draws of a site are seeded by (run seed, replicate, a digest of the site's own rows). The digest makes sites
+draw differently and every run repeatable; and it keeps the draws from the server. This matters: the sums are ``counts @ S``
+with the sums S of single blocks, so a server that knew the counts of all sites could solve for every block of a few rows once
+there are as many replicates as blocks, secure aggregation or not. Two sites with bit-identical rows draw identically; a site
+with a single block contributes its data to every replicate. B resamples cost one stacked sum, or a few where that grows too
+long; units of privacy are not split, so differential privacy cannot be put around it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.backend.device import HOST, Device
+from feddbn.core.designs.cells import FilledSite, off_nuisance
+from feddbn.core.designs.design import Design, design_rows
+from feddbn.core.designs.folds import training_site
+from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
+from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, TimeBasis
+from feddbn.core.designs.recordings import (
+    CHUNK_ROWS,
+    CompleteRows,
+    CompleteSite,
+    Recording,
+    SiteData,
+    leading_axes,
+    side_by_side,
+    usable_runs,
+)
+from feddbn.core.orders.nongaussian import shape_sums
+from feddbn.core.statistics.missing import expected_moments, known_pairs, pair_totals, pairwise_sums
+from feddbn.core.statistics.moments import Moments, as_of_rows, sums_length, upper_triangle
+from feddbn.core.statistics.resampling import (
+    RESAMPLINGS,
+    block_sizes,
+    block_sums,
+    cube_root_length,
+    resample_counts,
+)
+from feddbn.errors import DataError, Given, MissingExtra, ParameterError, ProtocolError
+from feddbn.federation.protocol.plan import Plan, Planned
+from feddbn.federation.protocol.rows import FUNCTIONS, NOISY_FUNCTIONS, RowsQuestion
+from feddbn.federation.protocol.site import Here, SiteState, answers
+from feddbn.federation.protocol.task import (
+    Constant,
+    Scope,
+    ServerProgram,
+    Task,
+    array,
+    choice,
+    flag,
+    number,
+    numbers,
+    whole,
+    wholes,
+)
+
+BLOCK_LENGTHS = ("auto", "politis-white")
+UNITS = ("auto", "recordings", "blocks")
+MANY_RECORDINGS = 20
+MOST_REPLICATES = 1_000_000
+FLOATS_PER_TASK = 4_000_000
+"""Numbers in one answer about resamples, unless one replicate alone has more."""
+_FLOATS_AT_ONCE = 2_000_000
+MOST_ORIGINS = 8
+"""Origins about which a run asks for the moments of the same rows: none, the means, and those of each model of rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GramQuestion(RowsQuestion):
+    """Counts, totals and cross-products about an origin.
+
+    Attributes
+    ----------
+    try_degrees, try_cycles, try_periods
+        Also the products off nuisances of every recording's own: for each the degree of its polynomial in time (0: a mean),
+        and how many of the `try_periods` it has. The number of nuisance parameters comes before the products.
+    shape, known
+        Also skewness and kurtosis of every variable, and how many complete rows those with empty cells are worth for each
+        pair of columns (`core.statistics.missing.known_pairs`).
+    pairs, diagonal
+        Products over pairs of present cells; or squares and lag-1 products alone.
+    resampling, first, stop, block_rule, block_length, resampled, seed
+        Resamples first..stop-1, drawn in this way, of recordings or blocks; `block_length` counts where `block_rule` is
+        "given". Empty: rows as they are.
+    clip_bound
+        The bound to which sites clip where they add noise.
+    """
+
+    name = "gram"
+    purpose = "means and cross-products of variables"
+    forms = MappingProxyType(
+        {
+            "rows": "lagged means and cross-products of all variables, and if asked the same without means, trends and "
+            "cycles of recordings, skewness and kurtosis, and how much rows with empty cells are worth",
+            "functions": "means and cross-products of all variables and of fixed smooth functions and products of them",
+            "kinds": "means and cross-products of all variables as columns of their kinds: logs, positions and indicators of "
+            "levels, also about the means of recordings",
+            "diagonal": "counts, means and variances of single variables",
+            "pairs": "how often two values of a lagged row are present together, and their cross-products there, if asked "
+            "without means, trends and cycles of recordings",
+            "blocks": "lagged means and cross-products of all variables in each of a few blocks of rows",
+            "resamples": "count, totals and cross-products of resampled rows",
+        }
+    )
+    takes = ("functions", "kinds", "blocks")
+    draws_once = True
+
+    origin: FloatArray | None = array("columns", default=None)
+    try_degrees: tuple[int, ...] = wholes(0, 12, default=())
+    try_cycles: tuple[int, ...] = wholes(0, 12, default=())
+    try_periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
+    shape: bool = flag(default=False)
+    known: bool = flag(default=False)
+    pairs: bool = flag(default=False)
+    diagonal: bool = flag(default=False)
+    resampling: str = choice("", *RESAMPLINGS, default="")
+    first: int = whole(-1, MOST_REPLICATES, default=0)
+    stop: int = whole(0, MOST_REPLICATES, default=0)
+    block_rule: str = choice("given", *BLOCK_LENGTHS, default="auto")
+    block_length: int = whole(0, 1_000_000_000, default=0)
+    resampled: str = choice(*UNITS, default="auto")
+    seed: int = whole(default=0)
+    clip_bound: float | None = number(0.0, default=None)
+
+    @property
+    def form(self) -> str:
+        """What is answered."""
+        asked = {
+            "resamples": bool(self.resampling),
+            "blocks": self.n_blocks > 0,
+            "pairs": self.pairs,
+            "diagonal": self.diagonal,
+            "kinds": bool(self.kinds),
+            "functions": bool(self.functions),
+        }
+        return next((form for form, is_asked in asked.items() if is_asked), "rows")
+
+    def sizes(self) -> Mapping[str, int]:
+        """Also the columns of its design."""
+        return {**super().sizes(), "columns": self.n_columns}
+
+    def check(self) -> None:
+        """What is asked beside products fits what they are of."""
+        super().check()
+        if len(self.try_degrees) != len(self.try_cycles) or max(self.try_cycles, default=0) > len(
+            self.try_periods
+        ):
+            raise self.wrong(
+                "'try_degrees' and 'try_cycles' must be of one length, and of cycles that are named"
+            )
+        # What is asked of one form has no meaning in others: it would make two questions of one.
+        more = {
+            "try_degrees": (self.try_degrees, ("rows", "pairs", "kinds")),
+            "shape": (self.shape, ("rows",)),
+            "known": (self.known, ("rows",)),
+            "pairs": (self.pairs, ("pairs",)),
+            "diagonal": (self.diagonal, ("diagonal",)),
+            "clip_bound": (self.clip_bound is not None, ("rows", "functions")),
+            "origin": (self.origin is not None, ("rows", "pairs", "diagonal", "blocks", "resamples")),
+        }
+        for name, (is_given, forms) in more.items():
+            if is_given and self.form not in forms:
+                raise self.wrong(f"{name!r} has no meaning in this form")
+        if (self.pairs or self.diagonal) and (self.functions or self.kinds):
+            raise self.wrong("pairs and squares are those of lagged values")
+        if self.resampling:
+            self._check_resamples()
+        elif self.first or self.stop or self.block_length or self.seed:
+            raise self.wrong("'first', 'stop', 'block_length' and 'seed' need 'resampling'")
+
+    def _check_resamples(self) -> None:
+        if self.kinds or self.n_blocks:
+            raise self.wrong("resamples are of lagged values, or of functions of them")
+        if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
+            raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
+        n = self.stop - self.first
+        if n > 1 and n * sums_length(self.n_columns) > FLOATS_PER_TASK:
+            raise self.wrong(f"{n} replicates at a time are too many")
+
+    def check_scope(self, scope: Scope) -> None:
+        """What is tried is what the study leaves open, pairs and bounds are for studies that need them, and so on."""
+        super().check_scope(scope)
+        n, most = len(self.try_degrees), len(scope.degrees) * (scope.most_cycles + 1)
+        scope.require(n <= most, self.name, f"it tries {n} nuisances")
+        scope.require(
+            set(self.try_degrees) <= {*scope.degrees}, self.name, f"'try_degrees' is {self.try_degrees}"
+        )
+        n = len(self.try_periods)
+        scope.require(n <= scope.most_cycles, self.name, f"it tries {n} cycles")
+        has_meaning = self.clip_bound is None or scope.unit is not None
+        scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
+        fills = not self.pairs or "fill" in scope.transformations
+        scope.require(fills, self.name, "the study leaves out rows with empty cells")
+        if self.resampling:
+            replicates = int(scope.resampling.get("replicates", 0))
+            scope.require(self.stop <= replicates, self.name, f"it asks for replicate {self.stop - 1}")
+            for name in ("resampling", "block_rule", "block_length", "resampled", "seed"):
+                value = getattr(self, name)
+                scope.require(value == scope.resampling.get(name), self.name, f"{name!r} is {value!r}")
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """Also what is tried; in pairs rows with empty cells count."""
+        more = {
+            "means": bool(self.try_degrees),
+            "trends": max(self.try_degrees, default=0) > 0,
+            "cycles": max(self.try_cycles, default=0) > 0,
+            "fill": self.pairs,
+        }
+        found = (*super().transformations, *(what for what, is_asked in more.items() if is_asked))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Also what is tried, and few origins: which of many is too far for a site to answer would tell its rows."""
+        found = super().constants
+        if self.try_degrees:
+            tried = (self.try_degrees, self.try_cycles, self.try_periods)
+            found += (Constant("nuisances to try" + self.place, tried),)
+        if self.n_blocks:
+            return *found, Constant("blocks of rows about an origin", (self.n_lags, self.origin))
+        what = "origins of resamples" if self.resampling else "origins of moments"
+        return *found, Constant(what + self.place, (self.origin,), MOST_ORIGINS)
+
+    @property
+    def varying(self) -> GramQuestion:
+        """Resamples lie around the data themselves, noise and all."""
+        return replace(self, first=-1, stop=0) if self.resampling else self
+
+    @property
+    def reads_incomplete_rows(self) -> bool:
+        """In pairs they count, for what they hold."""
+        return self.pairs or super().reads_incomplete_rows
+
+    @property
+    def is_plain(self) -> bool:
+        """Also without resampling, and of complete rows."""
+        return super().is_plain and self.form == "rows"
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites.
+
+        Functions are asked about once both are settled.
+        """
+        return bool(self.try_degrees) or (self.log_scales is not None and not self.functions)
+
+    @property
+    def tried(self) -> tuple[Nuisance, ...]:
+        """The nuisances to try."""
+        given = zip(self.try_degrees, self.try_cycles, strict=True)
+        return tuple(Nuisance("recording", degree, self.try_periods[:n]) for degree, n in given)
+
+
+def _answer(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    if question.form in _FORMS:
+        return _FORMS[question.form](here, question)
+    state, tried, moments = _tried(here, question)
+    if moments is None:
+        state, moments = local_moments(replace(here, state=state), question)
+    parts = [moments.to_sums(question.origin)]
+    if question.is_trying:
+        parts += [tried, np.array([moments.n * question.log_gain(here.data)])]
+    if question.shape:
+        seen = training_site(here.data, question.fold)
+        parts.append(_shapes(seen) if moments.n else np.zeros(2 * question.d + 1))
+    if question.known:
+        parts.append(upper_triangle(_known(here, question, moments)))
+    return state, side_by_side(parts, leading_axes(here.data))
+
+
+# Moments of the rows that any question about rows is about.
+
+
+def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
+    """A digest of what the moments of a question depend on."""
+    digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
+    digest.update(str(question.far).encode())
+    if not question.own_limits:
+        digest.update(b"common limits")
+    if question.inputs and question.log_scales is not None:
+        digest.update(str(question.inputs).encode())
+    for given in (question.limits, question.log_scales, question.row_model):
+        digest.update(b"none" if given is None else np.ascontiguousarray(given).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
+
+
+def design_moments(here: Here, question: RowsQuestion) -> Moments:
+    """The moments of a site's rows in the columns of the question's design; none if it abstains."""
+    if not (question.functions or question.kinds):
+        return local_moments(here, question)[1]
+    total = Moments.empty(question.design.q)
+    if not question.abstains(here.state):
+        for recording in question.complete_rows(here.data):
+            total = total.merge(recording_gram(question.design, recording).moments)
+    return total
+
+
+def local_moments(
+    here: Here, question: RowsQuestion, design: Design | None = None
+) -> tuple[SiteState, Moments]:
+    """Return the site's moments of the lagged values a question is about, from its state if it has read them before.
+
+    `design` replaces the question's for a site with other variables or lags. A site that abstains has none.
+    """
+    state, design = here.state, design or question.lagged
+    if question.abstains(state):
+        return state, Moments.empty(design.q)
+    key = moments_key(question, design)
+    if "moments.key" in state and np.array_equal(state["moments.key"], key):
+        return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
+    total = Moments.empty(design.q)
+    for recording in training_parts(here.data, question):
+        total = total.merge(recording_moments(design, recording, question.row_model, here.device))
+    if total.n == 0:
+        if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
+            raise DataError(
+                f"every row of this site, or one of the n_lags={design.n_lags} rows before it, has an empty cell; use "
+                f"missing='fill', leave out columns that are mostly empty with {Given('variables')}, or leave the site out."
+            )
+        raise DataError(
+            f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
+        )
+    return _remembered(state, question, design, total), total
+
+
+def _remembered(state: SiteState, question: RowsQuestion, design: Design, total: Moments) -> SiteState:
+    """A state with these moments in it; without any rows there is nothing to remember."""
+    if total.n == 0:
+        return state
+    return {
+        **state,
+        "moments.key": moments_key(question, design),
+        "moments.n": np.array(total.n),
+        "moments.mean": total.mean,
+        "moments.scatter": total.scatter,
+    }
+
+
+def recording_moments(
+    design: Design, recording: Recording, row_model: FloatArray | None, device: Device = HOST
+) -> Moments:
+    """The moments of one recording: of its complete rows, or of all of them with empty cells filled in as expected."""
+    if row_model is None or len(row_model) != design.q + 1:
+        return recording_gram(design, CompleteRows(recording), device).moments
+    rows, times = whole_rows(design, recording)
+    if not np.isnan(rows).any():
+        return recording_gram(design, recording, device).moments
+    return expected_moments(rows, row_model[1:], row_model[0], nuisance_basis(design.nuisance, times))
+
+
+def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
+    """The recordings a question is about, as it wants their cells."""
+    return training_site(question.treated(data), question.fold).recordings()
+
+
+def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
+    """Return the moments a question is about, of a site that holds all of its variables."""
+    question.require_variables(here.data)
+    return local_moments(here, question)
+
+
+def _known(here: Here, question: GramQuestion, moments: Moments) -> FloatArray:
+    """(q, q) how many complete rows a site's rows are worth for each pair of columns."""
+    q, row_model = question.q, question.row_model
+    if row_model is None or moments.n == 0:
+        return np.full((q, q), moments.n)
+    total = np.zeros((q, q))
+    for recording in training_parts(here.data, question):
+        total += known_pairs(whole_rows(question.design, recording)[0], row_model[1:])
+    return total
+
+
+def _tried(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray, Moments | None]:
+    """Number of parameters and products off each of the nuisances tried, and the moments where they are known by then.
+
+    The state has the plain moments where the same reading told them.
+    """
+    tried, q, state = question.tried, question.design.q, here.state
+    products = np.zeros(len(tried) * (1 + q * (q + 1) // 2))
+    is_linear = question.design is question.lagged
+    if not tried or question.abstains(state):
+        return state, products, None if is_linear else design_moments(here, question)
+    total = Moments.empty(q)
+    for recording in training_parts(here.data, question):
+        moments, grams = tried_grams(question.design, CompleteRows(recording), tried, here.device)
+        parts = [
+            part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.own.scatter))
+        ]
+        products = products + side_by_side(parts, leading_axes(here.data))
+        total = total.merge(moments)
+    if not is_linear:
+        return state, products, total
+    are_plain = question.row_model is None and question.nuisance == ONE_MEAN
+    return (_remembered(state, question, question.design, total) if are_plain else state), products, None
+
+
+def _shapes(data: SiteData) -> FloatArray:
+    """The shapes of the recordings' first blocks, summed; a long file need not be read again for a hint."""
+    total = np.zeros(2 * len(data.variables) + 1)
+    for recording in data.recordings():
+        block = next(iter(CompleteRows(recording).blocks()), None)
+        if block is not None:
+            total = total + shape_sums(block.values)
+    return total
+
+
+def _diagonal(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
+    state, moments = local_moments(here, question)
+    d = question.d
+    centre = np.zeros(moments.q) if question.origin is None else question.origin
+    cross = moments.about(centre)
+    lagged = np.diag(cross, k=d)[:d] if moments.q > d else np.zeros(d)
+    return state, np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
+
+
+def _pairs(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
+    q, tried = question.q, question.tried
+    size = q * (q + 1) // 2
+    total = np.zeros(2 + q * q + (1 + len(tried)) * (1 + 2 * size))
+    if question.abstains(here.state):
+        return here.state, total
+    origin = np.zeros(q) if question.origin is None else question.origin
+    log_gain = question.log_gain(here.data)
+    for recording in training_parts(here.data, question):
+        rows, times = whole_rows(question.design, recording)
+        some = ~np.isnan(rows).all(axis=1)
+        rows, times = rows[some] - origin, times[some]
+        if not len(rows):
+            continue
+        parts = [len(rows) * np.array([1.0, log_gain]), pair_totals(rows).ravel(), _pair_sums(rows, None)]
+        parts += [_pair_sums(rows, nuisance_basis(nuisance, times)) for nuisance in tried]
+        total += np.concatenate(parts)
+    return here.state, total
+
+
+def _pair_sums(rows: FloatArray, basis: FloatArray | None) -> FloatArray:
+    counts, products = pairwise_sums(rows, basis)
+    rank = 0.0 if basis is None else float(min(basis.shape[1], len(rows)))
+    return np.concatenate([[rank], upper_triangle(counts), upper_triangle(products)])
+
+
+# Rows in blocks of time. Lags may reach back over the beginning of a block. What is a recording's own (mean, trend, cycles)
+# is taken off over the whole recording. Rows with empty cells are left out.
+
+Piece = tuple[int, FloatArray]
+
+
+def own_nuisances(
+    design: Design, read: Callable[[], Iterator[Piece]], runs: tuple[tuple[int, int], ...]
+) -> Iterator[Piece]:
+    """Yield rows of a recording without what is its own: the one place that knows every nuisance of a design.
+
+    `read` yields the rows, residuals of them or any other columns, as (time of the first row, rows); `runs` are (time,
+    number) of consecutive rows.
+    """
+    nuisance = design.nuisance
+    if nuisance.scope == "all":
+        yield from read()
+        return
+    if nuisance.scope != "recording":
+        raise ParameterError(
+            f"scope={nuisance.scope!r}: residuals can be checked for means of recordings only."
+        )
+    basis = TimeBasis.over(nuisance, runs) if nuisance.has_time else None
+
+    def columns(time: int, m: int) -> FloatArray:
+        return np.zeros((m, 0)) if basis is None else basis.at(time + np.arange(m, dtype=np.float64))
+
+    joint, d = Moments.empty(0), 0
+    for time, u in read():
+        part = Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1))
+        joint, d = (joint.merge(part), d) if joint.n else (part, u.shape[1])
+    cross = joint.scatter[d:, :d]
+    weights = np.linalg.lstsq(joint.scatter[d:, d:], cross, rcond=None)[0] if len(cross) else cross
+    for time, u in read():
+        yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ weights
+
+
+@dataclass(frozen=True)
+class BlockPiece:
+    """Consecutive rows of a recording: time of the first, (m, q) values off what is the recording's own, (m,) blocks."""
+
+    time: int
+    values: FloatArray
+    blocks: IntArray
+
+    def of(self, wanted: NDArray[np.bool_]) -> Iterator[Piece]:
+        """Yield the runs of wanted rows, (m,), as (time of the first, values)."""
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]]).astype(np.int8)))
+        for start, stop in edges.reshape(-1, 2).tolist():
+            yield self.time + start, self.values[start:stop]
+
+
+def block_pieces(question: RowsQuestion, recording: Recording) -> Iterator[BlockPiece]:
+    """Yield the complete rows of a recording in pieces of bounded size."""
+    design, complete = question.design, CompleteRows(recording)
+    plain = replace(design, nuisance=ONE_MEAN)
+
+    def read() -> Iterator[Piece]:
+        return ((rows.time, rows.values) for rows in design_rows(plain, complete.blocks()))
+
+    runs = usable_runs(complete, design.n_lags)
+    if not runs:
+        return
+    pieces = own_nuisances(design, read, runs)
+    labels = None if question.block_rows else (rows.labels for rows in design_rows(plain, complete.blocks()))
+    for time, values in pieces:
+        times = time + np.arange(len(values))
+        yield BlockPiece(time, values, question.block_of(times, None if labels is None else next(labels)))
+
+
+def local_block_moments(data: SiteData, question: RowsQuestion) -> list[Moments]:
+    """The moments of each block of one site."""
+    total = [Moments.empty(question.q)] * question.n_blocks
+    for recording in training_parts(data, question):
+        for piece in block_pieces(question, recording):
+            for b in np.unique(piece.blocks).tolist():
+                total[b] = total[b].merge(Moments.of_rows(piece.values[piece.blocks == b]))
+    return total
+
+
+def _blocks(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
+    if question.abstains(here.state):
+        return here.state, np.zeros(question.n_blocks * sums_length(question.q))
+    found = local_block_moments(here.data, question)
+    return here.state, np.concatenate([one.to_sums(question.origin) for one in found])
+
+
+# Resamples.
+
+
+@dataclass(frozen=True)
+class ResamplingPlan:
+    """How a site's rows are cut: `sizes[c]` are the block sizes of chunk c, `units[c]` the unit of each of its blocks."""
+
+    sizes: tuple[np.ndarray, ...]
+    units: tuple[np.ndarray, ...]
+    n_units: int
+    digest: bytes
+
+    def counts(self, resampling: str, seed: int, replicate: int) -> FloatArray:
+        """(n_units,) how often each unit is in a replicate; -1 is the data themselves."""
+        if replicate < 0 or self.n_units == 0:
+            return np.ones(self.n_units)
+        pair, second = divmod(replicate, 2) if resampling == "stability" else (replicate, 0)
+        key = hashlib.sha256(f"feddbn {resampling} {seed} {pair} ".encode() + self.digest).digest()
+        rng = np.random.default_rng(int.from_bytes(key, "little"))
+        return resample_counts(self.n_units, resampling, bool(second), rng)
+
+
+def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: str) -> ResamplingPlan:
+    """Cut a site's rows into what will be resampled; reads every row once and keeps none."""
+    design = Design.linear(site.variables, n_lags)
+    digest = hashlib.sha256()
+    lengths: list[list[int]] = []
+    longest = np.zeros((0, 0))
+    for recording in CompleteSite(site).recordings():
+        digest.update(b"recording ")
+        lengths.append([])
+        for chunk in _chunks(recording, design):
+            digest.update(chunk.tobytes())
+            lengths[-1].append(len(chunk))
+            if block_length == "politis-white" and len(chunk) > len(longest):
+                longest = chunk[:, : design.d].copy()
+    usable = [item for item in lengths if sum(item)]
+    by_recording = unit == "recordings" or (unit == "auto" and len(usable) >= MANY_RECORDINGS)
+    length = _block_length(block_length, sum(map(sum, lengths)), longest)
+    sizes, units, n_units = [], [], 0
+    for item in lengths:
+        for n_rows in item:
+            cut = np.array([n_rows]) if by_recording else block_sizes(n_rows, length)
+            sizes.append(cut)
+            units.append(n_units + (np.zeros(1, dtype=int) if by_recording else np.arange(len(cut))))
+            n_units += 0 if by_recording else len(cut)
+        n_units += int(by_recording and sum(item) > 0)
+    return ResamplingPlan(tuple(sizes), tuple(units), n_units, digest.digest())
+
+
+def unit_sizes(data: SiteData, question: GramQuestion) -> np.ndarray:
+    """(n_units,) how many rows each unit has that a site resamples for a question."""
+    plan = _plan(_resampled_rows(data, question)[0], question)
+    sizes = np.zeros(plan.n_units)
+    for rows, units in zip(plan.sizes, plan.units, strict=True):
+        np.add.at(sizes, units, rows)
+    return sizes
+
+
+def _plan(site: SiteData, question: GramQuestion) -> ResamplingPlan:
+    """How the rows that a question is about are cut."""
+    length = question.block_length if question.block_rule == "given" else question.block_rule
+    return resampling_plan(site, question.n_lags, length, question.resampled)
+
+
+def _resamples(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
+    first, stop = question.first, question.stop
+    total = np.zeros((stop - first, sums_length(question.n_columns)))
+    if question.abstains(here.state):
+        return here.state, total.ravel()
+    site, design, own_means = _resampled_rows(here.data, question)
+    plan = _plan(site, question)
+    counts = np.stack(
+        [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
+    )
+    chunks = (
+        chunk - mean
+        for recording in CompleteSite(site).recordings()
+        for mean in (_own_mean(recording, design) if own_means else 0.0,)
+        for chunk in _chunks(recording, design)
+    )
+    origin = np.zeros(design.q) if question.origin is None else question.origin
+    for index, sums in _block_sums(chunks, plan, origin):
+        total += counts[:, index] @ sums
+    return here.state, total.ravel()
+
+
+def _resampled_rows(data: SiteData, question: GramQuestion) -> tuple[SiteData, Design, bool]:
+    """The site as it is resampled, the design of its rows, and whether these lose their recording's mean."""
+    has_means, design = question.center == "recording", replace(question.design, nuisance=ONE_MEAN)
+    if question.functions:
+        return question.rows_of(data), design, has_means
+    site = question.treated(data)
+    if question.nuisance.has_time or question.row_model is not None:
+        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
+        has_means = False
+    return site, design, has_means
+
+
+def _block_sums(
+    chunks: Iterable[FloatArray], plan: ResamplingPlan, origin: FloatArray
+) -> Iterator[tuple[np.ndarray, FloatArray]]:
+    """Yield (units, sums of their blocks), some blocks at a time."""
+    # Bounds the (blocks, q, q) products held at once.
+    at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
+    for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
+        ends = np.cumsum(sizes)
+        for first in range(0, len(sizes), at_once):
+            part = slice(first, first + at_once)
+            rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
+            yield units[part], block_sums(rows, sizes[part], origin)
+
+
+def _own_mean(recording: Recording, design: Design) -> FloatArray:
+    """What every row of a recording loses before rows are resampled."""
+    return recording_gram(design, recording).moments.mean
+
+
+def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:
+    """Design rows in chunks of a size that does not depend on the design: blocks are cut within them."""
+    return (rows.values for rows in design_rows(design, recording.blocks(), CHUNK_ROWS))
+
+
+def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> int:
+    if isinstance(block_length, int):
+        return block_length
+    if block_length == "auto" or len(longest) < 10:
+        return cube_root_length(n_rows)
+    try:
+        from arch.bootstrap import optimal_block_length
+    except ImportError:
+        raise MissingExtra("arch", "bootstrap") from None
+    varying = longest[:, longest.std(axis=0) > 0]
+    if varying.shape[1] == 0:
+        return 1
+    # One length for all variables: the most dependent one decides (Patton, Politis and White 2009).
+    best = float(np.nanmax(optimal_block_length(varying)["circular"].to_numpy()))
+    return int(np.clip(np.ceil(best), 1, len(longest)))
+
+
+# Moments by unit of privacy.
+
+
+def require_separate_units(question: RowsQuestion, unit: str) -> None:
+    """Refuse, by what is asked and never by what is there, all that would let one unit change another's vector."""
+    if unit not in ("recording", "row"):
+        raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.", code="unknown-unit")
+    if question.log_scales is not None or (question.limits is not None and question.own_limits):
+        raise ParameterError(
+            "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
+            "gains='none' and common limits.",
+            code="own-scales",
+        )
+    is_mixing = {
+        "row_model": question.row_model is not None,
+        "abstain": question.abstain,
+        # A site without rows in a block would refuse, which tells something about them.
+        "fold": bool(question.fold),
+    }
+    if any(is_mixing.values()):
+        mixing = next(name for name, is_given in is_mixing.items() if is_given)
+        raise ParameterError(
+            f"{mixing}: noise protects units of rows as they are; leave it out.", code=f"{mixing}-mixes"
+        )
+    if unit == "recording":
+        return
+    if question.limits is not None:
+        raise ParameterError(
+            "limits: what is far is told by the rows around it; protect unit='recording'.", code="limits-mix"
+        )
+    if question.nuisance.scope != "all":
+        raise ParameterError(
+            "center='recording' mixes the rows of a recording; protect unit='recording'.", code="center-mixes"
+        )
+
+
+def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray]:
+    question.require_variables(here.data)
+    require_separate_units(question, unit)
+    if question.form not in ("rows", "functions"):
+        raise ParameterError(
+            f"task {question.name!r}: noise is fitted to one matrix of products of rows as they are."
+        )
+    if question.is_trying:
+        raise ParameterError(
+            f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."
+        )
+    if question.known:
+        raise ParameterError("known=True: noise is fitted to moments alone, not to what rows are worth.")
+    if question.shape:
+        raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
+    known = (*FUNCTIONS.values(), *NOISY_FUNCTIONS.values())
+    if unit == "row" and question.functions and question.functions not in known:
+        raise ParameterError(
+            f"features={question.functions!r}: functions of one's own may look at several rows; protect unit='recording'.",
+            code="functions-mix",
+        )
+    for recording in question.treated(here.data).recordings():
+        # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
+        seen = off_nuisance(recording, question.nuisance) if question.functions else recording
+        if unit == "row":
+            yield from row_sums(question.design, CompleteRows(seen), question.origin)
+        else:
+            yield recording_gram(question.design, CompleteRows(seen)).moments.to_sums(question.origin)
+
+
+def row_sums(design: Design, recording: Recording, origin: FloatArray | None = None) -> Iterator[FloatArray]:
+    """Yield what each row of a recording adds to a sum of moments."""
+    for rows in design_rows(design, recording.blocks()):
+        for row in rows.values:
+            yield Moments.of_rows(row[None]).to_sums(origin)
+
+
+_FORMS = {"diagonal": _diagonal, "pairs": _pairs, "blocks": _blocks, "resamples": _resamples}
+answers(
+    GramQuestion,
+    _units,
+    lambda question: sums_length(question.n_columns),
+    together=lambda question: question.is_plain,
+    own=("moments.mean", "moments.scatter"),
+)(_answer)
+
+
+@dataclass(frozen=True)
+class ResampledMoments:
+    """Moments of the data of all sites, and of every replicate."""
+
+    full: Moments
+    replicates: tuple[Moments, ...]
+
+    def worth(self, share: float) -> ResampledMoments:
+        """The same where a row is worth a share of a complete one."""
+        full, *others = (
+            Moments(m.n * share, m.mean, m.scatter * share) for m in (self.full, *self.replicates)
+        )
+        return ResampledMoments(full, tuple(others))
+
+
+def bootstrap_plan(columns: int, n_replicates: int, *, is_curved: bool = False) -> Plan:
+    """What `bootstrap_program` may ask about rows of so many columns."""
+    length = sums_length(columns)
+    per_task = max(1, FLOATS_PER_TASK // length)
+    times = -(-(n_replicates + 1) // per_task)
+    numbers = min(per_task, n_replicates + 1) * length
+    first = () if is_curved else (Planned("gram.resamples", length),)
+    return *first, Planned("gram.resamples", numbers, times, times)
+
+
+def bootstrap_program(
+    variables: tuple[str, ...],
+    n_lags: int,
+    n_replicates: int,
+    *,
+    resampling: str = "bootstrap",
+    block_length: int | str = "auto",
+    unit: str = "auto",
+    seed: int = 0,
+    center: str = "none",
+    curved: GramQuestion | None = None,
+) -> ServerProgram[ResampledMoments]:
+    """Ask for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
+    d = len(variables)
+    q = (n_lags + 1) * d if curved is None else curved.design.q
+    length = sums_length(q)
+    per_task = max(1, FLOATS_PER_TASK // length)
+
+    rows = GramQuestion(n_lags=n_lags, variables=variables, center=center) if curved is None else curved
+
+    def task(origin: FloatArray, first: int, stop: int) -> Task:
+        question = replace(
+            rows,
+            center=center,
+            resampling=resampling,
+            first=first,
+            stop=stop,
+            block_length=block_length if isinstance(block_length, int) else 0,
+            block_rule="given" if isinstance(block_length, int) else block_length,
+            resampled=unit,
+            seed=seed,
+            origin=origin,
+        )
+        return Task(question, note={"replicates": float(max(stop, 0))})
+
+    # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels. Curved rows are in public
+    # units, about their level.
+    origin = np.zeros(q)
+    if curved is None:
+        answer = yield task(origin, -1, 0)
+        origin = Moments.from_sums(answer.value, q).mean
+    found: list[Moments] = []
+    for first in range(-1, n_replicates, per_task):
+        stop = min(first + per_task, n_replicates)
+        answer = yield task(origin, first, stop)
+        if answer.value.shape != ((stop - first) * length,):
+            raise ProtocolError(
+                f"the sum of {stop - first} replicates has shape {answer.value.shape}; "
+                f"{q} columns give {(stop - first) * length} numbers.",
+                code="bad-sum",
+            )
+        found += [
+            as_of_rows(Moments.from_sums(row, q, origin))
+            for row in answer.value.reshape(stop - first, length)
+        ]
+    return ResampledMoments(found[0], tuple(found[1:]))

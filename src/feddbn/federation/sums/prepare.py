@@ -1,0 +1,298 @@
+"""What is done to the rows before anything is learned from them: the settings that every method shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from feddbn.core.designs.nuisance import finite_numbers
+from feddbn.core.statistics.survey import FEWEST_SITES
+from feddbn.federation.sums.survey import Survey
+from feddbn.settings import (
+    MethodSettings,
+    Rule,
+    Settings,
+    group,
+    names_of_variables,
+    nothing,
+    number,
+    setting,
+    whole,
+    word,
+)
+
+__all__ = ["AS_THEY_ARE", "AUTO_DEGREES", "Prepare", "PreparedSettings"]
+
+AUTO_DEGREES = (0, 1, 3)
+"""Polynomials in time that "auto" tries."""
+_ROWS_PER_PARAMETER = 8.0
+_LOOK_TASKS = frozenset(("survey.first", "agree", "survey.outliers", "gram.pairs"))
+
+
+def _several_periods() -> Rule:
+    one = number(2.0)
+
+    def holds(value: Any) -> bool:
+        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
+        return is_list and all(one.holds(item) for item in value)
+
+    return Rule(holds, ("a list of such",))
+
+
+@dataclass(frozen=True, repr=False)
+class Prepare(Settings):
+    """What is done to the rows first; "auto" leaves it to the evidence, or to what is usual for a method.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.OneShotDBN(prepare=feddbn.Prepare(spikes="keep", period=24))
+    OneShotDBN(prepare=Prepare(period=24, spikes='keep'))
+    """
+
+    center: str = setting(
+        "auto",
+        word("auto", "none", "recording", "federated"),
+        '"none": one mean for all rows; "recording": every recording has its own; "auto": that if the evidence is for it. '
+        '"federated" (methods with penalties): the mean of all rows is taken off first.',
+    )
+    detrend: int | str = setting(
+        "auto",
+        whole(0) | word("auto"),
+        'Degree of a polynomial in time of every recording, 0 for none, or "auto".',
+    )
+    period: float | Sequence[float] | str | None = setting(
+        "auto",
+        number(2.0) | _several_periods() | nothing() | word("auto"),
+        'One or several cycles of every recording, in rows; None for none; "auto": from spectra.',
+    )
+    gains: str = setting(
+        "auto",
+        word("auto", "none", "site"),
+        '"site": every site\'s variables are brought to common scales; "none"; "auto": if the evidence is for it '
+        "(PFDBNL: none).",
+    )
+    spikes: str = setting(
+        "auto",
+        word("auto", "keep", "remove"),
+        '"remove": outliers, cells far from their neighbours in time, are taken as empty; "keep"; "auto": removed if they '
+        "are errors of measurement.",
+    )
+    missing: str = setting(
+        "auto",
+        word("auto", "fill", "drop"),
+        '"fill": rows with empty cells count for what they hold; "drop": they are left out; "auto": "fill" (ChangingDBN, '
+        'MixedDBN: "drop").',
+    )
+    scale: str = setting(
+        "auto",
+        word("auto", "none", "federated"),
+        '"federated": variables are brought to unit variance for learning; "none"; "auto": methods with penalties do so '
+        "where variables need it, others do not. Weights are in the units of the data.",
+    )
+    on_disagreement: str = setting(
+        "auto",
+        word("auto", "exclude", "personal", "warn", "ignore"),
+        '"exclude": a site that finds that it does not fit the others stays out; "personal": and has a network of its own; '
+        '"warn": it is only counted; "ignore": nobody looks; "auto": "exclude" (PFDBNL: "warn").',
+    )
+    exogenous: Sequence[str] | None = setting(
+        None,
+        names_of_variables(),
+        "Names of known inputs, which only act on others: nothing above is decided by what they look like.",
+    )
+    noisy: ClassVar[bool] = False
+    """Whether sums carry noise: then outliers can be left out by scales that are paid for, and nothing else is looked at."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("period", "exogenous"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (str, int, float)):
+                object.__setattr__(self, name, tuple(np.asarray(value).tolist()))
+
+    def keys(self) -> list[str]:
+        """Names of the fields that are not at their defaults: ``**AS_THEY_ARE`` gives flat arguments, as in version 0.2."""
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    @property
+    def periods(self) -> tuple[float, ...] | str:
+        """The cycles: none, one, several, or "auto"."""
+        if isinstance(self.period, str):
+            return self.period
+        if self.period is None:
+            return ()
+        return finite_numbers(
+            [self.period] if isinstance(self.period, (int, float)) else list(self.period), "period"
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the variables that only act on others."""
+        return tuple(self.exogenous or ())
+
+    def input_places(self, variables: Sequence[str]) -> tuple[int, ...]:
+        """Positions of the inputs among the variables."""
+        return tuple(j for j, name in enumerate(variables) if name in self.inputs)
+
+    @property
+    def fills(self) -> bool:
+        """Whether rows with empty cells are used for what they hold."""
+        return self.missing != "drop"
+
+    @property
+    def needs_survey(self) -> bool:
+        """Whether anything is left to the data beyond levels and trends, which one sum tells."""
+        if self.noisy:
+            return False
+        is_open = (
+            "auto" in (self.period, self.gains, self.spikes)
+            or self.gains == "site"
+            or self.spikes == "remove"
+        )
+        return is_open or self.fills or self.on_disagreement != "ignore"
+
+    @property
+    def profiles(self) -> str:
+        """By what sites have to be compared: by their scales, or also by correlations to find one that does not fit."""
+        if self.on_disagreement != "ignore":
+            return "whole"
+        return "none" if self.gains == "none" else "scales"
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a site that does not fit stays out of the sums."""
+        return self.on_disagreement in ("auto", "exclude", "personal")
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether a site that stays out is to have a network of its own."""
+        return self.on_disagreement == "personal"
+
+    def resolved(self, **auto: Any) -> Prepare:
+        """The same with what "auto" means for a method, where that does not leave it to the evidence.
+
+        Centring on the mean of all rows ("federated") comes after what is decided here.
+        """
+        usual = {"missing": "fill", "on_disagreement": "exclude", **auto}
+        found = {name: value for name, value in usual.items() if getattr(self, name) == "auto"}
+        if self.center == "federated":
+            found["center"] = "none"
+        return replace(self, **found)
+
+    def among(self, n_sites: int) -> Prepare:
+        """The same for a federation of this size: few sites are not compared, as sums and squares would tell them apart."""
+        if n_sites >= FEWEST_SITES:
+            return self
+        gains = "none" if self.gains == "auto" else self.gains
+        return replace(self, gains=gains, on_disagreement="ignore")
+
+    def answered_by(self, tasks: frozenset[str] | None) -> Prepare:
+        """The same without what sites that answer only these tasks would have to be asked.
+
+        Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open;
+        only spikes="remove" can be paid for.
+        """
+        if tasks is None or tasks >= _LOOK_TASKS:
+            return self
+        return _UnderNoise(
+            center="none" if self.center == "auto" else self.center,
+            detrend=0 if self.detrend == "auto" else self.detrend,
+            period=() if isinstance(self.period, str) else self.period,
+            gains="none",
+            spikes="remove" if self.spikes == "remove" and "survey.shares" in tasks else "keep",
+            missing="drop",
+            scale=self.scale,
+            on_disagreement="ignore",
+            exogenous=self.exogenous,
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to find out, and nothing but centring to be done."""
+        is_plain = self.center != "auto" and self.detrend == 0 and self.periods == ()
+        is_plain = is_plain and not (self.noisy and self.spikes == "remove")
+        return is_plain and not self.needs_survey
+
+    @property
+    def is_given(self) -> bool:
+        """Whether recordings are to lose a nuisance of their own in any case."""
+        return self.center == "recording" or self.has_time
+
+    @property
+    def has_time(self) -> bool:
+        """Whether a trend or cycle is wished for by name."""
+        return self.detrend not in (0, "auto") or (self.period != "auto" and bool(self.periods))
+
+    def tried(self, survey: Survey | None) -> tuple[list[tuple[int, int]], tuple[float, ...]]:
+        """(degree, number of cycles) of each nuisance to try, and the cycles; nothing if nothing is open."""
+        wanted = self.periods
+        given = not isinstance(wanted, str)
+        periods = wanted if not isinstance(wanted, str) else (survey.periods if survey else ())
+        degrees = AUTO_DEGREES if self.detrend == "auto" else (int(self.detrend),)
+        if self.center == "none" and not self.has_time:
+            # One mean for all is asked for by name, and trends and cycles are of recordings.
+            return [], ()
+        counts = [len(periods)] if given else list(range(len(periods) + 1))
+        pairs = [(degree, n) for n in counts for degree in degrees]
+        if survey is not None:
+            length = survey.n_rows / max(survey.n_recordings, 1.0)
+            few = [(k, n) for k, n in pairs if (1 + k + 2 * n) * _ROWS_PER_PARAMETER <= length]
+            pairs = few or pairs[:1]
+        return pairs, periods
+
+
+@dataclass(frozen=True, repr=False)
+class _UnderNoise(Prepare):
+    """Preprocessing where every sum carries noise."""
+
+    noisy: ClassVar[bool] = True
+
+
+AS_THEY_ARE = Prepare(
+    center="none",
+    detrend=0,
+    period=None,
+    gains="none",
+    spikes="keep",
+    missing="drop",
+    on_disagreement="ignore",
+)
+"""Rows are used as they are: nothing is looked for, and no sum is spent on it."""
+
+
+@dataclass(frozen=True, repr=False)
+class PreparedSettings(MethodSettings):
+    """Base of the settings of a method that may do something to the rows first.
+
+    `auto` has what "auto" means for the method, `may_be` what fields of `Prepare` are restricted to.
+    """
+
+    prepare: Prepare = setting(
+        Prepare(),
+        group(Prepare),
+        "What is done to the rows first (`feddbn.Prepare`, docs/preparing-data.md).",
+    )
+    auto: ClassVar[Mapping[str, Any]] = {"scale": "none"}
+    may_be: ClassVar[Mapping[str, Rule]] = {
+        "center": word("auto", "none", "recording"),
+        "scale": word("auto", "none"),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for one in fields(self.prepare):
+            rule = self.may_be.get(one.name)
+            if rule is not None:
+                rule.check(f"prepare.{one.name}", getattr(self.prepare, one.name))
+
+    @property
+    def rows(self) -> Prepare:
+        """What is done to the rows, with what "auto" means here."""
+        return self.prepare.resolved(**self.auto)

@@ -1,0 +1,539 @@
+"""What has to be done to the rows before anything is learned from them, decided from sums.
+
+    survey       empty cells, outliers, cycles, profiles of sites
+    agreement    sites compare themselves; those that do not fit stay out
+    spikes       only if there are outliers: are they errors?
+    moments      one Gram matrix for each nuisance that recordings may have; or pairs, if cells are empty
+    moments      only if scales of sites differ: the same with every site brought to one scale
+    moments      only if cells are empty: expected products given what is there, a few times (EM)
+
+On clean data that is three sums, of which the last is the one that a network is learned from. Where everything is given
+and nothing is to be found out, it is that one alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.diagnostics import evidence_for_nuisances, log_det_of_residuals, output_columns
+from feddbn.core.statistics.missing import (
+    known_n,
+    pairwise_scatter,
+    products_about,
+    seldom_together,
+)
+from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric
+from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
+from feddbn.errors import DataError, Given
+from feddbn.federation.protocol.plan import Plan, Planned
+from feddbn.federation.protocol.rows import Treatment, treated
+from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
+from feddbn.federation.sums.statistics import FAR_FROM_ZERO
+from feddbn.federation.sums.survey import (
+    Survey,
+    agreement_program,
+    scales_program,
+    spikes_program,
+    survey_plan,
+    survey_program,
+)
+
+# Products over pairs of cells that are both there: where rows with empty cells begin.
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What pairs of cells told: one covariance about the common mean, and one off each of the nuisances tried.
+
+    Attributes
+    ----------
+    n_rows
+        How many rows have any cell.
+    ns
+        What the pairs of each covariance are worth in complete rows.
+    mean
+        (q,) of the cells that are there.
+    covariances
+        (q, q) each; the first is about the common mean.
+    ranks
+        Number of nuisance parameters of each.
+    log_gains
+        Sum of the logs of sites' gains over variables and rows.
+    unseen
+        For each covariance (i, j, lag) of the pairs that were hardly ever seen together (`seldom_together`).
+    """
+
+    n_rows: float
+    mean: FloatArray
+    covariances: tuple[FloatArray, ...]
+    ns: tuple[float, ...]
+    ranks: tuple[float, ...]
+    log_gains: float
+    unseen: tuple[tuple[tuple[int, int, int], ...], ...] = ()
+
+
+def pairs_program(question: GramQuestion) -> ServerProgram[Pairs]:
+    """Ask for pairs; a second time about the means if these are far from zero."""
+    total = (yield Task(question)).value
+    found = _read(total, question)
+    if np.any(np.abs(found.mean) > FAR_FROM_ZERO * np.sqrt(np.diag(found.covariances[0]))):
+        question = replace(question, origin=found.mean)
+        found = _read((yield Task(question)).value, question)
+    return found
+
+
+def _read(total: FloatArray, question: GramQuestion) -> Pairs:
+    q = question.q
+    size = q * (q + 1) // 2
+    start = 2 + q * q
+    (n_rows, log_gains), totals, rest = total[:2].tolist(), total[2:start].reshape(q, q), total[start:]
+    parts = rest.reshape(-1, 1 + 2 * size)
+    counts, products = symmetric(parts[0, 1 : 1 + size], q), symmetric(parts[0, 1 + size :], q)
+    delta = np.diag(totals) / np.maximum(np.diag(counts), 1.0)
+    common = pairwise_scatter(counts, products_about(delta, counts, totals, products))
+    others = [pairwise_scatter(symmetric(p[1 : 1 + size], q), symmetric(p[1 + size :], q)) for p in parts[1:]]
+    mean = delta if question.origin is None else delta + question.origin
+    covariances, ns = zip(common, *others, strict=True)
+    unseen = tuple(seldom_together(symmetric(p[1 : 1 + size], q), question.d) for p in parts)
+    return Pairs(n_rows, mean, covariances, ns, (1.0, *parts[1:, 0].tolist()), log_gains, unseen)
+
+
+# The first look at the data of all sites: how they are, and how many sites do not fit the others.
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """What the first look told.
+
+    Attributes
+    ----------
+    survey
+        How the data are.
+    n_disagreeing
+        How many sites do not fit the others; None if sites were not compared.
+    """
+
+    survey: Survey
+    n_disagreeing: int | None = None
+
+    @property
+    def has_few_odd(self) -> bool:
+        """Whether some sites do not fit, and few: where many do not there are several kinds of sites, and no odd one."""
+        return 0 < (self.n_disagreeing or 0) <= self.survey.n_sites / 3
+
+
+def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
+    """Ask for the survey and, if that is wished for and sites are enough, have every site compare itself."""
+    inputs = prepare.input_places(variables)
+    survey = yield from survey_program(
+        variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
+    )
+    if prepare.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
+        return FirstLook(survey)
+    return FirstLook(survey, (yield from agreement_program(variables, n_lags, survey, prepare.is_personal)))
+
+
+_SAME_CORRELATIONS = 0.01
+_NOTHING_LEFT = 1e-12
+_MOST_EM_SUMS = 6
+
+
+@dataclass(frozen=True)
+class AskedMoments:
+    """What the sums told.
+
+    Attributes
+    ----------
+    moments
+        Of all rows, as treated; where recordings lost their own mean, the mean is that of all rows.
+    treatment
+        What was done to them; further questions must do the same (`federation.protocol.rows.treated`).
+    evidence
+        For the nuisances of recordings (`core.statistics.diagnostics`); None if it was not looked at.
+    gains_evidence
+        For scales of sites' own, the same way; None if it was not looked at.
+    survey
+        The first look, or None.
+    n_disagreeing
+        Number of sites that do not fit.
+    spiky
+        Positions of variables whose outliers were taken out.
+    bursts
+        Positions of variables whose outliers stay, since they come several rows at a time.
+    shape
+        Sums of `core.orders.nongaussian.shape_sums`, or None.
+    n_rows
+        How many rows sites count in sums after these: where cells are empty more than `moments.n`, which is what they
+        are worth.
+    rank
+        Number of nuisance parameters of one variable over all recordings, as far as it is known.
+    inputs
+        Names of the variables that only act on others.
+    far_kept
+        Positions of variables whose outliers may be what pulses of inputs did, so that nobody asked whether they are
+        errors.
+    unseen
+        (i, j, lag) of variables i at t - lag and j at t of which hardly any row has both.
+    personal
+        Whether sites that stay out are to have networks of their own.
+    """
+
+    moments: Moments
+    treatment: Treatment = field(default_factory=Treatment)
+    evidence: float | None = None
+    gains_evidence: float | None = None
+    survey: Survey | None = None
+    n_disagreeing: int = 0
+    spiky: tuple[int, ...] = ()
+    shape: FloatArray | None = None
+    n_rows: float = 0.0
+    rank: float = 0.0
+    inputs: tuple[str, ...] = ()
+    far_kept: tuple[int, ...] = ()
+    bursts: tuple[int, ...] = ()
+    unseen: tuple[tuple[int, int, int], ...] = ()
+    personal: bool = False
+
+    @property
+    def center(self) -> str:
+        """Whose mean was taken off: "none" or "recording"."""
+        return self.treatment.center
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One answer to a question that tries nuisances."""
+
+    moments: Moments
+    treatment: Treatment
+    evidence: float | None
+    cost: float
+    n: float
+    shape: FloatArray | None = None
+    rank: float = 0.0
+    unseen: tuple[tuple[int, int, int], ...] = ()
+
+
+def asked_moments_plan(
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
+) -> Plan:
+    """What `asked_moments_program` may ask."""
+    d, q = len(variables), (n_lags + 1) * len(variables)
+    triangle, plain = q * (q + 1) // 2, sums_length(q)
+    pairs, _ = prepare.tried(None)
+    fewest = most = len(pairs)
+    if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):
+        fewest = most = 0
+    if prepare.period == "auto" and pairs:
+        # As many cycles as spectra may show, each with what is tried without any.
+        most = len(pairs) * (MOST_CYCLES + 1)
+    asks: list[Planned] = []
+    if prepare.noisy:
+        scales = (Planned("survey.shares", d * N_BINS),) if prepare.spikes == "remove" else ()
+        return *scales, Planned("gram.rows", plain)
+    looks = prepare.needs_survey
+    if looks:
+        inputs = prepare.input_places(variables)
+        asks += survey_plan(
+            variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
+        )
+        if prepare.on_disagreement != "ignore":
+            asks.append(Planned("agree", 1))
+        if prepare.spikes == "auto":
+            asks.append(Planned("survey.outliers", outlier_sums_length(d), usual=0))
+    # Once more about the means where these are far from zero, and all of it again where scales of sites may differ.
+    again = 2 * (1 + (looks and prepare.gains != "none"))
+    further = int(prepare.gains != "none" or most > 0) + (2 * d + 1 if shape else 0)
+    moments = Planned(
+        "gram.rows",
+        plain + most * (1 + triangle) + further,
+        again,
+        least=plain + fewest * (1 + triangle) + int(fewest > 0) + (2 * d + 1 if shape else 0),
+    )
+    if not (looks and prepare.fills):
+        return *asks, moments
+    filled = Planned("gram.pairs", 2 + q * q + (1 + most) * (1 + 2 * triangle), again, usual=0)
+    expected = Planned("gram.rows", plain + 1 + triangle, _MOST_EM_SUMS, usual=0)
+    # With empty cells pairs take the place of the first moments, and expected moments come after them.
+    return *asks, moments, filled, expected
+
+
+def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
+    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    asked = yield from asked_moments_program(variables, n_lags, replace(AS_THEY_ARE, center=center))
+    return asked.moments
+
+
+def asked_moments_program(
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
+) -> ServerProgram[AskedMoments]:
+    """Decide what has to be done to the rows, and ask for their moments."""
+    survey, n_disagreeing, treatment = None, 0, Treatment()
+    spiky: tuple[int, ...] = ()
+    bursts: tuple[int, ...] = ()
+    if prepare.needs_survey:
+        look = yield from first_look_program(variables, n_lags, prepare)
+        survey, n_disagreeing = look.survey, look.n_disagreeing or 0
+        treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
+        treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, prepare, survey, treatment)
+    elif prepare.noisy and prepare.spikes == "remove":
+        spread = yield from scales_program(variables, n_lags)
+        # What is done to a system stays, as above.
+        spread[list(prepare.input_places(variables))] = 0.0
+        treatment = replace(treatment, limits=spread, far=TAIL / 2, own_limits=False)
+        spiky = tuple(np.flatnonzero(spread).tolist())
+    told = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
+    gains_evidence = None
+    if survey is not None and (
+        prepare.gains == "site" or (prepare.gains == "auto" and survey.may_have_gains)
+    ):
+        stayed_out = n_disagreeing if treatment.abstain else 0
+        log_scales = _log_scales(told.moments, survey) if stayed_out else survey.log_scales
+        scales = replace(treatment, log_scales=log_scales, inputs=survey.inputs)
+        scaled = yield from _told(variables, n_lags, prepare, survey, scales, False)
+        gains_evidence = _evidence_for_gains(told, scaled, survey, stayed_out)
+        if prepare.gains == "site" or gains_evidence > 0:
+            told = replace(scaled, shape=told.shape)
+    moments, treatment = told.moments, told.treatment
+    n_rows = moments.n
+    if treatment.row_model is not None:
+        moments, treatment, n_rows = yield from _expected(variables, n_lags, told)
+    return AskedMoments(
+        moments,
+        treatment,
+        told.evidence,
+        gains_evidence,
+        survey,
+        n_disagreeing,
+        spiky,
+        told.shape,
+        n_rows,
+        told.rank,
+        prepare.inputs,
+        survey.far_by_pulses if survey is not None and prepare.spikes == "auto" else (),
+        bursts,
+        told.unseen,
+        prepare.is_personal,
+    )
+
+
+def _without_spikes(
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, survey: Survey, treatment: Treatment
+) -> ServerProgram[tuple[Treatment, tuple[int, ...], tuple[int, ...]]]:
+    """The treatment with limits for the variables whose outliers are errors; which these are, and which have bursts."""
+    # What is done to a system may be a pulse, and what a pulse does may look like an error: both stay.
+    is_output = np.isin(np.arange(len(variables)), survey.outputs)
+    suspects = survey.has_far & is_output & (not survey.may_have_pulses)
+    if prepare.spikes == "keep" or (prepare.spikes == "auto" and not suspects.any()):
+        return treatment, (), ()
+    wrong, is_sure = (survey.scales > 0) & is_output, True
+    bursts: tuple[int, ...] = ()
+    if prepare.spikes == "auto":
+        found = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
+        wrong, is_sure = found.errors, found.is_sure
+        bursts = tuple(np.flatnonzero(found.bursts).tolist())
+    if not wrong.any():
+        return treatment, (), bursts
+    limits = np.where(wrong, survey.scales, 0.0)
+    # Where many cells told that far ones are errors, nearer ones are, too.
+    far = TAIL / 2 if is_sure else TAIL
+    return replace(treatment, limits=limits, far=far), tuple(np.flatnonzero(wrong).tolist()), bursts
+
+
+def _told(
+    variables: tuple[str, ...],
+    n_lags: int,
+    prepare: Prepare,
+    survey: Survey | None,
+    treatment: Treatment,
+    shape: bool,
+) -> ServerProgram[_Told]:
+    """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
+    pairs, periods = prepare.tried(survey)
+    # One sum tells the means that all have and what is left off those of recordings; under noise there is one matrix.
+    if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):
+        degree, n_cycles = pairs[0]
+        treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
+        pairs = []
+    asked: dict[str, Any] = {
+        "n_lags": n_lags,
+        "variables": variables,
+        "center": treatment.center,
+        "try_degrees": tuple(degree for degree, _ in pairs),
+        "try_cycles": tuple(n for _, n in pairs),
+        "try_periods": periods,
+    }
+    is_empty = survey is not None and (survey.n_empty > 0 or treatment.limits is not None)
+    has_gaps = is_empty and prepare.fills
+    d, q, shapes = len(variables), (n_lags + 1) * len(variables), None
+    if has_gaps:
+        found = yield from treated(pairs_program(GramQuestion(**asked, pairs=True)), treatment)
+        # Offsets and trends make pairs look worth little; off them they are worth what they are.
+        ns, n, mean = found.ns, max(found.ns), found.mean
+        ranks, log_gains = found.ranks, found.log_gains * n / found.n_rows
+        scatters = tuple(n * covariance for covariance in found.covariances)
+    else:
+        program = _moments_tried(GramQuestion(**asked, shape=shape), q)
+        common, tried, log_gains, shapes = yield from treated(program, treatment)
+        n, mean = common.n, common.mean
+        ns = (n,) * (1 + len(tried))
+        ranks = (1.0, *(rank for rank, _ in tried))
+        scatters = (common.scatter, *(scatter for _, scatter in tried))
+    places = prepare.input_places(variables)
+    _require_noise(scatters, variables, places)
+    best, evidence = _chosen(scatters, ranks, n, d, prepare, places)
+    is_own = best > 0 or treatment.center == "recording"
+    if best:
+        degree, n_cycles = pairs[best - 1]
+        treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
+    if has_gaps:
+        centre = np.zeros(q) if is_own else mean
+        treatment = replace(treatment, row_model=np.vstack([centre, scatters[best] / n]))
+    # Off their own means recordings have no level; what noise adds to that is none.
+    level = np.zeros(q) if is_own and not best and not has_gaps else mean
+    moments = Moments(ns[best], level, scatters[best] * (ns[best] / n))
+    # The density of scaled rows is that of the rows over their gains.
+    cost = _cost(*output_columns(scatters[best], d, places), n, ranks[best]) - 2.0 * log_gains
+    rank = ranks[best] if best else 0.0
+    if is_own and not best and survey is not None:
+        rank = survey.n_recordings * (1 + treatment.degree + 2 * len(treatment.periods))
+    unseen = found.unseen[best] if has_gaps else ()
+    return _Told(moments, treatment, evidence, cost, n, shapes, rank, unseen)
+
+
+def _moments_tried(
+    question: GramQuestion, q: int
+) -> ServerProgram[tuple[Moments, list[tuple[float, FloatArray]], float, FloatArray | None]]:
+    """Moments about the common mean, rank and scatter off each nuisance tried, sum of log gains, and shapes."""
+    total = (yield Task(question)).value
+    size, step = sums_length(q), 1 + q * (q + 1) // 2
+    moments, rest = Moments.from_sums(total[:size], q), total[size:]
+    deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / max(moments.n, 1.0))
+    if np.any(np.abs(moments.mean) > FAR_FROM_ZERO * deviation):
+        origin = moments.mean
+        plain = replace(question, origin=origin, try_degrees=(), try_cycles=(), try_periods=(), shape=False)
+        moments = Moments.from_sums((yield Task(plain)).value[:size], q, origin)
+    n_tried = len(question.tried)
+    parts = rest[: n_tried * step].reshape(n_tried, step)
+    tried = [(float(part[0]), symmetric(part[1:], q)) for part in parts]
+    rest = rest[n_tried * step :]
+    shapes = rest[len(rest) - 2 * question.d - 1 :] if question.shape else None
+    # Where something was tried, nuisances or gains, the sum of log gains comes between.
+    log_gains = float(rest[0]) if len(rest) > (0 if shapes is None else len(shapes)) else 0.0
+    return moments, tried, log_gains, shapes
+
+
+def _vanished(common: FloatArray, own: FloatArray, d: int) -> set[int]:
+    """Positions of variables of which nuisances leave nothing."""
+    total = np.diag(common)[:d]
+    return set(np.flatnonzero((np.diag(own)[:d] < _NOTHING_LEFT * total) & (total > 0)).tolist())
+
+
+def _require_noise(
+    scatters: tuple[FloatArray, ...], variables: tuple[str, ...], inputs: tuple[int, ...]
+) -> None:
+    """Refuse a variable that is nothing but a line or a cycle of every recording, unless it is an input."""
+    for scatter in scatters[2:]:
+        for i in sorted(_vanished(scatters[0], scatter, len(variables)) - set(inputs)):
+            raise DataError(
+                f"variable {variables[int(i)]!r} only follows time, as a clock, a counter or an index does; name it "
+                f"with {Given('time')}, or leave it out with {Given('variables')}."
+            )
+
+
+def _chosen(
+    scatters: tuple[FloatArray, ...],
+    ranks: tuple[float, ...],
+    n: float,
+    d: int,
+    prepare: Prepare,
+    inputs: tuple[int, ...],
+) -> tuple[int, float | None]:
+    """Which of the scatters to take, and the evidence against a common mean (None if nothing was open).
+
+    The evidence is that of the outputs given the inputs. A nuisance that takes an input off altogether is left to the input.
+    """
+    if len(scatters) == 1:
+        return 0, None
+    found = [
+        _evidence(scatters[0], scatter, n, rank, d, inputs)
+        if not _vanished(scatters[0], scatter, d) & set(inputs)
+        else -np.inf
+        for scatter, rank in zip(scatters[1:], ranks[1:], strict=True)
+    ]
+    best = int(np.argmax(found)) + 1
+    if not np.isfinite(found[best - 1]):
+        if prepare.is_given:
+            raise DataError(
+                "an input in exogenous= is constant in every recording, so nothing is left of it without the recordings' "
+                f"own means; use center='none', or leave the input out with {Given('variables')}."
+            )
+        return 0, None
+    if prepare.is_given:
+        return best, found[best - 1]
+    return (best if found[best - 1] > 0 else 0), found[best - 1]
+
+
+def _evidence(
+    common: FloatArray, own: FloatArray, n: float, rank: float, d: int, inputs: tuple[int, ...]
+) -> float:
+    common, _ = output_columns(common, d, inputs)
+    own, m = output_columns(own, d, inputs)
+    return evidence_for_nuisances(common, own, n, rank, m)
+
+
+def _cost(scatter: FloatArray, d: int, n: float, rank: float) -> float:
+    """Minus twice the log-likelihood of the lagged regression, with its price, as in `core.statistics.diagnostics`."""
+    free = max(n - rank - (len(scatter) - d), 1.0)
+    return n * (log_det_of_residuals(scatter, d) - d * float(np.log(free))) + d * rank * float(np.log(n))
+
+
+def _log_scales(moments: Moments, survey: Survey) -> FloatArray:
+    """(d,) the logs of scales that sites are brought to where some stayed out, whose numbers are in the survey.
+
+    These are of all rows of those who stayed: their moments are known already. A second sum of logs, without those who
+    stayed out, would tell exactly what theirs are.
+    """
+    found = survey.log_scales.copy()
+    places = [j for j in survey.outputs if moments.scatter[j, j] > 0]
+    found[places] = np.log(np.diag(moments.scatter)[places] / moments.n) / 2
+    return found
+
+
+def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, stayed_out: int) -> float:
+    """How much better rows are explained once every site is brought to one scale, at one parameter for each scale."""
+    n_gains = len(survey.outputs) * (survey.n_sites - stayed_out - 1)
+    return told.cost - scaled.cost - n_gains * float(np.log(told.n))
+
+
+def _expected(
+    variables: tuple[str, ...], n_lags: int, told: _Told
+) -> ServerProgram[tuple[Moments, Treatment, float]]:
+    """Expected moments given the cells that are there, until they hardly change; how they were asked for; their rows."""
+    treatment, q = told.treatment, told.moments.q
+    size = sums_length(q)
+    assert treatment.row_model is not None
+    mean = told.moments.mean
+    origin = mean if treatment.center == "none" else None
+    question = GramQuestion(n_lags=n_lags, variables=variables, origin=origin, known=True)
+    for k in range(_MOST_EM_SUMS):
+        answer = (yield Task(treatment.on(question))).value
+        found = Moments.from_sums(answer[:size], q, question.origin)
+        assert treatment.row_model is not None
+        before = correlations(treatment.row_model[1:])[0]
+        mean = found.mean if treatment.center == "none" else mean
+        is_same = np.abs(correlations(found.scatter)[0] - before).max() < _SAME_CORRELATIONS
+        if is_same or k == _MOST_EM_SUMS - 1:
+            # The treatment stays the one that gave these moments, so that sites give the same in later sums.
+            break
+        centre = found.mean if treatment.center == "none" else np.zeros(q)
+        treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
+    # Expected sums lose less than pairs do, so they are worth more rows than those.
+    n = known_n(symmetric(answer[len(answer) - q * (q + 1) // 2 :], q))
+    return Moments(n, mean, found.scatter / found.n * n), treatment, found.n

@@ -1,1 +1,0 @@
-"""What every distributed engine shares: server, site, files."""

@@ -1,0 +1,1 @@
+"""The server of a study: coordinator, masked sums, collections, results."""

@@ -1,0 +1,380 @@
+"""Sums over any exchange: the server's half that every distributed engine shares.
+
+Theory of operation
+-------------------
+`Coordinator` is a `Federation`. For each task it first looks into the journal (`Replay`): a recorded sum is returned
+after its task digest was checked (resume). Otherwise it has the sum made (`PlainSums`, `masked_sums`), holds who is in it
+against the study's rule (`Roll`), writes it to the journal and only then returns it. The fence at the sites
+(federation/protocol/endpoint.py) makes asking again (`Line`) harmless.
+
+A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
+"abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to be there at once.
+
+A site that was silent twice in a row is asked only in the 2nd, 4th, 8th, ... round after, so that a dead one does not
+cost a full timeout each round; if the sites left are too few, everybody is asked.
+
+Heads of audit logs go from site to site at the greeting and at the end (`share_heads`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from feddbn._version import __version__
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import FeddbnError, ProtocolError, StateError
+from feddbn.federation.protocol.messages import (
+    NEVER,
+    Exchange,
+    Header,
+    Journal,
+    Reply,
+    Request,
+    digest_of,
+    encode_request,
+    task_request,
+)
+from feddbn.federation.protocol.study import Attendance, Study
+from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.task import Sum, Task
+from feddbn.privacy.audit import read_head, read_receipt, well_formed
+from feddbn.privacy.policy import DEFAULT_MIN_SITES
+from feddbn.privacy.secagg import odd_ones
+from feddbn.runtime.server.asking import Line, ServerEvent, Tell, Turn, too_few
+from feddbn.runtime.store import RunJournal
+
+MAX_BACKOFF = 16
+
+
+class Roll:
+    """The attendance of a run so far and the rule it is held against."""
+
+    def __init__(self, rules: Attendance) -> None:
+        self._rules = rules
+        self._misses: Counter[str] = Counter()
+        self._resting: dict[str, int] = {}
+
+    @property
+    def insists(self) -> bool:
+        """Whether every site must be there."""
+        return self._rules.when_missing != "continue" and self._rules.enough is None
+
+    @property
+    def patience_s(self) -> float:
+        """How long a sum in the clear is asked for again."""
+        return self._rules.max_wait_s if self._rules.when_missing == "wait" else 0.0
+
+    def awake(self, participants: Sequence[str], seq: int) -> list[str]:
+        """Return who is asked in round `seq`."""
+        awake = [site for site in participants if self._resting.get(site, -1) <= seq]
+        return awake if len(awake) >= self._needed(participants) else list(participants)
+
+    def note(self, present: Iterable[str], silent: Iterable[str], seq: int) -> None:
+        """Take down who answered in round `seq` and who did not."""
+        for site in present:
+            self._misses.pop(site, None)
+            self._resting.pop(site, None)
+        for site in silent:
+            self._misses[site] += 1
+            if self._misses[site] > 1:
+                self._resting[site] = seq + 1 + min(2 ** (self._misses[site] - 1), MAX_BACKOFF)
+
+    def require(
+        self, present: Sequence[str], asked: Sequence[str], what: str, reasons: Mapping[str, FeddbnError]
+    ) -> None:
+        """Raise `NotEnoughSites` with the missing sites' own reasons if the rule is not met."""
+        needed = self._needed(asked)
+        if len(present) >= max(needed, 1):
+            return
+        missing = [site for site in asked if site not in present]
+        sentence = f"{what} has {len(present)} of the {needed} sites it needs; missing: {', '.join(missing)}."
+        raise too_few(sentence, missing, reasons, "too-few-sites")
+
+    def _needed(self, asked: Sequence[str]) -> int:
+        fewest = self._rules.min_sites if self._rules.enough is None else self._rules.enough
+        return len(asked) if self.insists else min(fewest, len(asked))
+
+
+class Replay:
+    """The journal of a run and how far its program has come: `seq` is the number of the next sum, and `counted` has, for each
+    site, the number of the last task whose answer by it is in a sum so far.
+    """
+
+    def __init__(self, log: RunJournal, study: Study, run_id: str) -> None:
+        self._log = log
+        header = Header(run_id, study.to_json(), study.digest, __version__, tuple(sorted(study.sites)))
+        stored = log.read()
+        if stored is None:
+            stored = Journal(header)
+            log.write(stored.header_bytes())
+        self._journal = stored
+        self._check(header)
+        self.seq = 0
+        self.counted: dict[str, int] = {}
+
+    @property
+    def n_recorded(self) -> int:
+        """How many sums the journal holds."""
+        return len(self._journal.entries)
+
+    def recall(self, digest: str) -> Sum | None:
+        """Return the recorded answer to the next task, None where the journal ends."""
+        if self.seq >= self.n_recorded:
+            return None
+        entry = self._journal.entries[self.seq]
+        if entry.digest != digest:
+            raise StateError(
+                f"run {self._journal.header.run_id!r} cannot be resumed: sum {self.seq} in its journal answers another "
+                "task than the program asked now; use the version, machine type and study it began with.",
+                code="other-task",
+            )
+        return self._count(entry.answer)
+
+    def record(self, digest: str, answer: Sum) -> Sum:
+        """Write the answer to the next task down and return it."""
+        self._log.write(self._journal.add(digest, answer))
+        return self._count(answer)
+
+    def _count(self, answer: Sum) -> Sum:
+        self.counted.update(dict.fromkeys(answer.contributors, self.seq))
+        self.seq += 1
+        return answer
+
+    def _check(self, now: Header) -> None:
+        then = self._journal.header
+        if (then.run_id, then.study_digest) != (now.run_id, now.study_digest):
+            raise StateError(
+                f"the journal found for run {now.run_id!r} belongs to another run or study.", code="other-run"
+            )
+        if then.version != now.version:
+            raise StateError(
+                f"run {now.run_id!r} was begun with feddbn {then.version} "
+                f"and cannot be resumed with {now.version}.",
+                code="other-version",
+            )
+
+
+class PlainSums:
+    """Asks for the sites' vectors and adds them in sorted site order."""
+
+    def __init__(self, line: Line, roll: Roll, max_norm: float | None = None) -> None:
+        self._line = line
+        self._roll = roll
+        self._max_norm = max_norm
+
+    def __call__(self, turn: Turn) -> Sum:
+        """Return the sum over the sites that answered before the study's patience ended."""
+        line, vectors = self._line, dict[str, FloatArray]()
+        pending = self._roll.awake(turn.participants, turn.seq)
+        for attempt in line.attempts(self._roll.patience_s):
+            messages = {
+                site: encode_request(
+                    task_request(turn.task, line.run_id, turn.seq, turn.after(site), attempt)
+                )
+                for site in pending
+            }
+            vectors.update(self._vectors(line.ask(messages, turn.task.name, turn.seq), turn))
+            pending = [site for site in pending if site not in vectors]
+            self._roll.note(vectors, pending, turn.seq)
+            if not pending or any(site in line.refused for site in pending):
+                break
+        vectors = self._same_shape(vectors, turn)
+        names = tuple(sorted(vectors))
+        total = np.zeros_like(vectors[names[0]]) if names else np.zeros(0)
+        for name in names:
+            total += vectors[name]
+        return Sum(total, names)
+
+    def _vectors(self, replies: Mapping[str, Reply], turn: Turn) -> dict[str, FloatArray]:
+        out: dict[str, FloatArray] = {}
+        for site, reply in replies.items():
+            vector = reply.arrays.get("vector")
+            if reply.meta.get("digest") != turn.digest or vector is None or not np.all(np.isfinite(vector)):
+                self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn, "not-finite")
+            elif self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
+                said = f"site {site!r} sent a vector longer than the study's max_norm = {self._max_norm:g}."
+                self._refuse(site, said, turn, "too-long")
+            else:
+                out[site] = np.asarray(vector, dtype=np.float64)
+        return out
+
+    def _same_shape(self, vectors: dict[str, FloatArray], turn: Turn) -> dict[str, FloatArray]:
+        """Keep the vectors of the shape that most have; a site whose shape differs is not counted."""
+        odd = odd_ones({site: vector.shape for site, vector in vectors.items()}, "shape")
+        for site, shape, usual in odd:
+            said = f"site {site!r} answered with shape {shape}, most with {usual}."
+            self._refuse(site, said, turn, "other-shape")
+        return {site: vector for site, vector in vectors.items() if site not in {one for one, _, _ in odd}}
+
+    def _refuse(self, site: str, sentence: str, turn: Turn, code: str) -> None:
+        self._line.note_odd(site, sentence, turn.task.name, turn.seq, code)
+
+
+def share_heads(line: Line, replies: Mapping[str, Reply]) -> None:
+    """Carry the heads in these replies to the other sites; whoever does not answer goes without.
+
+    Only what a site says of itself is carried on, and only if it is well formed: a site cannot stop a run with it.
+    """
+    said = {site: well_formed([reply.meta.get("head")], read_head) for site, reply in replies.items()}
+    heads = {site: head for site, found in said.items() for head in found if head.site == site}
+    if len(heads) < 2:
+        return
+
+    def carry(what: str, words: Mapping[str, list[Any]]) -> dict[str, Reply]:
+        requests = {
+            site: Request("heads", line.run_id, meta={what: told}) for site, told in words.items() if told
+        }
+        messages = {site: encode_request(request) for site, request in requests.items()}
+        return line.ask(messages, "heads", NEVER) if messages else {}
+
+    others = {site: [head.fields() for name, head in heads.items() if name != site] for site in heads}
+    held = carry("heads", others)
+    given = [
+        receipt
+        for site, reply in held.items()
+        for receipt in well_formed(reply.meta.get("receipts"), read_receipt)
+        if receipt.holder == site
+    ]
+    carry("receipts", {site: [one.fields() for one in given if one.head.site == site] for site in held})
+
+
+class Coordinator:
+    """A federation of sites that are reached through an exchange, which gives each call its own timeout.
+
+    `log` has on disk what it was given when it returns. `on_event` hears of agreements, refusals, silent sites and sums. The
+    handshake waits `opening_s` at least, whatever the study's rules: sites may still be reading data. Sites that are not in
+    `here` cannot be reached at all and are not waited for.
+    """
+
+    answered_tasks: frozenset[str] | None = None
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        study: Study,
+        run_id: str,
+        log: RunJournal,
+        on_event: Tell | None = None,
+        pause_s: float = 0.2,
+        opening_s: float = 30.0,
+        here: Collection[str] | None = None,
+    ) -> None:
+        self._study = study
+        self._away = frozenset() if here is None else frozenset(study.sites) - frozenset(here)
+        self._opening_s = opening_s
+        self._replay = Replay(log, study, run_id)
+        self._line = Line(exchange, run_id, on_event or (lambda event: None), pause_s)
+        self._roll = Roll(study.attendance)
+        # Makes the sum for a task; whether the sites in it are enough is said here.
+        self._sums: Callable[[Turn], Sum]
+        if study.privacy.secure_aggregation:
+            # Masks need a package that plain studies do without.
+            from feddbn.runtime.server.masked_sums import MaskedSums
+
+            self._sums = MaskedSums(study, self._line)
+        else:
+            self._sums = PlainSums(self._line, self._roll, study.privacy.max_norm)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the study's sites, sorted, whether they are present or not."""
+        return tuple(sorted(self._study.sites))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the study's variables."""
+        return self._study.variables
+
+    @property
+    def fewest_sites(self) -> int | None:
+        """How many sites every number of a sum must rest on; None where noise hides them."""
+        if self._study.privacy.epsilon is not None:
+            return None
+        return min(max(self._study.privacy.min_sites, DEFAULT_MIN_SITES), len(self._study.sites))
+
+    @property
+    def n_recorded(self) -> int:
+        """How many sums the journal holds."""
+        return self._replay.n_recorded
+
+    def state_of(self, site: str) -> None:
+        """Return None: a deployed site's state is its own business."""
+
+    def hello(self) -> tuple[str, ...]:
+        """Agree on the study with every site before any task; return who agreed.
+
+        A refusal excludes the site for this segment, or stops the run if the study insists on every site.
+        """
+        line, roll = self._line, self._roll
+        meta = {"study": self._study.to_json(), "version": __version__}
+        message = encode_request(Request("hello", line.run_id, meta=meta))
+        present: dict[str, Reply] = {}
+        # A site reads its data before its first reply, which may take longer than a round: that is no absence.
+        opening_s = 0.0 if self._study.attendance.collects else self._opening_s
+        for _ in line.attempts(max(roll.patience_s, opening_s)):
+            waiting = [site for site in self.sites if site not in present and site not in line.refused]
+            present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
+            missing = set(self.sites) - present.keys()
+            if missing <= line.refused.keys() | self._away or (roll.insists and line.refused):
+                break
+        agreed = tuple(sorted(present))
+        roll.require(agreed, self.sites, "the handshake", line.reasons)
+        line.tell(ServerEvent("agreed", sites=agreed))
+        share_heads(line, present)
+        return agreed
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum for `task`: from the journal if it is there, else from the sites."""
+        digest = digest_of(task)
+        seq, counted = self._replay.seq, dict(self._replay.counted)
+        recorded = self._replay.recall(digest)
+        if recorded is None:
+            return self._replay.record(digest, self._make(task, digest))
+        if self._study.attendance.collects and self._study.privacy.secure_aggregation:
+            # Its keys hide the sums to come, too. All it takes is on record, and no site is asked.
+            again = self._sums(Turn(task, digest, seq, self.sites, counted))
+            if again.contributors != recorded.contributors or not np.array_equal(again.value, recorded.value):
+                raise StateError(
+                    f"what sites sent for sum {seq} does not give the sum in the journal; begin a new run.",
+                    code="other-sum",
+                )
+        return recorded
+
+    def _make(self, task: Task, digest: str) -> Sum:
+        seq, start = self._replay.seq, time.monotonic()
+        asked = self.sites if task.participants is None else tuple(sorted(task.participants))
+        unknown = [name for name in asked if name not in self.sites]
+        if unknown:
+            raise ProtocolError(
+                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation.",
+                code="unknown-site",
+            )
+        answer = self._sums(Turn(task, digest, seq, asked, self._replay.counted))
+        self._roll.require(answer.contributors, asked, f"task {seq} ({task.name!r})", self._line.reasons)
+        seconds = time.monotonic() - start
+        here = answer.contributors
+        missing = tuple(site for site in asked if site not in here)
+        self._line.tell(
+            ServerEvent("sum", seq, task.name, sites=here, missing=missing, note=task.note, seconds=seconds)
+        )
+        return answer
+
+    def finish(self, result: StudyResult) -> tuple[str, ...]:
+        """Send the shared result to every site, each of which keeps its personal one; return who has it."""
+        line, meta = self._line, {"summary": dict(result.summary)}
+        counted = self._replay.counted
+        messages = {
+            site: encode_request(
+                Request("finish", line.run_id, NEVER, counted.get(site, NEVER), meta, result.arrays)
+            )
+            for site in self.sites
+            if site not in line.refused
+        }
+        received = line.ask(messages, "finish", NEVER)
+        share_heads(line, received)
+        return tuple(sorted(received))

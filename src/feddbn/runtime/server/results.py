@@ -1,0 +1,126 @@
+"""How a run ended, and a study's result as files that other programs read."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddbn.errors import FeddbnError, FileError
+from feddbn.federation.guards.sampling_noise import about_noise
+from feddbn.federation.guards.study_plan import plan_of
+from feddbn.federation.protocol.plan import usual_numbers
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.sums.private_moments import study_costs
+from feddbn.findings import Finding
+from feddbn.model.dbn import DBN
+from feddbn.model.export import guarded, json_text
+from feddbn.model.graph import parts_of
+
+MAX_LISTED = 100_000
+
+
+def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """Return which sites sums were made without, by name, as a run's events tell; one that was resumed has one file.
+
+    `missed` of `sums` lack it, and `why` is what was last heard of it.
+    """
+    missed: dict[str, set[int]] = {}
+    why: dict[str, str] = {}
+    sums: set[int] = set()
+    for event in events:
+        what, site = event.get("what"), str(event.get("site", ""))
+        if what == "sum":
+            sums.add(int(event["seq"]))
+            for name in event.get("missing", ()):
+                missed.setdefault(str(name), set()).add(int(event["seq"]))
+        elif what in ("silent", "refused") and site:
+            why[site] = str(event.get("sentence", ""))
+    counts = {site: {"missed": len(of), "sums": len(sums)} for site, of in sorted(missed.items())}
+    return [
+        Finding("site-absent", "warning", {"site": site, **count, "why": why.get(site, "")}, (site,))
+        for site, count in counts.items()
+    ]
+
+
+def read_outcome(directory: Path) -> dict[str, Any]:
+    """Return how a run ended: state, sentence, sites, summary."""
+    path = Path(directory) / "outcome.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FileError(f"{path} is missing or is not the outcome of a run.") from None
+    return dict(values)
+
+
+def _protection(study: dict[str, Any], n_rows: object) -> dict[str, Any] | None:
+    """What a study promised, and what each of its answers cost of that, or what its noise compares to for so many rows."""
+    privacy: dict[str, Any] | None = study.get("privacy")
+    if not privacy or "method" not in study:
+        return privacy
+    agreed = Study.model_validate(study)
+    if agreed.privacy.epsilon is not None:
+        return {**privacy, "costs": study_costs(agreed)}
+    found = about_noise(
+        agreed, usual_numbers(plan_of(agreed)), n_rows if isinstance(n_rows, int | float) else 0
+    )
+    return privacy if found is None else {**privacy, "noise": dict(found.values)}
+
+
+def export_result(directory: Path) -> StudyResult | None:
+    """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
+
+    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``, a table of edges as
+    ``edges.csv``, and what a check of the data found as ``findings.json``.
+    """
+    path = Path(directory) / "result.feddbn"
+    if not path.exists():
+        return None
+    try:
+        result = StudyResult.from_bytes(path.read_bytes())
+    except FeddbnError as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    arrays: dict[str, Any] = dict(result.arrays)
+    np.savez(path.with_suffix(".npz"), **arrays)
+    listed = {name: array.tolist() for name, array in arrays.items() if array.size <= MAX_LISTED}
+    # An estimator's own result is what the other commands read; another method's is listed as it is.
+    values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
+    if "privacy" in values and path.with_name("outcome.json").exists():
+        # The method does not know what protected its sums; the study, as the sites agreed to it, does.
+        outcome = read_outcome(path.parent)
+        absent = [str(one["words"]) for one in outcome.get("absent") or ()]
+        values = {**values, "privacy": _protection(outcome.get("study", {}), values.get("n_samples"))}
+        if absent:
+            told = [{"code": "text", "level": "warning", "values": {"text": text}} for text in absent]
+            values["findings"] = [*(values.get("findings") or ()), *told]
+            values["warnings"] = [*(values.get("warnings") or ()), *absent]
+    path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+    if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
+        names = tuple(str(name) for name in result.summary["variables"])
+        # Which directions are open and which effects are curved is part of a stored network and no array.
+        stored = values.get("dbn") or {}
+        dbn = DBN(
+            arrays["W"],
+            arrays["A"],
+            names,
+            arrays["intercept"],
+            arrays["noise_variances"],
+            [(str(source), str(target)) for source, target in stored.get("open_edges") or ()],
+            **parts_of(stored, names, "the result"),
+        )
+        path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
+    if isinstance(result.summary.get("findings"), list):
+        text = json.dumps(result.summary["findings"], indent=1)
+        path.with_name("findings.json").write_text(text, encoding="utf-8")
+    edges = result.summary.get("edges")
+    if isinstance(edges, list) and edges:
+        with open(path.with_name("edges.csv"), "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(guarded(name) for name in edges[0])
+            writer.writerows([guarded(row[name]) for name in edges[0]] for row in edges)
+    return result

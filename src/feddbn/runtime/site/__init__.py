@@ -1,0 +1,1 @@
+"""A site of a study: its endpoint, guards, owner, logs, registers and masks."""

@@ -1,0 +1,321 @@
+"""What is found at a site before it takes part: its settings, data and policy, and what a study is about.
+
+Nothing leaves the site. The sentences are in `feddbn.words`: `card(finding, "owner")` says what was looked at, and what was
+found.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from feddbn._version import __version__
+from feddbn.data.checks import check_sites, summary
+from feddbn.data.preflight import preflight
+from feddbn.errors import FeddbnError, SiteRefused
+from feddbn.federation.guards.disclosure import counted_rows
+from feddbn.federation.guards.sampling_noise import about_noise, few_rows
+from feddbn.federation.guards.study_plan import (
+    costs_in_words,
+    lacking_tasks,
+    plan_of,
+    scope_of,
+)
+from feddbn.federation.protocol.endpoint import agree, chosen_variables
+from feddbn.federation.protocol.plan import Plan, most_numbers, tasks_in, usual_numbers
+from feddbn.federation.protocol.site import site_task
+from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding, Level
+from feddbn.method_table import find_method
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.settings import (
+    SiteSettings,
+    about_policy,
+    load_programs,
+    read_policy,
+    read_site_settings,
+)
+from feddbn.runtime.site.audit import budget_finding
+from feddbn.runtime.site.kit_files import read_identity, read_peers
+from feddbn.runtime.site.open_site import about_data, read_data, study_checks
+from feddbn.runtime.site.owner import Owner
+from feddbn.runtime.site.registers import FileShelf
+from feddbn.words import card
+
+
+def why_refused(
+    settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study
+) -> list[Finding]:
+    """Return everything that would make this site refuse the study; nothing if it would take part."""
+    own: list[Callable[[], None]] = [lambda: agree(study, settings.name, variables, __version__)]
+    own += [lambda check=check: check(study) for check in study_checks(settings, policy)]  # type: ignore[misc]
+    own += [
+        lambda: _masking(settings, study),
+        lambda: _budget(settings, policy, study),
+        lambda: _rows(settings, policy, variables, study),
+    ]
+    found: list[Finding] = []
+    for check in own:
+        try:
+            check()
+        except FeddbnError as error:
+            refused = _wrong("study-refused", error)
+            if refused not in found:
+                found.append(refused)
+    return found
+
+
+def study_remarks(
+    settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study
+) -> Iterator[Finding]:
+    """Yield what the owner of the data should know about a study that would not be refused."""
+    perhaps = lacking_tasks(policy, study)
+    if perhaps:
+        yield Finding("tasks-not-listed", "note", about=tuple(perhaps))
+    if _has_other_sites(settings, policy, study):
+        yield Finding("other-sites-before", "note")
+    names = chosen_variables(study, variables)
+    unused = tuple(name for name in variables if name not in names)
+    if unused:
+        yield Finding("columns-unused", "note", about=unused)
+    silent = {name: study.units[name] for name in names if name in study.units and name not in settings.units}
+    if silent:
+        yield Finding("units-unsaid-here", "note", {"units": silent}, tuple(silent))
+    unsaid = tuple(name for name in names if name in settings.units and name not in study.units)
+    if unsaid:
+        yield Finding("units-unsaid-there", "note", about=unsaid)
+    n_lags = 1 if study.n_lags is None else study.n_lags
+    rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+    usable, complete = int(rows["usable_rows"]), int(rows["complete_rows"])
+    yield Finding(
+        "rows-usable",
+        "note",
+        {
+            "usable": usable,
+            "rows": int(rows["rows"] + rows["dropped_rows"]),
+            "n_lags": n_lags,
+            "complete": complete,
+            "missing_percent": float(rows["missing_percent"]),
+        },
+    )
+    # As if the others had as many.
+    few = few_rows(study, study.rows or complete * len(study.sites))
+    if few is not None:
+        yield few
+    if (
+        0 < usable - complete < policy.min_rows
+        and "fill" in scope_of(study, settings.max_lags).transformations
+    ):
+        yield Finding("rows-not-filled", "note", {"rows": usable - complete})
+
+
+def _wrong(code: str, error: FeddbnError) -> Finding:
+    return Finding(code, "error", {"why": error.code, "sentence": str(error)})
+
+
+def _has_other_sites(settings: SiteSettings, policy: SitePolicy, study: Study) -> bool:
+    """Whether the register has a sum over other sites than the study's, with which the study's would show a few."""
+    if not study.privacy.secure_aggregation or study.privacy.epsilon is not None or settings.peers is None:
+        return False
+    from feddbn.privacy.register import member, shown_by
+
+    peers = read_peers(settings.peers)
+    # The versions of the others' data are not known here; as if no data had changed.
+    now = frozenset(member(peers[site], "") for site in study.sites)
+    shelf = FileShelf(settings.state, "", "")
+    before = {frozenset(one.partition(":")[0] + ":" for one in entry.members) for entry in shelf.entries()}
+    return bool(shown_by(now, before, max(policy.min_sites, study.privacy.min_sites)))
+
+
+def _masking(settings: SiteSettings, study: Study) -> None:
+    if not study.privacy.secure_aggregation:
+        return
+    if settings.identity is None or settings.peers is None:
+        raise SiteRefused(
+            "the study asks for secure aggregation, which is not set up at this site; `identity` and `peers` in its "
+            "settings name the two files.",
+            code="no-masks-here",
+        )
+    read_identity(settings.identity)
+    peers = read_peers(settings.peers)
+    unknown = [site for site in study.sites if site not in peers]
+    if unknown:
+        raise SiteRefused(
+            f"{settings.peers} has no key of {', '.join(unknown)}; ask these sites for their public keys.",
+            code="unknown-key",
+        )
+
+
+def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
+    if policy.max_epsilon is None or study.privacy.epsilon is None:
+        return
+    account = Owner(settings).audit.account()
+    if account.spent(policy.unit, policy.delta) >= policy.max_epsilon:
+        told = card(budget_finding(account, policy), "owner").detail.rstrip(".")
+        raise SiteRefused(
+            f"this site's privacy budget: {told}; no further study with noise can be answered.",
+            code="budget-spent",
+        )
+
+
+def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study) -> None:
+    names = chosen_variables(study, variables)
+    if not names:
+        return
+    data, n_lags = read_data(settings, names, study.kinds), study.n_lags or 0
+    check_sites({settings.name: data}, n_lags)
+    if not study.privacy.hides_rows:
+        n_rows = sum(counted_rows(data.recordings(), n_lags))
+        policy.check_rows(n_rows, (n_lags + 1) * len(names))
+        policy.check_share(n_rows, study.rows)
+
+
+def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
+    """Return all that a study says, in the order in which it is read; reads the site's data to count rows."""
+    load_programs(settings.programs)
+    method = find_method(study.method)
+    table = getattr(study, study.goal, None)
+    privacy, rules, plan = study.privacy, study.attendance, plan_of(study)
+    counted = _counted(study, settings)
+    found = [
+        _said("name", name=study.name),
+        _said("update", run=study.update_of) if study.update_of else None,
+        _said("lead", lead=study.lead),
+        _said("method", method=study.method, summary=method.summary if method else ""),
+        _said("goal", goal=study.goal, how=table.model_dump() if table else {}),
+        _said("parameters", parameters=dict(study.parameters)),
+        _said("variables", study.variables),
+        _said("units", units=dict(study.units)) if study.units else None,
+        counted,
+        *(_asks(task, plan) for task in tasks_in(plan)),
+        _said("size", usual=usual_numbers(plan), most=most_numbers(plan)),
+        _said("sites", study.sites),
+        _said("privacy", **privacy.model_dump(), masks=privacy.secure_aggregation),
+        None if privacy.epsilon is None else _said("noise", sentence=costs_in_words(study)),
+        about_noise(
+            study,
+            usual_numbers(plan),
+            counted.values.get("usable", 0),
+            counted.values.get("recordings", 0),
+        ),
+        _said("absences", **rules.model_dump()),
+        _said("digest", digest=study.digest),
+    ]
+    return [one for one in found if one is not None]
+
+
+def _asks(task: str, plan: Plan) -> Finding:
+    """One kind of question: what it tells, how often it is asked and how many numbers leave by it."""
+    of = [planned for planned in plan if planned.task == task]
+    return _said(
+        "asks",
+        task=task,
+        purpose=_purpose(task),
+        times=sum(planned.times for planned in of),
+        usual=usual_numbers(of),
+        most=most_numbers(of),
+    )
+
+
+def _said(what: str, about: Sequence[str] = (), **values: object) -> Finding:
+    return Finding(f"study-{what}", "note", values, tuple(about))
+
+
+def _purpose(task: str) -> str:
+    try:
+        return site_task(task).purpose(task)
+    except FeddbnError:
+        return ""
+
+
+def _counted(study: Study, settings: SiteSettings) -> Finding:
+    n_lags = 1 if study.n_lags is None else study.n_lags
+    try:
+        names = chosen_variables(study, tuple(read_data(settings).variables))
+        rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+    except FeddbnError as error:
+        return _said("uncounted", sentence=str(error))
+    return _said(
+        "rows",
+        usable=int(rows["usable_rows"]),
+        rows=int(rows["rows"] + rows["dropped_rows"]),
+        recordings=int(rows["recordings"]),
+        n_lags=n_lags,
+    )
+
+
+def check_settings(path: Path, study: Study | None = None) -> list[Finding]:
+    """Return the findings for a site's settings file, and whether it could join `study` if one is given."""
+    try:
+        settings = read_site_settings(path)
+    except FeddbnError as error:
+        return [_wrong("settings-wrong", error)]
+    return [
+        Finding("settings-read", "good", {"site": settings.name}),
+        *_check_data(settings, study),
+        _check_state(settings.state),
+    ]
+
+
+def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
+    out: list[Finding] = []
+    try:
+        data = read_data(settings)
+        out.append(about_data(data))
+        out += _own_data(settings, 1 if study is None or study.n_lags is None else study.n_lags)
+        policy = read_policy(settings.policy)
+        out.append(about_policy(policy))
+        if policy.max_epsilon is not None:
+            out.append(budget_finding(Owner(settings).audit.account(), policy))
+        if study is not None:
+            variables = tuple(data.variables)
+            refused = why_refused(settings, policy, variables, study)
+            out += refused or [
+                Finding("study-joinable", "good", {"study": study.name}),
+                *_approval(settings, policy, study),
+                *study_remarks(settings, policy, variables, study),
+            ]
+    except FeddbnError as error:
+        if out:
+            out.append(_wrong("study-refused", error))
+        else:
+            out = [_wrong("data-wrong", error), *_own_data(settings, 1)]
+    return out
+
+
+def _check_state(place: Path) -> Finding:
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        free = shutil.disk_usage(place).free / 2**30
+    except OSError as error:
+        return Finding("state-wrong", "error", {"place": str(place), "why": error.strerror})
+    level: Level = "good" if os.access(place, os.W_OK) else "error"
+    return Finding("state-place", level, {"place": str(place), "free": free})
+
+
+def _approval(settings: SiteSettings, policy: SitePolicy, study: Study) -> list[Finding]:
+    """Say whether the owner has approved the study, where the policy asks for that."""
+    if policy.approve_by_rule:
+        return []
+    try:
+        found = Owner(settings).approvals.find(study)
+    except FeddbnError as error:
+        return [_wrong("approval-wrong", error)]
+    if found is None or found[1] != "valid":
+        return [Finding("approval-missing", "note", {"state": "none yet" if found is None else found[1]})]
+    one = found[0]
+    values = {"expires": one.expires, "left": one.runs - len(one.used), "runs": one.runs}
+    return [Finding("approval-valid", "good", values)]
+
+
+def _own_data(settings: SiteSettings, n_lags: int) -> list[Finding]:
+    """Return what the site's own data show by themselves; it is told here and nowhere else."""
+    try:
+        found = preflight({settings.name: settings.data}, n_lags, **settings.reading)
+    except FeddbnError:
+        # The data cannot be opened, which is said already.
+        return []
+    # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
+    return [Finding("own-data", "note", {"finding": one.to_dict()}, one.about) for one in found]

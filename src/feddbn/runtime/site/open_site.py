@@ -1,0 +1,246 @@
+"""A site's endpoint from its settings file: data, policy, durable store, event log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from feddbn.core.backend.torch_device import open_device
+from feddbn.core.designs.recordings import SiteData
+from feddbn.core.kinds import Kind
+from feddbn.data.checks import summary
+from feddbn.data.layout import ROW_TIMES, declared_kinds
+from feddbn.data.read import read_sites
+from feddbn.errors import FeddbnError, FileError, SiteRefused
+from feddbn.federation.guards.study_plan import check_tasks, scope_of
+from feddbn.federation.protocol.endpoint import (
+    SiteEndpoint,
+    SiteEvent,
+    StudyCheck,
+    kind_differences,
+    unit_differences,
+)
+from feddbn.federation.protocol.rows import BlockWish
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.settings import SiteSettings, load_programs, read_policy
+from feddbn.runtime.site.audit import budget_finding
+from feddbn.runtime.site.owner import Owner
+from feddbn.runtime.site.protection import Protection
+from feddbn.runtime.store import (
+    EventLog,
+    FileStore,
+    private_directory,
+    prune_runs,
+    run_directory,
+)
+from feddbn.words import card, say
+
+
+def read_data(
+    settings: SiteSettings, variables: tuple[str, ...] | None = None, kinds: Mapping[str, Kind] | None = None
+) -> SiteData:
+    """Return the site's recordings, with these of its variables; `kinds` are those of a study, of what it leaves open."""
+    read = settings.reading
+    if variables is not None:
+        read["variables"] = variables
+        said = {**(kinds or {}), **settings.kinds}
+        read["kinds"] = {name: kind for name, kind in said.items() if name in variables}
+    return read_sites({settings.name: settings.data}, missing="keep", **read)[settings.name]
+
+
+def about_data(data: SiteData) -> Finding:
+    """Return what the data are; counts only."""
+    counts = summary({"": data}).iloc[0]
+    values: dict[str, float] = {
+        "recordings": int(counts["recordings"]),
+        "rows": int(counts["rows"]),
+        "left_out": int(counts["dropped_rows"]),
+        "missing_percent": float(counts["missing_percent"]),
+        "complete": int(counts["complete_rows"]),
+    }
+    return Finding("data-read", "good", values, tuple(data.variables))
+
+
+def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:
+    """Return the site's own conditions on a study."""
+
+    def lags(study: Study) -> None:
+        if study.n_lags is not None and study.n_lags > settings.max_lags:
+            raise SiteRefused(
+                f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}.",
+                code="too-many-lags",
+            )
+
+    def rules(study: Study) -> None:
+        privacy = study.privacy
+        n_sites, masked = len(study.sites), privacy.secure_aggregation
+        for method in study.methods:
+            policy.check_study(method, n_sites, masked, privacy.epsilon, privacy.unit)
+
+    def transformations(study: Study) -> None:
+        policy.check_transformations(scope_of(study, settings.max_lags).transformations)
+
+    def entries(study: Study) -> None:
+        if study.some_variables_may_be_missing:
+            policy.check_entries(study.sites_per_entry)
+        n_clusters = scope_of(study, settings.max_lags).most_clusters
+        if n_clusters > 1:
+            policy.check_entries(len(study.sites) // n_clusters)
+
+    def units(study: Study) -> None:
+        differ = unit_differences(study, settings.units)
+        if differ:
+            raise SiteRefused(
+                f"the study {study.name!r} and this site name other units ({'; '.join(differ)}); convert the data, or "
+                "correct `units` in the study or in the site's settings.",
+                code="other-units",
+            )
+
+    def kinds(study: Study) -> None:
+        differ = kind_differences(study, settings.name, declared_kinds(settings.kinds))
+        if differ:
+            raise SiteRefused(
+                f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "
+                "in the study's parameters and in the site's settings the same, with levels in the same order.",
+                code="other-kinds",
+            )
+
+    def clock(study: Study) -> None:
+        if study.privacy.epsilon is not None and settings.time and settings.freq is None:
+            raise SiteRefused(
+                "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
+                'can change the others; say it in the site\'s settings (freq, for example "1h").',
+                code="step-from-rows",
+            )
+
+    def blocks(study: Study) -> None:
+        wish = BlockWish.of(study.parameters.get("blocks", "auto"))
+        needed = {"calendar": ROW_TIMES, "column": wish.column}.get(wish.kind)
+        if needed is not None and settings.label != needed:
+            raise SiteRefused(
+                f"the study cuts time into blocks by {'dates' if wish.unit else f'the column {needed!r}'}, and rows of this "
+                f"site have other labels; put label = {needed!r} into the site's settings to take part.",
+                code="other-labels",
+            )
+        if wish.kind == "calendar" and wish.first is None:
+            raise SiteRefused(
+                f"the study does not say which {wish.period} is the first; use for example blocks = '{wish.period} from "
+                "2024-01-01'.",
+                code="no-first-block",
+            )
+
+    return [
+        lags,
+        rules,
+        lambda study: policy.check_variables(study.variables),
+        transformations,
+        lambda study: check_tasks(policy, study),
+        entries,
+        units,
+        kinds,
+        clock,
+        blocks,
+    ]
+
+
+def _about(study: Study | None, submitter: str) -> str:
+    """Name a study and who answers for it."""
+    if study is None:
+        return "a study"
+    lead = submitter or study.lead
+    return f"study {study.name!r} from {lead}" if lead else f"study {study.name!r}"
+
+
+def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
+    """Return the endpoint of the site called `name`; its old runs are pruned.
+
+    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run, unless the
+    study collects: then they are kept on disk. `submitter` is who sent the study, if the engine says so.
+    """
+    if settings.name != name:
+        raise FileError(
+            f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}.",
+            code="other-site",
+        )
+    load_programs(settings.programs)
+    # Made here, since a directory that is made on the way to another one is open to everybody.
+    private_directory(settings.state)
+    owner = Owner(settings, log.warning)
+    prune_runs(settings.state, settings.keep_days)
+    store = FileStore(settings.state, name)
+    policy = read_policy(settings.policy)
+
+    def warn(sentence: str) -> None:
+        log.warning("%s", sentence)
+
+    data = read_data(settings)
+    protection = Protection(
+        settings.state,
+        name,
+        policy,
+        settings.max_lags,
+        owner.audit,
+        data,
+        lambda note: warn(say(note, "owner")),
+    )
+    masked = None
+    if owner.identity is not None and settings.peers is not None:
+        from feddbn.runtime.site.masking import site_masking
+
+        # Only a budget keeps many noisy sums from telling together what one does not.
+        covers = policy.max_epsilon is not None
+        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, settings.state, covers)
+
+    def approve(run_id: str, study: Study, begins: bool) -> None:
+        if submitter and study.lead and submitter != study.lead:
+            raise SiteRefused(
+                f"the study {study.name!r} is led by {study.lead!r}, but {submitter!r} has sent it; its lead sends it.",
+                code="other-lead",
+            )
+        if not policy.approve_by_rule:
+            owner.approvals.check(run_id, study, begins)
+
+    def tell(event: SiteEvent) -> None:
+        if event.error is not None:
+            log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
+        elif event.what == "refused":
+            of = "" if event.study is None else f"{_about(event.study, submitter)} was "
+            log.warning("%srefused: %s", of, event.sentence)
+        elif event.what == "agreed":
+            about = _about(event.study, submitter)
+            log.info("%s began (run %s): %s", about, event.run_id, event.sentence)
+        elif event.what == "finished":
+            log.info("run %s has ended; its result is in %s", event.run_id, settings.state / event.run_id)
+            if policy.max_epsilon is not None:
+                log.info(
+                    "privacy budget: %s", card(budget_finding(owner.audit.account(), policy), "owner").detail
+                )
+        elif event.what == "note":
+            log.warning("about the data of this site: %s", event.sentence)
+        if event.kind == "hello" or event.what == "finished":
+            try:
+                owner.take_down(event, submitter)
+            except (FeddbnError, OSError) as error:
+                log.error("the audit log of this site cannot be written: %s", error)
+                # A site that cannot write down to what it agrees does not agree.
+                if event.what != "refused":
+                    raise
+        if event.run_id and (place := run_directory(settings.state, event.run_id, create=False)).is_dir():
+            values = {k: v for k, v in vars(event).items() if k not in ("error", "study")}
+            EventLog(place / "events.jsonl").write(values)
+
+    return SiteEndpoint(
+        Site(name, data, device=open_device(settings.device)),
+        store,
+        checks=study_checks(settings, policy),
+        approve=approve,
+        witness=owner.heads,
+        guards=protection.guards,
+        masked=masked,
+        keep=store.keep,
+        on_event=tell,
+        max_bytes=settings.max_message_mb * 2**20,
+    )

@@ -1,0 +1,163 @@
+"""What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log of each run.
+
+Audit logs are never pruned, because the site's privacy budget is what all its logs together say was spent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from feddbn.core.designs.recordings import SiteData
+from feddbn.errors import SiteRefused
+from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard, ViewGuard
+from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.row_set_guard import RowSetGuard
+from feddbn.federation.guards.sampling_noise import SamplingNoise
+from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, PolicyGuard
+from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
+from feddbn.federation.protocol.site import Guard
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.sums.private_moments import study_noise_plan
+from feddbn.findings import Finding
+from feddbn.privacy.audit import AuditChain, parse_entries
+from feddbn.privacy.ledger import Ledger, nominal_precision
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.site.audit import SiteAudit
+from feddbn.runtime.site.registers import (
+    FileResampleBook,
+    FileRowBook,
+    FileStepBook,
+    RecordingBook,
+    SiteLedger,
+)
+from feddbn.runtime.store import Claim, iso_time
+
+
+class Protection:
+    """Makes the guards of each run of one site."""
+
+    def __init__(
+        self,
+        state: Path,
+        site: str,
+        policy: SitePolicy,
+        max_lags: int = 10,
+        audit: SiteAudit | None = None,
+        data: SiteData | None = None,
+        tell: Callable[[Finding], None] = lambda finding: None,
+    ) -> None:
+        self._state = Path(state)
+        self._site = site
+        self._policy = policy
+        self._max_lags = max_lags
+        self._audit = audit or SiteAudit(state, site, None)
+        self._data = data
+        self._tell = tell
+        self._claim: Claim | None = None
+
+    def guards(self, run_id: str, study: Study) -> list[Guard]:
+        """Return what may be asked, policy, held-out rows, rules about rows or noise, bounds and audit, in this order."""
+        if self._policy.max_epsilon is not None:
+            self._one_at_a_time()
+        lines = self._audit.lines(run_id)
+        noise, sampling = self._noise(run_id, study), self._sampling_noise(study)
+        chain = AuditChain.resume(lines, self._audit.identity, self._audit.key)
+        about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
+        append = partial(self._audit.append, run_id)
+        audit = AuditGuard(self._site, append, iso_time, chain, noise or sampling, about)
+        # Audit logs are never cut, as logs of events are.
+        answered = Counter(entry.task for entry in parse_entries(lines) if entry.event == "sent")
+        policy = PolicyGuard(self._policy, len(study.sites), answered)
+        asked = self._asked(run_id)
+        scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
+        # Much noise hides single rows, and rules about numbers of rows would tell what no noise covers.
+        rows = [] if study.privacy.hides_rows else self._rules_of_rows(run_id, study, asked)
+        rows += [noise] if noise else []
+        rows += [sampling] if sampling else []
+        bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
+        return [policy, scope, *rows, bounds, audit]
+
+    def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
+        """Return what keeps sums, also those of all runs together, from showing rows."""
+        disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
+        if self._data is None:
+            return [ViewGuard(self._policy), disclosure]
+        about = (self._state, self._data, run_id, study.digest)
+        RecordingBook(self._state, self._data).begin(run_id, study)
+        rows, resamples = FileRowBook(*about), FileResampleBook(*about)
+        return [
+            RowSetGuard(rows, least, self._tell, _reach(study)),
+            ResampleGuard(self._policy, resamples),
+            disclosure,
+            MixedGuard(self._policy, FileStepBook(*about)),
+        ]
+
+    def _asked(self, run_id: str) -> Asked:
+        """Return what a run has been asked so far; no restart, second greeting or pruning forgets it."""
+        ledger = SiteLedger(self._state, run=run_id)
+        known = [tuple(line["asked"]) for line in ledger.all("asked") if line["run"] == run_id]
+
+        def write(*one: object) -> None:
+            ledger.add("asked", [{"asked": one}])
+
+        return Asked(known, write)
+
+    def _noise(self, run_id: str, study: Study) -> DpGuard | None:
+        """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""
+        privacy, budget = study.privacy, self._policy.max_epsilon
+        if privacy.epsilon is None:
+            return None
+        account = self._audit.account()
+        promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(account.by_run.get(run_id, ())))
+        # The owner's budget is about the owner's delta, the study's promise about the study's.
+        return DpGuard(
+            study_noise_plan(study),
+            os.urandom,
+            budget,
+            self._policy.delta,
+            account.ledger,
+            promise,
+            doubt=account.doubt,
+        )
+
+    def _sampling_noise(self, study: Study) -> SamplingNoise | None:
+        """Return the guard that adds noise of a share of each answer's own error; None in other studies."""
+        identity = self._audit.identity
+        if not study.privacy.has_sampling_noise:
+            return None
+        if identity is None:
+            raise SiteRefused(
+                "the study asks for masks and noise, and this site has no key to make them with (identity in its settings).",
+                code="no-masks-here",
+            )
+        account = self._audit.account()
+        entries = (entry for run in account.by_run.values() for entry in run)
+        key = hashlib.sha256(identity.sign(b"key of sampling noise")).digest()
+        return SamplingNoise(key, study.rows, math.inf if account.doubt else nominal_precision(entries))
+
+    def _one_at_a_time(self) -> None:
+        """Two runs that spend one budget at the same time could overspend it."""
+        if self._claim is not None:
+            return
+        try:
+            self._claim = Claim(self._state / "_budget.lock")
+        except OSError:
+            raise SiteRefused(
+                "another run is spending this site's privacy budget; try again when it has ended.",
+                code="budget-in-use",
+            ) from None
+        # Held as long as this site lives.
+        weakref.finalize(self, self._claim.close)
+
+
+def _reach(study: Study) -> int:
+    """The most lags among which a study chooses on rows that are held out."""
+    tried = study.select.grid.get("n_lags", ()) if study.goal == "select" else ()
+    return max(map(int, tried)) * study.lag_reach if len(tried) > 1 else 0

@@ -1,0 +1,263 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.data import read_sites
+from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.protocol.rows import Treatment
+from feddbn.federation.protocol.site import notes_of
+from feddbn.federation.protocol.task import run_program
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
+from feddbn.federation.sums.survey import survey_program
+from feddbn.federation.sums.treatment import asked_moments_program
+from support.saying import only, refused
+from support.sites import federation_of
+
+AUTO = Prepare()
+
+
+def made(mess=None, seed=20, n_sites=8, rows=200, d=6):
+    return feddbn.simulate(
+        d=d, n_sites=n_sites, n_samples=n_sites * rows, mean_degree=2, random_state=seed, mess=mess
+    )
+
+
+def asked(sites, prepare=AUTO, n_lags=1):
+    federation = federation_of(read_sites(sites, missing="keep"))
+    return run_program(asked_moments_program(federation.variables, n_lags, prepare), federation), federation
+
+
+def pooled(sites, basis=None):
+    """Scatter of all lagged rows off the columns that `basis(times)` gives for each recording."""
+    total = 0.0
+    for tables in sites.values():
+        for table in tables:
+            x = table.to_numpy()
+            Z, t = np.hstack([x[1:], x[:-1]]), np.arange(1, len(x))
+            B = basis(t)
+            Z = Z - B @ np.linalg.lstsq(B, Z, rcond=None)[0]
+            total = total + Z.T @ Z
+    return total
+
+
+def test_clean_rows_stay_as_they_are():
+    fed = made()
+    found, _ = asked(fed.sites)
+    assert found.treatment.is_plain
+    assert found.center == "none"
+    assert found.n_disagreeing == 0
+    plain, _ = asked(fed.sites, AS_THEY_ARE)
+    assert np.array_equal(found.moments.scatter, plain.moments.scatter)
+
+
+def test_trends_and_cycles_are_found_and_taken_off_as_by_least_squares():
+    fed = made({"trend": None, "cycle": None, "offsets": None})
+    found, _ = asked(fed.sites)
+    treatment = found.treatment
+    assert treatment.center == "recording"
+    assert treatment.degree == 1
+    assert treatment.periods == (24.0,)
+
+    def basis(t):
+        return np.stack([np.ones(len(t)), t, np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)], axis=1)
+
+    np.testing.assert_allclose(found.moments.scatter, pooled(fed.sites, basis), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_recordings_are_not_detrended(seed):
+    found, _ = asked(feddbn.simulate(d=5, n_sites=64, n_samples=512, random_state=seed).sites)
+    assert found.treatment.is_plain
+    assert found.center == "none"
+
+
+def test_given_nuisances_cost_no_further_matrix():
+    fed = made()
+    found, _ = asked(fed.sites, replace(AS_THEY_ARE, center="recording", detrend=2, period=12.0))
+    assert found.treatment.degree == 2
+    assert found.treatment.periods == (12.0,)
+    assert found.evidence is None
+
+    def basis(t):
+        angle = 2 * np.pi * t / 12
+        return np.stack([np.ones(len(t)), t, t**2, np.sin(angle), np.cos(angle)], axis=1)
+
+    np.testing.assert_allclose(found.moments.scatter, pooled(fed.sites, basis), rtol=1e-6, atol=1e-6)
+
+
+def test_gains_bring_sites_to_one_scale():
+    fed = made("gains")
+    found, _ = asked(fed.sites)
+    assert found.treatment.log_scales is not None
+    assert found.gains_evidence > 0
+    _, federation = asked(made().sites)
+    question = found.treatment.on(GramQuestion(n_lags=1, variables=federation.variables))
+    scales = []
+    for site in read_sites(fed.sites).values():
+        rows = np.concatenate([b.values for r in question.treated(site).recordings() for b in r.blocks()])
+        scales.append(np.log(rows.std(axis=0)))
+    assert np.std(scales, axis=0).max() < 0.1
+
+
+def test_spikes_are_taken_out_and_heavy_tails_are_not():
+    assert asked(made("spikes").sites)[0].spiky == tuple(range(6))
+    assert asked(made("heavy-tails").sites)[0].spiky == ()
+    kept, _ = asked(made("spikes").sites, replace(AS_THEY_ARE, center="auto", spikes="keep", missing="fill"))
+    assert kept.treatment.limits is None
+    removed, _ = asked(made().sites, replace(AS_THEY_ARE, spikes="remove", missing="fill"))
+    assert removed.treatment.limits is not None
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
+def test_bursts_stay_beside_errors_that_go_and_the_fit_says_both():
+    rng = np.random.default_rng(0)
+    sites = {name: [frame.copy() for frame in frames] for name, frames in made().sites.items()}
+    for (frame,) in sites.values():
+        for start in range(10, 190, 45):
+            frame.iloc[start : start + 2, 0] += rng.uniform(30, 60, size=2)
+            frame.iloc[start + 20, 1] += 40.0
+    found, _ = asked(sites)
+    assert found.bursts == (0,)
+    assert found.spiky == (1,)
+    said = feddbn.FDBNL(n_lags=1).fit(sites).findings_
+    assert only(said, "outliers-removed").about == ("x1",)
+    assert only(said, "bursts-kept").about == ("x0",)
+
+
+@pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])
+def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
+    fed = made(mess)
+    found, federation = asked(fed.sites)
+    assert found.n_disagreeing == 1
+    assert found.treatment.abstain
+    told = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    assert len(told) == 1
+    others = {name: tables for name, tables in fed.sites.items() if name != told[0]}
+    without, _ = asked(others, replace(AS_THEY_ARE, center=found.center))
+    np.testing.assert_allclose(found.moments.scatter, without.moments.scatter)
+    kept, _ = asked(fed.sites, replace(AS_THEY_ARE, center="auto", on_disagreement="warn"))
+    assert kept.n_disagreeing == 1
+    assert not kept.treatment.abstain
+
+
+def test_scales_that_sites_are_brought_to_do_not_depend_on_a_site_that_stays_out():
+    fed = made({"gains": None, "other-units": None})
+    found, federation = asked(fed.sites)
+    (odd,) = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    assert found.treatment.abstain
+    larger = {name: [t * (30.0 if name == odd else 1.0) for t in ts] for name, ts in fed.sites.items()}
+    again, _ = asked(larger)
+    assert again.treatment.log_scales is not None
+    np.testing.assert_array_equal(again.treatment.log_scales, found.treatment.log_scales)
+    assert not np.allclose(again.survey.log_scales, found.survey.log_scales, atol=0.1)
+    rows = np.concatenate([t.to_numpy()[1:] for name, ts in fed.sites.items() if name != odd for t in ts])
+    np.testing.assert_allclose(found.treatment.log_scales, np.log(rows.std(axis=0)), atol=0.02)
+
+
+def test_a_site_that_stays_out_is_in_no_sum_after_it_found_out():
+    """So no two sums of one kind, one with the site and one without, tell what is its."""
+    federation = federation_of(read_sites(made({"gains": None, "other-units": None}).sites, missing="keep"))
+    tasks = []
+    program = asked_moments_program(federation.variables, 1, AUTO)
+    run_program(program, federation, lambda task, _: tasks.append(task))
+    (odd,) = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    kinds = [task.name for task in tasks]
+    first = kinds.index("agree") + 1
+    assert "survey.first" not in kinds[first:]
+    assert "gram.rows" not in kinds[:first]
+    assert kinds[first:].count("gram.rows") == 2
+    assert not any(federation.site(odd).answer(task).any() for task in tasks[first:])
+
+
+@pytest.mark.parametrize("center", ["none", "recording"])
+def test_pairs_that_no_row_holds_together_are_named(center):
+    sites = {}
+    for k, (name, (table,)) in enumerate(made(d=4, n_sites=4).sites.items()):
+        sites[name] = table.copy()
+        sites[name].iloc[:, k % 2] = np.nan
+    found, _ = asked(sites, replace(AS_THEY_ARE, center=center, missing="fill"))
+    assert found.unseen == ((0, 1, 0), (0, 1, 1), (1, 0, 1))
+    model = feddbn.FDBNL(n_lags=1).fit(sites)
+    assert only(model.findings_, "pairs-unseen").values["pairs"] == [["x0", "x1", [0, 1]]]
+    assert model.treatment_["unseen_pairs"] == [["x0", "x1", 0], ["x0", "x1", 1], ["x1", "x0", 1]]
+
+
+def test_a_column_read_every_other_row_is_never_seen_with_its_past():
+    sites = {name: [t.copy() for t in tables] for name, tables in made(d=4, n_sites=4).sites.items()}
+    for (table,) in sites.values():
+        table.iloc[::2, 2] = np.nan
+    found, _ = asked(sites, replace(AS_THEY_ARE, missing="fill"))
+    assert found.unseen == ((2, 2, 1),)
+    model = feddbn.OneShotDBN(n_lags=1).fit(sites)
+    assert only(model.findings_, "pairs-unseen").values["pairs"] == [["x2", "x2", [1]]]
+
+
+def test_pairs_that_are_seen_are_not_named():
+    assert asked(made({"missing": 0.3}).sites)[0].unseen == ()
+    assert asked(made({"missing": 0.1}, n_sites=8, rows=20).sites)[0].unseen == ()
+
+
+def test_rows_that_all_lack_a_cell_are_refused_with_the_cure():
+    sites = {name: tables[0].copy() for name, tables in made(d=4, n_sites=4).sites.items()}
+    for table in sites.values():
+        table.iloc[::2, 0] = np.nan
+    with refused(DataError, "missing='fill'"):
+        asked(sites, AS_THEY_ARE)
+
+
+def test_the_survey_sends_no_total_and_no_product_of_the_data():
+    """Adding a constant to a recording changes nothing that a site tells in its first look."""
+    fed = made(n_sites=4)
+    shifted = {name: [t + 1000.0 for t in tables] for name, tables in fed.sites.items()}
+    looks = []
+    for sites in (fed.sites, shifted):
+        federation = federation_of(read_sites(sites))
+        answers = []
+        run_program(
+            survey_program(federation.variables, 1), federation, lambda _, s, a=answers: a.append(s.value)
+        )
+        looks.append(answers[0])
+    np.testing.assert_allclose(looks[0], looks[1], rtol=1e-6, atol=1e-6)
+
+
+def test_periods_are_given_as_one_or_several_numbers():
+    assert [Prepare(period=given).periods for given in (None, 24, [24, 168.0], "auto")] == [
+        (),
+        (24.0,),
+        (24.0, 168.0),
+        "auto",
+    ]
+    with pytest.raises(ParameterError, match="period"):
+        Prepare(period=[np.inf])
+
+
+def test_a_trend_without_means_of_recordings_is_no_question():
+    with pytest.raises(ProtocolError, match="need center='recording'"):
+        GramQuestion(n_lags=1, variables=("a",), degree=1)
+    with refused(ProtocolError, code="bad-question"):
+        GramQuestion(n_lags=1, variables=("a",), try_degrees=(1,))
+
+
+def test_a_treatment_fits_questions_about_fewer_lags():
+    model = np.vstack([np.zeros(4), np.eye(4)])
+    question = Treatment(row_model=model).on(GramQuestion(n_lags=0, variables=("a", "b")))
+    assert question.row_model.shape == (3, 2)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_means_of_recordings_that_are_asked_for_by_name_are_taken_off(noisy):
+    """Also where nothing else is done to the rows, and where sites add noise to one matrix."""
+    rng = np.random.default_rng(5)
+    sites = {
+        f"s{k}": [pd.DataFrame(rng.normal(size=(40, 2)) + 100.0 * k, columns=["u", "v"])] for k in range(3)
+    }
+    found, _ = asked(
+        sites, replace(AS_THEY_ARE, center="recording").answered_by(frozenset() if noisy else None)
+    )
+    expected = pooled(sites, lambda times: np.ones((len(times), 1)))
+    np.testing.assert_allclose(found.moments.scatter, expected, rtol=1e-9)
+    assert found.center == "recording"

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from feddbn import FDBNL, Average, LocalOnly, Rounds, simulate
+from feddbn.core.graphs.status import Status
+from feddbn.errors import FileError, ParameterError
+from feddbn.results.result import FORMAT, VERSION, Result, write_json
+from support.saying import refused
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    federation = simulate(d=4, n_sites=2, n_samples=120, mean_degree=2, random_state=3)
+    return FDBNL(rounds=Rounds(tol=1e-4)).fit(federation.sites), federation
+
+
+def bits(dbn):
+    return [getattr(dbn, key).tobytes() for key in ("W", "A", "intercept", "noise_variances")]
+
+
+def test_a_result_reads_back_bit_for_bit(fitted, tmp_path):
+    model, federation = fitted
+    result = Result.from_estimator(model, truth=federation.truth, privacy={"epsilon": np.float64(1.5)})
+    loaded = Result.load(result.save(tmp_path / "r.json"))
+    assert bits(loaded.dbn) == bits(model.dbn_)
+    assert loaded.raw is not None
+    assert loaded.raw.W.tobytes() == model.W_raw_.tobytes()
+    assert loaded.raw.A.tobytes() == model.A_raw_.tobytes()
+    assert loaded.to_dict() == result.to_dict()
+    assert loaded.truth is not None
+    assert bits(loaded.truth) == bits(federation.truth)
+    assert loaded.privacy == {"epsilon": 1.5}
+
+
+def test_the_same_fit_gives_the_same_file(fitted, tmp_path):
+    model, federation = fitted
+    again = FDBNL(rounds=Rounds(tol=1e-4)).fit(federation.sites)
+    texts = []
+    for estimator in (model, again):
+        stored = Result.from_estimator(estimator).to_dict()
+        for row in stored["history"]:
+            row.pop("seconds")
+        texts.append(write_json(stored, tmp_path / f"{len(texts)}.json").read_text())
+    assert texts[0] == texts[1]
+
+
+def test_a_result_says_what_was_done(fitted):
+    model, federation = fitted
+    stored = Result.from_estimator(model).to_dict()
+    assert (stored["format"], stored["version"], stored["method"]) == (FORMAT, VERSION, "FDBNL")
+    assert stored["parameters"]["rounds.tol"] == 1e-4
+    assert "federation" not in stored["parameters"]
+    assert stored["status"] == {
+        "name": "CONVERGED",
+        "message": Status.CONVERGED.message,
+        "converged": True,
+    }
+    assert (stored["n_rounds"], len(stored["history"])) == (model.n_rounds_, len(model.history_))
+    assert stored["history"][0]["primal"] is None
+    assert [site["name"] for site in stored["sites"]] == list(federation.sites)
+    assert sum(site["usable_rows"] for site in stored["sites"]) == 120
+    assert len(stored["edges"]) == np.count_nonzero(model.W_) + np.count_nonzero(model.A_)
+    assert stored["personal"] is None
+    assert "truth" not in stored
+    assert stored["diagnostics"]["largest_raw_weight"] == max(
+        np.abs(model.W_raw_).max(), np.abs(model.A_raw_).max()
+    )
+
+
+def test_warnings_travel_with_the_result():
+    federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
+    model = FDBNL(schedule="rounds", rounds=Rounds(max_rounds=3)).fit(federation.sites)
+    result = Result.from_estimator(model)
+    assert result.status["converged"] is False
+    assert result.findings == model.findings_
+    assert result.warnings == model.warnings_
+    stored = result.to_dict()
+    assert [one["code"] for one in stored["findings"]] == list(model.findings_.codes)
+    assert Result.from_dict(stored).findings.codes == model.findings_.codes
+    # A file of version 0.2 has sentences only.
+    old = Result.from_dict({**{k: v for k, v in stored.items() if k != "findings"}, "warnings": ["mind it."]})
+    assert (old.findings.codes, old.warnings) == (("text",), ["mind it."])
+    later = Result.from_dict(
+        {**stored, "findings": [{"code": "not-yet", "level": "note", "values": {"n": 3}}]}
+    )
+    assert "n 3" in later.warnings[0]
+
+
+def test_a_method_without_a_shared_network_is_refused():
+    federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
+    model = LocalOnly(rounds=Rounds(tol=1e-3)).fit(federation.sites)
+    with pytest.raises(ParameterError, match="LocalOnly"):
+        Result.from_estimator(model)
+    assert Result.from_estimator(Average(rounds=Rounds(tol=1e-3)).fit(federation.sites)).method == "Average"
+
+
+def damaged(stored, **changes):
+    return json.dumps({**stored, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda s: "[" * 100_000, "not-json"),
+        (lambda s: "3", "not-a-result"),
+        (lambda s: damaged(s, version=2), "later-version"),
+        (lambda s: damaged(s, version=True), "damaged-result"),
+        (lambda s: damaged(s, dbn={**s["dbn"], "W": [[1]]}), "damaged-result"),
+        (lambda s: damaged(s, edges=[1]), "damaged-result"),
+        (lambda s: damaged(s, findings=[{"code": "text"}]), "damaged-result"),
+    ],
+)
+def test_a_damaged_file_is_refused(fitted, tmp_path, change, code):
+    path = tmp_path / "r.json"
+    path.write_text(change(Result.from_estimator(fitted[0]).to_dict()))
+    with refused(FileError, "r.json", code=code):
+        Result.load(path)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(fitted, tmp_path, monkeypatch):
+    result = Result.from_estimator(fitted[0])
+    path = result.save(tmp_path / "r.json")
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with refused(FileError, "r.json"):
+        result.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["r.json"]

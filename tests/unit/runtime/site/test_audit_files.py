@@ -1,0 +1,145 @@
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.errors import FileError, NotEnoughSites
+from feddbn.privacy.audit import AuditChain, parse_entries, verify_chain
+from feddbn.privacy.keys import Identity
+from feddbn.runtime.site.audit import MOST_REFUSED, SITE_LOG, SiteAudit
+from support.owned_sites import OwnedSites, killed, make_study
+from support.saying import refused
+from support.states import log_lines, rewrite_log
+
+SITE = Identity.from_seed(bytes([1]) * 32)
+
+
+def test_entries_that_were_written_survive_kills_at_any_moment(tmp_path):
+    said = []
+    for attempt in range(10):
+
+        def write(say, attempt=attempt):
+            audit = SiteAudit(tmp_path, "north", SITE)
+            for number in range(10_000):
+                audit.note("warning", note=f"{attempt}-{number}")
+                say(f"{attempt}-{number}")
+
+        said += killed(write, 0.02 + 0.005 * attempt)
+    SiteAudit(tmp_path, "north", SITE).note("warning", note="end")
+    lines = log_lines(tmp_path, SITE_LOG)
+    assert verify_chain(lines, key=SITE.public).seal == "signed"
+    assert said
+    assert set(said) <= {entry.note for entry in parse_entries(lines)}
+
+
+def test_a_log_that_is_not_this_sites_is_not_continued(tmp_path):
+    """Sealed by its owner as complete, and yet not signed."""
+    SiteAudit(tmp_path, "north", None).note("warning", note="one")
+    audit = SiteAudit(tmp_path, "north", SITE)
+    audit.adopt()
+    with refused(FileError, code="unsigned"):
+        audit.note("warning", note="three")
+    with refused(FileError, code="unsigned"):
+        audit.head()
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1e9
+
+    def __call__(self):
+        return self.now
+
+
+def test_what_is_said_again_is_written_once_a_day_and_after_each_decision_of_the_owner(tmp_path):
+    clock = Clock()
+    audit = SiteAudit(tmp_path, "north", SITE, clock)
+    for word in ("one", "one", "two", "one"):
+        audit.note("refused", note=word)
+    assert [entry.note for entry in audit.entries()] == ["one", "two"]
+    for _ in range(2):
+        audit.note("approved", note="three")
+    # A run that is greeted again counts for the approval that was given since.
+    audit.note("refused", note="one")
+    clock.now += 86400
+    for _ in range(2):
+        SiteAudit(tmp_path, "north", SITE, clock).note("refused", note="one")
+    assert [entry.note for entry in audit.entries()] == ["one", "two", "three", "three", "one", "one"]
+
+
+def test_many_refused_greetings_do_not_fill_the_log(tmp_path):
+    clock = Clock()
+    audit = SiteAudit(tmp_path, "north", SITE, clock)
+    for number in range(3 * MOST_REFUSED):
+        audit.note("refused", note=f"made up {number}", run=f"run-{number}", study=f"study {number}")
+    assert len(audit.entries()) == MOST_REFUSED + 1
+    assert str(MOST_REFUSED) in audit.entries()[-1].note
+    # Nothing else is kept out, a restart changes nothing, and tomorrow is another day.
+    audit = SiteAudit(tmp_path, "north", SITE, clock)
+    audit.note("refused", note="one more")
+    audit.note("agreed", note="yes")
+    clock.now += 86400
+    audit.note("refused", note="next day")
+    assert [entry.note for entry in audit.entries()[MOST_REFUSED + 1 :]] == ["yes", "next day"]
+    assert verify_chain(audit.lines(SITE_LOG), key=SITE.public).seal == "signed"
+
+
+def test_a_log_is_checked_again_only_where_another_process_has_written(tmp_path, monkeypatch):
+    audit, other = (SiteAudit(tmp_path, "north", SITE) for _ in range(2))
+    audit.note("warning", note="one")
+    resumed, resume = [], AuditChain.resume
+    monkeypatch.setattr(AuditChain, "resume", lambda *some: (resumed.append(some), resume(*some))[1])
+    audit.note("warning", note="two")
+    audit.head()
+    assert resumed == []
+    other.note("warning", note="three")
+    audit.note("warning", note="four")
+    assert len(resumed) == 2
+    assert [entry.note for entry in audit.entries()] == ["one", "two", "three", "four"]
+    assert verify_chain(audit.lines(SITE_LOG), key=SITE.public).seal == "signed"
+
+
+def test_a_site_without_a_key_writes_a_log_and_has_no_head(tmp_path):
+    audit = SiteAudit(tmp_path, "north", None)
+    audit.note("warning", note="one")
+    assert verify_chain(audit.lines(SITE_LOG)).seal == "unkeyed"
+    assert audit.head() is None
+
+
+def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    with pytest.raises(NotEnoughSites):
+        sites.run(study, "run-0")
+    sites.approve(study)
+    sites.run(study, "run-1")
+    entries = sites.owner("north").audit.entries()
+    assert [(entry.event, entry.run) for entry in entries] == [
+        ("refused", "run-0"),
+        ("approved", ""),
+        ("agreed", "run-1"),
+        ("finished", "run-1"),
+    ]
+    assert {entry.study_digest for entry in entries} == {study.digest}
+    assert "`feddbn site approve" in entries[0].note
+    assert entries[2].asked_by.startswith("lead@example.org ")
+    assert entries[2].asked.startswith("oneshot of u, v; ")
+    assert "n_lags=1" in entries[2].asked
+    lines = sites.owner().audit.lines("run-1")
+    log = parse_entries(lines)
+    assert entries[3].chain == f"{len(log)} {log[-1].hash}"
+    assert verify_chain(lines, key=sites.owner().audit.key).seal == "signed"
+    assert (log[0].task, log[0].study, log[0].run) == ("counts.variables", "s", "run-1")
+    assert len(log[0].task_digest) == 64
+    assert "n_lags=1" in log[0].asked
+    assert "variables" not in log[0].asked
+
+
+def test_a_site_that_cannot_write_its_log_does_not_agree(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    sites.approve(study)
+    rewrite_log(
+        sites.state(),
+        SITE_LOG,
+        [line.replace("approved", "approving") for line in log_lines(sites.state(), SITE_LOG)],
+    )
+    with pytest.raises(NotEnoughSites) as error:
+        sites.run(study)
+    assert set(error.value.values["reasons"]) == {"north"}

@@ -1,0 +1,240 @@
+"""What `feddbn site check` finds in a site's settings and data, and of a study before it is joined."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from feddbn import AS_THEY_ARE
+from feddbn.federation.guards.study_plan import tasks_of
+from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
+from feddbn.privacy.policy import USUAL_TASKS
+from feddbn.runtime.site.check import check_settings
+from feddbn.words import card
+from support.owned_sites import OwnedSites, make_study
+from support.saying import codes, only
+from support.wards import stays, ward
+
+CLEAN = ["settings-read", "data-read", "site-policy", "state-place"]
+PARAMETERS = {"n_lags": 1}
+
+
+def checked(place: Path, frame: pd.DataFrame, more: str = "", study: Study | None = None) -> list[Finding]:
+    (place / "data").mkdir()
+    frame.to_csv(place / "data" / "one.csv", index=False)
+    path = place / "site.toml"
+    path.write_text(f'name = "north"\ndata = "data"\nstate = "state"\n{more}', encoding="utf-8")
+    return check_settings(path, study)
+
+
+def own(findings: list[Finding], what: str) -> Finding:
+    (found,) = [one for one in findings if one.code == "own-data" and one.values["finding"]["code"] == what]
+    return found
+
+
+def joined(
+    place: Path, more: str = "", frame: pd.DataFrame | None = None, policy: str = "", **study: Any
+) -> list[Finding]:
+    """What is found of a study of the ward's own columns."""
+    frame = ward(200) if frame is None else frame
+    (place / "policy.toml").write_text(
+        f"require_masking = false\nmin_sites = 2\napprove_by_rule = true\n{policy}", encoding="utf-8"
+    )
+    values = {"name": "s", "method": "fdbnl", "variables": list(frame.columns), "sites": ["north", "south"]}
+    plan = Study(**{**values, "parameters": PARAMETERS, **study})
+    found = checked(place, frame, f'policy = "policy.toml"\n{more}', plan)
+    return [one for one in found if one.code not in CLEAN and one.code != "own-data"]
+
+
+def refusals(findings: list[Finding]) -> dict[str, str]:
+    """The codes of refusals and their sentences; everything else fails."""
+    assert {one.code for one in findings} == {"study-refused"}
+    return {str(one.values["why"]): str(one.values["sentence"]) for one in findings}
+
+
+def test_clean_data_add_no_line(tmp_path):
+    found = checked(tmp_path, ward(200))
+    assert codes(found) == CLEAN
+    assert {one.level for one in found} == {"good", "note"}
+
+
+def test_what_the_rows_show_by_themselves_is_told_with_lines_of_the_settings_and_keeps_nobody_out(tmp_path):
+    found = checked(tmp_path, stays())
+    assert own(found, "glued").level == "note"
+    assert 'series = "patient", time = "hour"' in card(own(found, "glued"), "owner").detail
+    assert only(found, "data-read").level == "good"
+    declared = tmp_path / "declared"
+    declared.mkdir()
+    found = checked(declared, stays(), 'series = "patient"\ntime = "hour"\n')
+    assert "glued" not in [one.values["finding"]["code"] for one in found if one.code == "own-data"]
+
+
+def test_data_that_are_refused_are_explained(tmp_path):
+    found = checked(tmp_path, ward(200).assign(nurse="ann"))
+    assert only(found, "data-wrong").level == "error"
+    assert own(found, "text-cells").about == ("nurse",)
+
+
+def test_data_that_are_not_there_have_one_line(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text('name = "north"\ndata = "data"\nstate = "state"\n', encoding="utf-8")
+    assert codes(check_settings(path)) == ["settings-read", "data-wrong", "state-place"]
+    path.write_text("", encoding="utf-8")
+    assert codes(check_settings(path)) == ["settings-wrong"]
+
+
+def test_whether_a_study_is_approved_is_told(tmp_path):
+    pytest.importorskip("cryptography")
+    sites, study = OwnedSites(tmp_path), make_study()
+    path = tmp_path / "north" / "feddbn_site.toml"
+    assert only(check_settings(path, study), "approval-missing").values == {"state": "none yet"}
+    sites.approve(study, runs=2)
+    sites.run(study)
+    found = only(check_settings(path, study), "approval-valid")
+    assert (found.values["left"], found.values["runs"]) == (1, 2)
+    sites.owner().revoke("s")
+    assert only(check_settings(path, study), "approval-missing").values == {"state": "revoked"}
+    path.write_text(path.read_text().replace('identity = "identity.key"\n', ""))
+    assert only(check_settings(path, study), "study-refused").values["why"] == "no-masks-here"
+
+
+def test_a_study_that_fits_is_joined_and_its_rows_are_counted(tmp_path):
+    frame = ward(200)
+    frame.iloc[50, 0] = None
+    can, rows, few = joined(tmp_path, frame=frame)
+    assert (can.code, can.level) == ("study-joinable", "good")
+    assert (few.code, few.values) == ("rows-not-filled", {"rows": 2})
+    counts = {"usable": 199, "rows": 200, "n_lags": 1, "complete": 197}
+    assert rows.values == {**counts, "missing_percent": pytest.approx(0.125)}
+
+
+def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
+    found = refusals(
+        joined(
+            tmp_path,
+            more="max_lags = 2",
+            policy='tasks = ["gram.rows"]\nmethods = ["OneShotDBN"]',
+            variables=["pulse", "lactate", "potassium"],
+            parameters={"n_lags": 3, "lambda_w": "auto", "schedule": "rounds"},
+            privacy={"secure_aggregation": True},
+        )
+    )
+    assert {"lacks-variables", "too-many-lags", "tasks-not-allowed", "no-masks-here"} <= set(found)
+    assert "lactate, potassium" in found["lacks-variables"]
+    asked = found["tasks-not-allowed"]
+    assert all(task in asked for task in ("step.fdbnl", "loss.rows", "loss.sums"))
+    assert any("'FDBNL'" in sentence for sentence in found.values())
+
+
+def test_units_are_compared_by_name(tmp_path):
+    units = '[units]\npulse = "1/min"\npressure = "mmHg"\n'
+    found = refusals(joined(tmp_path, more=units, units={"pulse": "1/s", "pressure": "mmHg"}))
+    assert list(found) == ["other-units"]
+    assert "1/s" in found["other-units"]
+    assert "pressure" not in found["other-units"]
+
+
+def test_units_that_one_side_leaves_out_are_told(tmp_path):
+    found = joined(tmp_path, more='[units]\npulse = "1/min"\n', units={"pressure": "mmHg"})
+    assert only(found, "units-unsaid-here").values == {"units": {"pressure": "mmHg"}}
+    assert only(found, "units-unsaid-there").about == ("pulse",)
+    assert only(found, "study-joinable")
+
+
+def test_too_few_rows_are_a_refusal(tmp_path):
+    (sentence,) = refusals(joined(tmp_path, frame=ward(3), parameters={"n_lags": 5})).values()
+    assert "n_lags=5" in sentence
+
+
+@pytest.mark.parametrize(
+    ("policy", "study", "lacking"),
+    [
+        # A policy of before the first look is told what to add.
+        (["gram.rows", "residuals.shapes"], {}, ["survey.first", "residuals.checks"]),
+        # Without a look its tasks are not needed.
+        (
+            ["gram.rows", "residuals.shapes"],
+            {"parameters": {"prepare": dict(AS_THEY_ARE), "check_residuals": False}},
+            [],
+        ),
+        (["gram.rows", "counts.norms"], {"privacy": {"epsilon": 4.0}}, []),
+        (
+            ["gram.rows", "counts.norms"],
+            {"privacy": {"epsilon": 4.0}, "parameters": {"n_lags": 1, "prepare.spikes": "remove"}},
+            ["survey.shares"],
+        ),
+    ],
+)
+def test_tasks_that_the_policy_does_not_list_are_refused_by_name(tmp_path, policy, study, lacking):
+    found = joined(tmp_path, method="oneshot", policy=f"tasks = {json.dumps(policy)}", **study)
+    if not lacking:
+        assert found[0].code == "study-joinable"
+        return
+    assert ", ".join(lacking) in refusals(found)["tasks-not-allowed"]
+
+
+def test_a_task_that_may_be_asked_for_is_told(tmp_path):
+    tasks, given = USUAL_TASKS, {**PARAMETERS, "use_nongaussian": "auto"}
+    found = joined(tmp_path, method="oneshot", policy=f"tasks = {json.dumps(tasks)}", parameters=given)
+    assert only(found, "tasks-not-listed").about == ("residuals.shapes",)
+    assert only(found, "study-joinable")
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "asks"),
+    [
+        ("fdbnl", {}, True),
+        ("pfdbnl", {}, True),
+        ("fdbnl", {"schedule": "paper"}, False),
+        ("fdbnl", {"schedule": "paper", "check_residuals": True}, True),
+        ("fdbnl", {"check_residuals": False}, False),
+        ("fdbnl", {"prepare": dict(AS_THEY_ARE)}, False),
+        ("fdbnl", {"prepare": {**AS_THEY_ARE, "period": [12.0]}}, True),
+        ("pfdbnl", {"partial.different_variables": True}, False),
+        ("oneshot", {"prepare": dict(AS_THEY_ARE)}, True),
+    ],
+)
+def test_residuals_are_asked_for_where_a_fit_does(method, parameters, asks):
+    for goal in ("network", "confidence") if method == "oneshot" else ("network",):
+        given = {"name": "s", "variables": ("x", "y"), "sites": ("a", "b"), "goal": goal}
+        study = Study(method=method, parameters=parameters, **given)
+        assert ("residuals.checks" in tasks_of(study)) == asks
+
+
+def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):
+    names = list(ward(200).columns)
+    found = joined(tmp_path, variables=[names[2], names[0]])
+    assert only(found, "study-joinable")
+    assert only(found, "columns-unused").about == (names[1], names[3])
+
+
+def test_times_are_read_as_the_settings_say(tmp_path):
+    times = pd.date_range("2024-01-20", periods=200, freq="h").strftime("%d.%m.%Y %H:%M")
+    frame = ward(200).assign(when=times)
+    said = 'time = "when"\nsort = true\nday_first = true\nfreq = "1h"\njitter = 0.1\n'
+    found = checked(tmp_path, frame.sample(frac=1, random_state=0), said)
+    assert codes(found) == CLEAN
+    read = only(found, "data-read")
+    assert (read.values["rows"], read.about) == (200, ("pulse", "pressure", "breath", "oxygen"))
+    unsaid = tmp_path / "unsaid"
+    unsaid.mkdir()
+    wrong = only(checked(unsaid, frame, 'time = "when"\n'), "data-wrong")
+    assert "day_first" in wrong.values["sentence"]
+
+
+def test_noise_needs_a_step_that_no_row_can_change(tmp_path):
+    frame = ward(200)
+    frame.insert(0, "when", range(200))
+    names = list(frame.columns[1:])
+    study = {"method": "oneshot", "privacy": {"epsilon": 4.0}, "variables": names}
+    tasks = f"tasks = {json.dumps(['moments', 'counts.norms'])}\n"
+    for given, is_refused in (("", True), ("freq = 1\n", False)):
+        place = tmp_path / f"with-{is_refused}"
+        place.mkdir()
+        found = joined(place, f'time = "when"\n{given}', frame, tasks, **study)
+        assert ("step-from-rows" in [one.values.get("why") for one in found]) == is_refused

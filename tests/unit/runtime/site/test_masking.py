@@ -1,0 +1,158 @@
+"""Masked studies over messages: the plain result, whole sums only, and what is refused."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
+from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.keys import Identity, pinned_keys
+from feddbn.runtime.site.kit_files import read_identity, read_peers, write_site_files
+from feddbn.runtime.site.masking import site_masking
+from support import walks
+from support.faults import MemoryJournal
+from support.saying import kept_out, refused
+from support.study_programs import WalkQuestion
+from support.walks import Place, reference
+
+NAMES = ("a", "b", "c", "d")
+IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
+PATIENT = {"when_missing": "continue", "min_sites": 3}
+
+
+def masked_place(registers, identities=IDENTITIES):
+    pinned = pinned_keys(IDENTITIES)
+    return Place(
+        NAMES, more=lambda name: {"masked": site_masking(name, identities[name], pinned, 3, registers / name)}
+    )
+
+
+@pytest.fixture
+def place(tmp_path):
+    return masked_place(tmp_path)
+
+
+def walk(rounds=6, names=NAMES, participation=1.0, privacy=None, **attendance):
+    return walks.walk(
+        names,
+        rounds,
+        participation,
+        {"secure_aggregation": True, "min_sites": 3, **(privacy or {})},
+        **attendance,
+    )
+
+
+def run(exchange, study, *more, **named):
+    return walks.run(exchange, study, *more, **named)[0]
+
+
+def same(found, study, away=None):
+    np.testing.assert_allclose(found, reference(study, away), rtol=0, atol=1e-9)
+
+
+def test_a_masked_study_gives_the_plain_result_and_no_vector_leaves_in_the_clear(place):
+    study = walk()
+    same(run(place.exchange, study), study)
+    task = Task(WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0))
+    with refused(SiteRefused, code="masking-required"):
+        read_reply(place.exchange.endpoints["a"].handle(encode_request(task_request(task, "run-1", 99, 5))))
+
+
+def test_a_masked_study_that_asks_some_of_the_sites_is_refused(place):
+    with refused(ProtocolError, code="some-sites-only"):
+        run(place.exchange, walk(participation=0.75))
+
+
+def test_a_site_that_is_missing_from_the_start_is_left_out_of_every_sum(place):
+    study, faulty, present = walk(rounds=5, max_wait_s=5.0, **PATIENT), place.faulty(away="c"), []
+
+    def watch(event):
+        if event.what == "sum":
+            present.append(event.sites)
+            # It comes back, and would be a fourth: too late.
+            faulty.away = set()
+
+    same(run(faulty, study, tell=watch), study, {"c": range(5)})
+    assert set(present) == {("a", "b", "d")}
+
+
+@pytest.mark.parametrize(("lost", "code"), [("c", "lost-later"), ("cd", "few-keys")])
+def test_sites_lost_in_the_middle_end_the_run_which_resumes_when_they_are_back(place, lost, code):
+    study, faulty, log, sums = walk(max_wait_s=0.1, **PATIENT), place.faulty(), MemoryJournal(), []
+
+    def watch(event):
+        sums.extend([event.sites] if event.what == "sum" else [])
+        faulty.away = set(lost) if event.seq >= 2 else set()
+
+    with refused(NotEnoughSites, "task 3", code=code):
+        run(faulty, study, log, watch)
+    assert set(sums) == {NAMES}
+    faulty.away = set()
+    same(run(faulty, study, log), study)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_study_that_waits_for_everybody_opens_only_whole_sums_under_faults(seed, place):
+    study, events = walk(when_missing="wait", max_wait_s=60.0), []
+    faulty = place.faulty(seed, drop_request=0.03, drop_reply=0.03, duplicate=0.05)
+    same(run(faulty, study, tell=events.append), study)
+    assert all(event.sites == NAMES for event in events if event.what == "sum")
+    assert len(place.executed()) == len(set(place.executed())) == 24
+    assert faulty.counts
+
+
+def test_a_site_that_restarts_joins_again_with_new_keys(place):
+    study = walk(rounds=8, when_missing="wait", max_wait_s=10.0)
+
+    def watch(event):
+        if event.what == "sum" and event.seq in (1, 4):
+            place.exchange.restart("b")
+
+    same(run(place.exchange, study, tell=watch), study)
+    assert len(place.executed()) == len(set(place.executed())) == 32
+
+
+def test_a_site_with_another_identity_is_not_let_in(tmp_path):
+    strangers = masked_place(tmp_path, {**IDENTITIES, "d": Identity.from_seed(b"x" * 32)})
+    study = walk(max_wait_s=0.0, privacy={"min_sites": 4}, **PATIENT)
+    with pytest.raises((NotEnoughSites, SiteRefused, ProtocolError)):
+        run(strangers.exchange, study)
+
+
+def test_a_later_run_without_one_site_is_refused_even_after_a_restart(place):
+    run(place.exchange, walk(rounds=1))
+    assert place.stores["a"].load("run-1").opened == NAMES
+    for name in NAMES:
+        place.exchange.restart(name)
+    with kept_out("shows-few-sites"):
+        run(place.exchange, walk(rounds=1, names=NAMES[:3], when_missing="abort"), run_id="run-2")
+    # The same sites with the same data may ask again.
+    again = walk(rounds=2)
+    same(run(place.exchange, again, run_id="run-3"), again)
+
+
+def test_a_plain_study_has_no_masked_messages(place):
+    run(place.exchange, walk(privacy={"secure_aggregation": False}))
+    with refused(ProtocolError, code="not-masked"):
+        read_reply(place.exchange.endpoints["a"].handle(encode_request(Request("secagg", "run-1", 0, -1))))
+
+
+def test_identities_are_written_for_their_owner_and_read_back(tmp_path):
+    places = {name: tmp_path / name for name in NAMES}
+    for place in places.values():
+        place.mkdir()
+    write_site_files(places)
+    key, peers = places["a"] / "identity.key", places["a"] / "peers.toml"
+    assert read_peers(peers) == {name: read_identity(p / "identity.key").public for name, p in places.items()}
+    assert key.stat().st_mode & 0o077 == 0
+    key.write_bytes(b"short")
+    peers.write_text('a = "xyz"\n')
+    for read, path, *said in (
+        (read_identity, key, "32", "5"),
+        (read_identity, tmp_path / "nothing", "nothing"),
+        (read_peers, peers, "'a'"),
+        (read_peers, tmp_path / "nothing", "nothing"),
+    ):
+        with refused(FileError, *said):
+            read(path)

@@ -1,0 +1,288 @@
+"""Simulated federations: what their truth says, variables of other kinds, systems of differential equations."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.analysis.truth import read_truth, write_truth
+from feddbn.errors import ParameterError
+from feddbn.metrics import curve_error
+from feddbn.model.dbn import DBN
+from feddbn.sim import EFFECTS, lorenz96
+from feddbn.sim.simulation import SYSTEMS, simulate
+
+
+def test_the_contract_example_gives_frames_and_one_true_network():
+    fed = simulate(
+        d=10,
+        n_lags=1,
+        n_sites=10,
+        n_samples=512,
+        mean_degree=4,
+        lag_degree=1,
+        w_range=(0.3, 0.5),
+        decay=1.5,
+        heterogeneity=0.0,
+        noise="gaussian",
+        noise_scale=1.0,
+        random_state=0,
+    )
+    assert list(fed.sites) == [f"site-{k}" for k in range(10)]
+    assert sum(len(frame) - 1 for frames in fed.sites.values() for frame in frames) == 512
+    assert list(fed.sites["site-3"][0].columns) == [f"x{i}" for i in range(10)]
+    assert isinstance(fed.truth, DBN)
+    assert all(truth is fed.truth for truth in fed.truths.values())
+    assert fed.is_homogeneous
+    assert fed.clusters is None
+    assert set(fed.lag_damping.values()) == {1.0}
+    assert fed.parameters["mean_degree"] == 4
+    assert fed.parameters["random_state"] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"heterogeneity": 0.2}, {"heterogeneity": "independent"}, {"n_clusters": 2}]
+)
+def test_a_heterogeneous_federation_has_a_truth_per_site_and_none_for_all(arguments):
+    fed = simulate(n_sites=4, **arguments)
+    assert list(fed.truths) == list(fed.sites)
+    assert not fed.is_homogeneous
+    with pytest.raises(ParameterError) as caught:
+        _ = fed.truth
+    assert str(caught.value) == (
+        "the sites of this federation follow different networks, so there is no single truth; "
+        "use .truths, one network per site."
+    )
+
+
+def test_sites_hold_independent_paths_and_share_one_truth():
+    fed = feddbn.simulate_system("lorenz96", d=6, n_sites=3, n_samples=100, random_state=2, F=8.0, dt=0.05)
+    assert [len(frames[0]) for frames in fed.sites.values()] == [35, 34, 34]
+    drawn = lorenz96(6, 35, F=8.0, dt=0.05, n_sites=3, rng=np.random.default_rng(2))
+    np.testing.assert_array_equal(fed.sites["site-1"][0].to_numpy(), drawn.recordings[1][:34])
+    assert fed.is_homogeneous
+    assert not fed.truth.W.any()
+    np.testing.assert_array_equal(fed.truth.A[0] != 0, drawn.graph)
+    assert fed.parameters == {
+        "system": "lorenz96", "d": 6, "n_sites": 3, "n_samples": 100, "F": 8.0, "dt": 0.05, "random_state": 2,
+    }  # fmt: skip
+
+
+def test_a_graph_has_no_functions_of_single_edges():
+    truth = feddbn.simulate_system("lotka-volterra", d=4, n_sites=1, n_samples=5).truth
+    assert truth.variables == ("prey0", "prey1", "predator0", "predator1")
+    assert not truth.is_linear
+    assert truth.functions() == truth.interactions == []
+    for ask in (
+        lambda: truth.effect("prey0", "prey0", 1),
+        lambda: truth.residuals(np.zeros((5, 4))),
+        lambda: truth.simulate(5),
+    ):
+        with pytest.raises(ParameterError):
+            ask()
+    assert len(truth.edges()) == 4 + 2 * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_lagged_causes_stand_out_in_a_plain_regression(system):
+    """A weak, independent look at the graph: causes have larger standardised weights in a VAR than others."""
+    fed = feddbn.simulate_system(system, d=10, n_sites=2, n_samples=1000, random_state=1)
+    past, now = (
+        np.vstack([f[0].to_numpy()[k : len(f[0]) - 1 + k] for f in fed.sites.values()]) for k in (0, 1)
+    )
+    past, now = ((x - x.mean(axis=0)) / x.std(axis=0) for x in (past, now))
+    weights = np.abs(np.linalg.lstsq(past, now, rcond=None)[0])
+    off = ~np.eye(10, dtype=bool)
+    truth = fed.truth.A[0] != 0
+    assert weights[truth & off].mean() > 1.5 * weights[~truth & off].mean()
+
+
+ALL = ["continuous", "binary", "count", "positive", "ordinal:4", "categorical:3"]
+
+
+@pytest.fixture(scope="module")
+def fed():
+    return feddbn.simulate(
+        d=6, n_sites=3, n_samples=1500, kinds=ALL, mean_degree=3, random_state=4, burn_in=50
+    )
+
+
+def stretches(fed) -> list[pd.DataFrame]:
+    return [frame for frames in fed.sites.values() for frame in frames]
+
+
+def test_rows_are_drawn_from_the_truth(fed):
+    checks = fed.truth.residual_diagnostics(stretches(fed))
+    assert (checks["n"] == 1500).all()
+    assert (checks["mean"].abs() < 4 / np.sqrt(1500)).all()
+    assert checks["variance_ratio"].between(0.88, 1.12).all()
+    assert checks["autocorrelation"].abs().max() < 4 / np.sqrt(1500)
+    table = fed.truth.calibration(stretches(fed), 5)
+    assert (np.abs(table["seen"] - table["predicted"]) < 4 * table["error"] + 1e-9)[table["n"] > 30].all()
+
+
+def test_values_and_levels_are_where_they_should_be(fed):
+    rows = pd.concat(stretches(fed))
+    for name, kind in zip(fed.truth.variables, fed.truth.kinds, strict=True):
+        assert len(kind.misfits(rows[name].to_numpy())) == 0
+    assert 2 < rows["x2"].mean() < 4.5
+    assert abs(rows["x0"].mean()) < 0.5
+    shares = rows["x5"].value_counts(normalize=True)
+    assert len(shares) == 3
+    assert shares.min() > 0.1
+    assert fed.truth.edges()["standardised"].abs().min() > 0.05
+
+
+def test_the_graph_is_that_of_the_linear_system_and_seeds_repeat():
+    options = {"d": 5, "n_sites": 2, "n_samples": 40, "random_state": 7, "burn_in": 5}
+    linear = feddbn.simulate(**options)
+    one, other = (feddbn.simulate(**options, kinds=["binary", "count"]) for _ in range(2))
+    assert np.array_equal(one.truth.is_edge, linear.truth.is_edge)
+    pd.testing.assert_frame_equal(one.sites["site-1"][0], other.sites["site-1"][0])
+    assert one.truth.equals(other.truth)
+    plain = feddbn.simulate(**options, kinds={"x0": "continuous"})
+    np.testing.assert_allclose(plain.truth.W, linear.truth.W)
+    np.testing.assert_allclose(plain.truth.A, linear.truth.A)
+
+
+@pytest.mark.slow
+def test_many_networks_stay_within_bounds():
+    """Strong and dense: no rate explodes, and what was damped is said."""
+    for w_range, most in (((0.3, 0.5), 200), ((0.8, 1.0), 1e6)):
+        fed = feddbn.simulate(
+            d=5,
+            n_sites=1,
+            n_samples=100,
+            kinds=["count", "positive"],
+            w_range=w_range,
+            random_state=0,
+            burn_in=20,
+        )
+        rows = fed.sites["site-0"][0]
+        assert np.isfinite(rows).all().all()
+        assert rows.to_numpy().max() < most
+        assert 0 < fed.lag_damping["site-0"] <= 1
+
+
+def test_score_by_kind_of_networks(fed):
+    table = feddbn.score_by_kind(fed.truth, fed.truth)
+    assert (table["f1"] == 1).all()
+    assert set(table.index.get_level_values("kind")) == {
+        "continuous",
+        "binary",
+        "count",
+        "positive",
+        "ordinal",
+        "categorical",
+    }
+    blind = feddbn.DBN(np.zeros((6, 6)), np.zeros((1, 6, 6)))
+    assert feddbn.score_by_kind(fed.truth, blind)["n_true"].sum() == fed.truth.is_edge.sum()
+
+
+SETTING = {"d": 5, "n_lags": 2, "n_sites": 3, "n_samples": 300, "random_state": 4}
+
+
+def _noise(fed):
+    return np.vstack([fed.truth.residuals([np.asarray(frames[0])]) for frames in fed.sites.values()])
+
+
+@pytest.mark.parametrize(("effects", "interactions"), [*((one, 3) for one in EFFECTS), ("linear", 0)])
+def test_what_functions_and_products_leave_is_the_noise_of_the_linear_data(effects, interactions):
+    plain = feddbn.simulate(**SETTING)
+    fed = feddbn.simulate(**SETTING, effects=effects, interactions=interactions)
+    np.testing.assert_allclose(_noise(fed), _noise(plain), atol=1e-8)
+    assert len(fed.truth.interactions) == interactions
+    assert fed.truth.is_linear == (effects == "linear" and not interactions)
+
+
+def test_the_linear_case_is_what_it_always_was():
+    fed = feddbn.simulate(d=3, n_sites=2, n_samples=20, random_state=7)
+    last = [-1.5155527544892624, -1.2123037046896332, -0.401717273606572]
+    np.testing.assert_allclose(fed.sites["site-1"][0].to_numpy()[-1], last, rtol=1e-13)
+    weights = [-0.3435064918150852, 0.30990237218568334, 0.42536061941846903]
+    np.testing.assert_array_equal(fed.truth.W[fed.truth.W != 0], weights)
+    messy = feddbn.simulate(d=3, n_sites=2, n_samples=20, random_state=7, mess=["tanh", "offsets"])
+    last = [5.955364072553807, 9.200164995701176, -1.1732600913096631]
+    np.testing.assert_allclose(messy.sites["site-1"][0].to_numpy()[-1], last, rtol=1e-13)
+
+
+def test_an_effect_is_asked_for_by_names_or_positions_and_is_a_function_of_raw_values():
+    truth = feddbn.simulate(**SETTING, effects="sigmoid", noise_scale=3).truth
+    edge = truth.edges().query("lag == 1").iloc[0]
+    effect = truth.effect(edge.source, edge.target, lag=1)
+    i, j = (truth.variables.index(name) for name in (edge.source, edge.target))
+    x = np.linspace(-9, 9, 50)
+    np.testing.assert_array_equal(effect(x), truth.effect(i, j, 1)(x))
+    assert effect.kind == "sigmoid"
+    assert effect.weight == truth.A[0, i, j]
+    z = (x - effect.centre) / effect.scale
+    np.testing.assert_allclose(effect(x), effect.weight * effect.scale * effect.curve(z))
+    assert np.ptp(effect(x)) > abs(effect.weight) * effect.scale
+    points, adds = effect.points(5)
+    np.testing.assert_allclose(points, effect.centre + effect.scale * np.array([-3, -1.5, 0, 1.5, 3]))
+    np.testing.assert_array_equal(adds, effect(points))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_curves_can_be_found_again_from_the_data(seed):
+    """An independent look: smooth the target, less all other effects, over bins of the cause."""
+    fed = feddbn.simulate(d=4, n_sites=1, n_samples=20_000, effects="gp", mean_degree=2, random_state=seed)
+    x, truth = fed.sites["site-0"][0].to_numpy(), fed.truth
+    edge = truth.edges().iloc[0]
+    i, j, lag = truth.variables.index(edge.source), truth.variables.index(edge.target), int(edge.lag)
+    cause = x[1 - lag : len(x) - lag, i]
+    effect = truth.effect(i, j, lag)
+    left = truth.residuals([x])[:, j] + effect(cause)
+    cuts = np.quantile(cause, np.linspace(0, 1, 81))
+    bins = np.clip(np.searchsorted(cuts, cause) - 1, 0, 79)
+    means = np.array([left[bins == b].mean() for b in range(80)])
+    centres = np.array([cause[bins == b].mean() for b in range(80)])
+    error = curve_error(effect, lambda v: np.interp(v, centres, means), cause)
+    assert error < 0.1
+    assert curve_error(effect, lambda v: 0 * v, cause) > 2.5 * error
+
+
+def test_a_linear_truth_answers_as_any_network():
+    truth = feddbn.simulate(**SETTING).truth
+    plain = feddbn.DBN(truth.W, truth.A, truth.variables, noise_variances=truth.noise_variances)
+    assert truth.equals(plain)
+    np.testing.assert_array_equal(truth.total_effects(4), plain.total_effects(4))
+    np.testing.assert_array_equal(truth.stationary_covariance(), plain.stationary_covariance())
+    assert truth.simulate(5, random_state=1).equals(plain.simulate(5, random_state=1))
+
+
+@pytest.mark.parametrize("different", [False, True])
+def test_a_stored_truth_has_a_table_of_every_function(tmp_path, different):
+    fed = feddbn.simulate(
+        **SETTING, effects="spline", interactions=2, heterogeneity="independent" if different else 0.0
+    )
+    path = write_truth(fed, tmp_path / "truth.json")
+    stored = json.loads(path.read_text())
+    network = stored["sites"]["site-1"] if different else stored
+    truth = fed.truths["site-1"]
+    assert len(network["functions"]) == len(truth.edges())
+    assert len(network["interactions"]) == 2
+    for row in network["functions"]:
+        effect = truth.effect(row["source"], row["target"], row["lag"])
+        np.testing.assert_allclose(effect(row["values"]), row["adds"], atol=1e-12)
+        assert row["kind"] == effect.kind
+    read = read_truth(path)
+    assert (read["site-1"] if different else read).equals(truth)
+    assert stored["simulated"]["effects"] == "spline"
+
+
+def test_columns_that_a_mess_adds_have_straight_edges():
+    fed = feddbn.simulate(**SETTING, effects="gp", mess=["sum-column", "duplicate"])
+    copied = fed.truth.variables[-1]
+    source = copied.removesuffix("_copy")
+    assert fed.truth.effect(source, copied).kind == "linear"
+    x = np.asarray(fed.sites["site-0"][0])
+    left = fed.truth.residuals([x])
+    np.testing.assert_allclose(left[:, -2:], 0, atol=1e-12)
+    assert left[:, :5].std() == pytest.approx(1, abs=0.15)
