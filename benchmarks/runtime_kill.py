@@ -32,7 +32,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from runtime_soak import VARIABLES, frames  # noqa: E402
 
 from feddbn.core.encoding import decode  # noqa: E402
-from feddbn.federation.protocol.study_methods import StudyResult  # noqa: E402
+from feddbn.federation.protocol.study import StudyResult  # noqa: E402
 from support.conformance import in_process, make_study  # noqa: E402
 from support.nvflare_federation import SERVER, NVFlareFederation  # noqa: E402
 from support.trials import (  # noqa: E402
@@ -89,7 +89,7 @@ def thinned(study, federation, absent):
     """Return the study's result in this process with the same participation."""
     from feddbn.data import read_sites
     from feddbn.federation.protocol.site import Site
-    from feddbn.federation.protocol.study_methods import study_method
+    from feddbn.federation.protocol.study import study_method
     from feddbn.runtime.simulated.in_process import InProcessFederation
 
     sites = read_sites({site: federation.data()[site] for site in study.sites})

@@ -11,8 +11,8 @@ pytest.importorskip("cryptography")
 from feddbn.cli.main import app
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.sums.private_moments import study_costs, study_noise_plan
+from feddbn.runtime.site.audit import PEERS
 from feddbn.runtime.site.owner import APPROVALS
-from feddbn.runtime.site.peer_heads import PEERS
 from feddbn.runtime.store import Store
 from support.owned_sites import NAMES, OwnedSites, as_kits, make_study
 from support.study_files import as_toml

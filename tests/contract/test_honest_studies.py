@@ -8,8 +8,8 @@ import pytest
 from feddbn import AS_THEY_ARE
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.guards.study_plan import plan_of, scope_of
-from feddbn.federation.protocol.plan import tasks_in
 from feddbn.federation.protocol.site import site_tasks
+from feddbn.federation.protocol.task import tasks_in
 from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from support.faults import LocalExchange, MemoryJournal

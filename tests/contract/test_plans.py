@@ -11,9 +11,8 @@ import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.guards.study_plan import plan_of
-from feddbn.federation.protocol.plan import most_numbers, of_task, usual_numbers
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import check_goal, study_method
+from feddbn.federation.protocol.study import Study, check_goal, study_method
+from feddbn.federation.protocol.task import most_numbers, of_task, usual_numbers
 from feddbn.federation.sums.in_view import with_what_is_in_view
 
 D, SITES = 3, 5

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study_methods import StudyResult, study_method
+from feddbn.federation.protocol.study import StudyResult, study_method
 from feddbn.runtime.server.results import read_outcome
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.simulated.secure import secure_federation

@@ -3,7 +3,7 @@
 import pytest
 
 pytest.importorskip("nvflare")
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.trials import SITES
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 pytest.importorskip("nvflare")
 from feddbn import AS_THEY_ARE
 from feddbn.cli.main import app
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.engines.interface import engine_of
 from feddbn.runtime.server.results import read_outcome
 from support.conformance import PARAMETERS, assert_same, in_process, plans

@@ -10,9 +10,9 @@ pytest.importorskip("cryptography")
 from feddbn.core.encoding import encode
 from feddbn.errors import FederationError, PrivacyError, StateError
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
-from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.federation.sums.gram import GramQuestion
+from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.site.masking import SealedSlot
 from feddbn.runtime.store import STORE, Store
 from support.rig import Refused, Rig, Server

@@ -30,7 +30,6 @@ from feddbn.errors import FeddbnError
 from feddbn.federation.guards.site_guards import AuditGuard
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
-from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, task_digest
@@ -39,6 +38,7 @@ from feddbn.privacy.integers import combine_shares
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_server import SecAggServer
+from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.site.masking import site_masking
 from support.combinations import by_brute_force
 from support.faults import MemoryStore

@@ -3,8 +3,7 @@
 import numpy as np
 
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult, study_method
+from feddbn.federation.protocol.study import Study, StudyResult, study_method
 
 TOLERANCE = 1e-12
 PARAMETERS = {

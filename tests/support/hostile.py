@@ -8,12 +8,12 @@ import numpy as np
 from feddbn._version import __version__
 from feddbn.core.encoding import encode
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
-from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import parse_study
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.policy import SitePolicy
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_server import SecAggServer
+from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site

@@ -19,10 +19,9 @@ from feddbn._version import __version__
 from feddbn.core.encoding import encode
 from feddbn.errors import FederationError, PrivacyError
 from feddbn.federation.protocol.messages import WITHHELD, Request, encode_request, read_reply
-from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
-from feddbn.runtime.masked import SecureFederation
+from feddbn.runtime.masked import SecureFederation, read_secure_reply
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.site.open_site import open_site

@@ -12,7 +12,7 @@ import numpy as np
 from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
-from feddbn.federation.protocol.study_methods import (
+from feddbn.federation.protocol.study import (
     StudyMethod,
     StudyResult,
     register_personal_result,

@@ -9,8 +9,7 @@ import numpy as np
 import support.study_programs  # noqa: F401
 from feddbn.federation.protocol.messages import read_journal
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult, study_method
+from feddbn.federation.protocol.study import Study, StudyResult, study_method
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.site.open_site import read_data

@@ -11,8 +11,7 @@ from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import study_method
+from feddbn.federation.protocol.study import Study, study_method
 from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.in_process import InProcessFederation

@@ -18,8 +18,7 @@ from feddbn.analysis.comparison import check_compared, compare_on
 from feddbn.analysis.data_check import check_data
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import ParameterError, ResultWarning
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, Way, register_study_method
+from feddbn.federation.protocol.study import Study, StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
 from feddbn.method_table import METHODS, Method, add_method, find_method, make_estimator

@@ -342,8 +342,7 @@ def _check_logs(
 ) -> bool:
     """Print a line for each log; whether all are intact."""
     from feddbn.privacy.audit import verify_chain
-    from feddbn.runtime.site.audit import LogReport, check_logs, logs_at
-    from feddbn.runtime.site.peer_heads import own_heads
+    from feddbn.runtime.site.audit import LogReport, check_logs, logs_at, own_heads
 
     if are_all:
         if last is not None:
@@ -375,7 +374,7 @@ def _check_logs(
 
 def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool) -> bool:
     """Show what other sites hold of this one's log; whether their files contradict it or what is held of theirs."""
-    from feddbn.runtime.site.peer_heads import compare, export_heads, read_export
+    from feddbn.runtime.site.audit import compare, export_heads, read_export
 
     rows = []
     for peer in () if as_json else owner.heads.all():
@@ -432,8 +431,8 @@ def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None
 
 def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
     """Return the heads of this site's log in other people's files."""
+    from feddbn.runtime.site.audit import read_export
     from feddbn.runtime.site.kit_files import read_peers
-    from feddbn.runtime.site.peer_heads import read_export
 
     if not files:
         return []

@@ -23,8 +23,14 @@ from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
 from feddbn.cli.terminal import bar, print_table, remark, say
 from feddbn.errors import FederationError, FileError, StateError
-from feddbn.federation.protocol.study import Study, check_sites, parse_study
-from feddbn.federation.protocol.study_methods import check_goal, check_name, check_noise
+from feddbn.federation.protocol.study import (
+    Study,
+    check_goal,
+    check_name,
+    check_noise,
+    check_sites,
+    parse_study,
+)
 from feddbn.runtime.engines.interface import run_state
 from feddbn.settings import flat_names
 
@@ -244,7 +250,7 @@ def _tell_tasks(study: Study) -> None:
     """Say which tasks of the study the sites' owners have to allow by name, and what its noise costs."""
     from feddbn.federation.guards.sampling_noise import few_rows
     from feddbn.federation.guards.study_plan import costs_in_words, plan_of
-    from feddbn.federation.protocol.plan import most_numbers, tasks_in, usual_numbers
+    from feddbn.federation.protocol.task import most_numbers, tasks_in, usual_numbers
     from feddbn.privacy.policy import SitePolicy
     from feddbn.words import say as words
 

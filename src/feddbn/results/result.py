@@ -41,7 +41,7 @@ from feddbn.core.encoding import decode
 from feddbn.core.graphs.status import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
 from feddbn.shown import Shown

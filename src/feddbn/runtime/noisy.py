@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from feddbn.errors import ParameterError
 from feddbn.federation.guards.study_plan import check_noise_size
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import check_noise
+from feddbn.federation.protocol.study import Study, check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.federation.sums.private_moments import (
     PrivateMoments,

@@ -53,7 +53,7 @@ from feddbn.federation.protocol.messages import (
     encode_record,
     read_journal,
 )
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 
 STORE = "_store.sqlite"
 """No run can be called so, nor like what lies beside it."""

@@ -8,8 +8,7 @@ from feddbn import OneShotDBN, Prepare
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.analysis.data_check import check_data
 from feddbn.data.read import read_sites
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import study_method
+from feddbn.federation.protocol.study import Study, study_method
 from feddbn.methods.base import simulated
 
 N = 300

@@ -16,7 +16,7 @@ from feddbn import method_table
 from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ParameterError, SiteRefused
-from feddbn.federation.protocol import study_methods as studies
+from feddbn.federation.protocol import study as studies
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from feddbn.cli.terminal import write_csv
 from feddbn.errors import FileError, ParameterError
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.model.dbn import DBN
 from feddbn.model.export import guarded, unguarded
 from feddbn.report.record import read_edges

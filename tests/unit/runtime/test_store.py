@@ -13,7 +13,7 @@ import pytest
 from feddbn.core.encoding import decode
 from feddbn.errors import FileError, ParameterError, ProtocolError, StateError
 from feddbn.federation.protocol.messages import SiteRecord, Snapshot
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.model.dbn import DBN
 from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
 from feddbn.runtime.server.results import export_result, read_outcome

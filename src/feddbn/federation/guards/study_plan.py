@@ -29,10 +29,20 @@ from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
 from feddbn.federation.programs.pfdbnl.questions import MOST_ROUNDS as MOST_PERSONAL_ROUNDS
 from feddbn.federation.programs.pfdbnl.rounds import personal_plan
 from feddbn.federation.programs.residual_checks import checks_plan
-from feddbn.federation.protocol.plan import Plan, Planned, of_task, repeated, tasks_in
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Compare, Study
-from feddbn.federation.protocol.task import Constant, Question, Scope, Task, task_digest
+from feddbn.federation.protocol.task import (
+    Constant,
+    Plan,
+    Planned,
+    Question,
+    Scope,
+    Task,
+    of_task,
+    repeated,
+    task_digest,
+    tasks_in,
+)
 from feddbn.federation.sums.gram import bootstrap_plan
 from feddbn.federation.sums.in_view import LEVEL_ROWS, in_view_plan
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare

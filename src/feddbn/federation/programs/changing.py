@@ -36,9 +36,8 @@ from feddbn.federation.programs.residual_checks import (
     curvature_of,
     share_of_means,
 )
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, RowsQuestion, treated
-from feddbn.federation.protocol.task import ServerProgram, Task, asked_of, counted
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, asked_of, counted
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.in_view import CountsQuestion
 from feddbn.federation.sums.prepare import Prepare

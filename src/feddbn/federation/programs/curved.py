@@ -49,9 +49,10 @@ from feddbn.federation.programs.oneshot import (
     oneshot_plan,
 )
 from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import functions_of, treated
 from feddbn.federation.protocol.task import (
+    Plan,
+    Planned,
     ServerProgram,
     Task,
     counted,

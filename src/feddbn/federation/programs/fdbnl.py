@@ -28,10 +28,9 @@ from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol import task as asked_for
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice
+from feddbn.federation.protocol.task import Constant, Plan, Planned, Scope, ServerProgram, Task, array, choice
 from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.sums.statistics import (

@@ -24,10 +24,9 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import DataError, StateError
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Question, Scope, ServerProgram, Task, array, whole
+from feddbn.federation.protocol.task import Plan, Planned, Question, Scope, ServerProgram, Task, array, whole
 from feddbn.federation.sums.gram import recording_moments
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import asked_moments_program

@@ -42,11 +42,12 @@ from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.errors import DataError
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
+    Plan,
+    Planned,
     ServerProgram,
     Task,
     array,

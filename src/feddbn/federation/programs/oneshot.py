@@ -58,9 +58,8 @@ from feddbn.federation.programs.residual_checks import (
     checks_plan,
     checks_program,
 )
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import treated
-from feddbn.federation.protocol.task import ServerProgram, Task, counted
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, counted
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.sums.treatment import (
     AskedMoments,

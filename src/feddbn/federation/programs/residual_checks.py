@@ -47,10 +47,9 @@ from feddbn.core.statistics.residual_checks import (
 )
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Constant, ServerProgram, Task, array, flag, wholes
+from feddbn.federation.protocol.task import Constant, Plan, Planned, ServerProgram, Task, array, flag, wholes
 from feddbn.federation.sums.gram import Piece, block_pieces, local_moments, own_nuisances
 from feddbn.federation.sums.treatment import AskedMoments, moments_program
 

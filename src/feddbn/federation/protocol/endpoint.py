@@ -49,8 +49,7 @@ from feddbn.federation.protocol.messages import (
     task_from,
 )
 from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, notes_of
-from feddbn.federation.protocol.study import Study, study_from_json
-from feddbn.federation.protocol.study_methods import StudyResult, personal_result
+from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
 from feddbn.words import say
 

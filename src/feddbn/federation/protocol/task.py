@@ -3,6 +3,11 @@
 A federation has one verb, ``sum``. A `Task` is a question with the sites it goes to. The answer is a `Sum`: the
 elementwise sum of the sites' vectors and the names of those who contributed. A server program is a generator that
 yields tasks and receives sums; it has no way to see one site's vector.
+
+A `Plan` says which questions a study may ask, how often, and how many numbers leave a site by each. Every program has
+its plan beside it, written by whoever writes the program. Owners read the plan before they approve, a site holds every
+question against it, and what a study costs is the sum over it. A test runs all programs and holds them against their
+plans.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -21,7 +26,6 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import ParameterError, ProtocolError, SiteRefused
-from feddbn.federation.protocol.plan import Plan, tasks_in
 from feddbn.privacy.policy import TRANSFORMATIONS
 
 # What the questions of one study may be about.
@@ -709,3 +713,57 @@ def run_program(program: ServerProgram[T], federation: Federation, observer: Obs
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One kind of question in a plan.
+
+    Attributes
+    ----------
+    task
+        Name of the kind.
+    numbers
+        Most numbers in one answer.
+    times
+        Most times that it is asked.
+    usual
+        How many times it is asked of clean data.
+    least
+        Numbers in an answer about clean data; None: as many as `numbers`.
+    """
+
+    task: str
+    numbers: int
+    times: int = 1
+    usual: int = 1
+    least: int | None = None
+
+
+Plan = tuple[Planned, ...]
+
+
+def most_numbers(plan: Iterable[Planned]) -> int:
+    """How many numbers leave a site at most."""
+    return sum(ask.times * ask.numbers for ask in plan)
+
+
+def usual_numbers(plan: Iterable[Planned]) -> int:
+    """How many leave it where data are clean."""
+    return sum(ask.usual * (ask.numbers if ask.least is None else ask.least) for ask in plan)
+
+
+def tasks_in(plan: Iterable[Planned]) -> tuple[str, ...]:
+    """Names of the kinds, each once, in the order in which they are asked first."""
+    return tuple(dict.fromkeys(ask.task for ask in plan))
+
+
+def of_task(plan: Iterable[Planned], task: str) -> tuple[int, int]:
+    """How often a kind may be asked in all, and how many numbers one answer may have."""
+    found = [ask for ask in plan if ask.task == task]
+    return sum(ask.times for ask in found), max((ask.numbers for ask in found), default=0)
+
+
+def repeated(plan: Iterable[Planned], times: int) -> Plan:
+    """The same for a program that runs so many times."""
+    return tuple(replace(ask, times=ask.times * times, usual=ask.usual * times) for ask in plan)

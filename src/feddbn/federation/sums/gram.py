@@ -63,11 +63,12 @@ from feddbn.core.statistics.resampling import (
     resample_counts,
 )
 from feddbn.errors import DataError, Given, MissingExtra, ParameterError, ProtocolError
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import FUNCTIONS, NOISY_FUNCTIONS, RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
+    Plan,
+    Planned,
     Scope,
     ServerProgram,
     Task,

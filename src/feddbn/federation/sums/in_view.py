@@ -42,13 +42,14 @@ from feddbn.core.designs.recordings import (
     site_rows,
 )
 from feddbn.errors import DataError
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
     Federation,
     FederationView,
+    Plan,
+    Planned,
     Scope,
     ServerProgram,
     Task,

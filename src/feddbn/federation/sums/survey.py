@@ -41,10 +41,20 @@ from feddbn.core.statistics.survey import (
     without_slow_part,
 )
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers, with_notes
-from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, flag, number
+from feddbn.federation.protocol.task import (
+    Constant,
+    Plan,
+    Planned,
+    Scope,
+    ServerProgram,
+    Task,
+    array,
+    choice,
+    flag,
+    number,
+)
 from feddbn.findings import Finding
 
 FAR_SHARE = 2e-4

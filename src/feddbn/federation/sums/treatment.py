@@ -29,9 +29,8 @@ from feddbn.core.statistics.missing import (
 from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric
 from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
 from feddbn.errors import DataError, Given
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.sums.statistics import FAR_FROM_ZERO

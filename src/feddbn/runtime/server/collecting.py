@@ -33,8 +33,8 @@ import numpy as np
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError, StateError, StillCollecting
 from feddbn.federation.protocol.messages import Exchange, read_reply, read_request
-from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Attendance
+from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.server.asking import ServerEvent, Tell, too_few
 from feddbn.runtime.store import Store, iso_time
 

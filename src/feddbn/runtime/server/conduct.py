@@ -21,8 +21,7 @@ from typing import Any
 
 from feddbn.errors import FeddbnError, StateError, StillCollecting
 from feddbn.federation.protocol.messages import Exchange
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
+from feddbn.federation.protocol.study import Study, StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.federation.sums.in_view import FewerVariables, with_what_is_in_view
 from feddbn.method_table import find_method

@@ -39,8 +39,7 @@ from feddbn.federation.protocol.messages import (
     encode_request,
     task_request,
 )
-from feddbn.federation.protocol.study import Attendance, Study
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import Attendance, Study, StudyResult
 from feddbn.federation.protocol.task import Sum, Task
 from feddbn.privacy.audit import read_head, read_receipt, well_formed
 from feddbn.privacy.policy import DEFAULT_MIN_SITES

@@ -16,12 +16,11 @@ from feddbn.errors import (
     ProtocolError,
 )
 from feddbn.federation.protocol.messages import Request, encode_request
-from feddbn.federation.protocol.secure_site import read_secure_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum
 from feddbn.federation.sums.private_moments import guaranteed_sites
 from feddbn.privacy.secagg import Message
-from feddbn.runtime.masked import SecureFederation
+from feddbn.runtime.masked import SecureFederation, read_secure_reply
 from feddbn.runtime.server.asking import Line, Turn, too_few
 
 WHAT = "secagg"

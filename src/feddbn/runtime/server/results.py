@@ -13,9 +13,8 @@ import numpy as np
 from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.guards.sampling_noise import about_noise
 from feddbn.federation.guards.study_plan import plan_of
-from feddbn.federation.protocol.plan import usual_numbers
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.federation.protocol.task import usual_numbers
 from feddbn.federation.sums.private_moments import study_costs
 from feddbn.findings import Finding
 from feddbn.model.dbn import DBN

@@ -10,13 +10,12 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ProtocolError, StateError
-from feddbn.federation.protocol.secure_site import DigestOnce, SecureSite
 from feddbn.federation.protocol.site import Memo, Site, answer_together
 from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
 from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.privacy.secagg import Message, order_of
 from feddbn.privacy.secagg_site import SecAggSite, mask_together
-from feddbn.runtime.masked import SecureFederation
+from feddbn.runtime.masked import DigestOnce, SecureFederation, SecureSite
 
 Fault = Literal["request lost", "reply lost"]
 MOST_STREAMS_KEPT = 4096

@@ -24,9 +24,9 @@ from feddbn.federation.guards.study_plan import (
     scope_of,
 )
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
-from feddbn.federation.protocol.plan import Plan, most_numbers, tasks_in, usual_numbers
 from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Plan, most_numbers, tasks_in, usual_numbers
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.privacy.policy import SitePolicy

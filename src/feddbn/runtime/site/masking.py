@@ -30,11 +30,11 @@ from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import refused_in
-from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import Identity, open_sealed, seal
 from feddbn.privacy.register import MemoryShelf, Register
 from feddbn.privacy.secagg_site import SecAggSite, epoch_from, kept_epoch
+from feddbn.runtime.masked import SecureSite
 from feddbn.runtime.site.registers import FileShelf, data_version
 from feddbn.runtime.store import Slot
 

@@ -26,9 +26,8 @@ from feddbn.federation.protocol.endpoint import SiteEvent
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.privacy.approval import Approval, read_approval, seal_approval
 from feddbn.runtime.settings import SiteSettings
-from feddbn.runtime.site.audit import SiteAudit
+from feddbn.runtime.site.audit import PeerHeads, SiteAudit
 from feddbn.runtime.site.earlier_state import refuse_earlier_state
-from feddbn.runtime.site.peer_heads import PeerHeads
 from feddbn.runtime.store import Store, iso_time
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from feddbn.federation.guards.study_plan import (
     scope_of,
     tasks_of,
 )
-from feddbn.federation.protocol.plan import of_task
 from feddbn.federation.protocol.site import PLAIN as IN_THE_CLEAR
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, of_task
 from feddbn.federation.sums.gram import FLOATS_PER_TASK
 from feddbn.federation.sums.in_view import LEAST, CountsQuestion
 from feddbn.federation.sums.survey import SurveyQuestion

@@ -13,10 +13,9 @@ from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError, ResultWarning, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.study_plan import check_noise_size, costs_in_words, plan_of, scope_of
-from feddbn.federation.protocol.plan import of_task
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, of_task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.private_moments import (
     CURVES_SHARE,

@@ -1,12 +1,14 @@
 import pytest
 
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.study import Study, parse_study, study_from_json
-from feddbn.federation.protocol.study_methods import (
+from feddbn.federation.protocol.study import (
+    Study,
     StudyMethod,
     StudyResult,
     check_name,
+    parse_study,
     register_study_method,
+    study_from_json,
     study_method,
 )
 from support.saying import refused

@@ -8,8 +8,7 @@ import pytest
 
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.errors import NotEnoughSites, ParameterError
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.runtime.engines.interface import run_state
 from feddbn.runtime.server.conduct import Progress, conduct, rehearse, run_study
 from feddbn.runtime.server.coordinator import Coordinator

@@ -20,8 +20,7 @@ from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
 from feddbn.federation.protocol.messages import WITHHELD, encode_request, read_reply, task_request
-from feddbn.federation.protocol.study import Privacy, parse_study
-from feddbn.federation.protocol.study_methods import check_goal
+from feddbn.federation.protocol.study import Privacy, check_goal, parse_study
 from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.statistics import make_fold

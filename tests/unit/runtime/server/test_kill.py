@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.store import Store, run_directory
 from support.owned_sites import NAMES, OwnedSites, killed, make_study

@@ -17,8 +17,7 @@ from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import study_method
+from feddbn.federation.protocol.study import Study, study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.private_moments import guaranteed_sites, study_noise_plan

@@ -12,7 +12,7 @@ from feddbn import OneShotDBN
 from feddbn.data.read import read_sites
 from feddbn.errors import FederationError, ParameterError, SiteRefused, StateError
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
-from feddbn.federation.protocol.study_methods import StudyResult, check_goal
+from feddbn.federation.protocol.study import StudyResult, check_goal
 from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.site.check import about_study
 from feddbn.runtime.site.open_site import open_site

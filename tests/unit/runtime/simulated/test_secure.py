@@ -5,12 +5,11 @@ import pytest
 
 from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
-from feddbn.federation.protocol.secure_site import SecureSite, read_secure_reply
 from feddbn.federation.protocol.site import Site, task_from_fields
 from feddbn.federation.protocol.task import Task, array, names, number, task_digest, whole
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
-from feddbn.runtime.masked import SecureFederation
+from feddbn.runtime.masked import SecureFederation, SecureSite, read_secure_reply
 from feddbn.runtime.simulated.secure import _SharedStreams, secure_federation
 from support.questions import Values, give_values, make_question
 from support.saying import refused

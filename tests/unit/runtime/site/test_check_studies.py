@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feddbn.errors import NotEnoughSites
-from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.server.results import export_result
 from feddbn.runtime.settings import read_policy
 from feddbn.runtime.site.check import about_study, why_refused

@@ -8,10 +8,9 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.errors import FileError
 from feddbn.privacy.register import Entry
-from feddbn.runtime.site.audit import export_logs
+from feddbn.runtime.site.audit import PEERS, export_logs
 from feddbn.runtime.site.earlier_state import refuse_earlier_state
 from feddbn.runtime.site.owner import APPROVALS, STUDIES
-from feddbn.runtime.site.peer_heads import PEERS
 from feddbn.runtime.site.registers import FileShelf, SiteLedger
 from feddbn.runtime.store import Store
 from support.owned_sites import OwnedSites, make_study

@@ -20,8 +20,7 @@ from feddbn.errors import FileError
 from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Privacy, Study, parse_study, study_from_json
-from feddbn.federation.protocol.study_methods import check_goal
+from feddbn.federation.protocol.study import Privacy, Study, check_goal, parse_study, study_from_json
 from feddbn.results.result import Result
 from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator

@@ -21,9 +21,8 @@ from feddbn.core.solvers.lasso import loss_value
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.programs.pfdbnl.questions import ClusterQuestion
 from feddbn.federation.programs.pfdbnl.site import own_gram
-from feddbn.federation.protocol.plan import Plan, Planned
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 
 __all__ = ["cluster_plan", "cluster_program"]
 

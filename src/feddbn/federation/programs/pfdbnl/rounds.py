@@ -38,9 +38,8 @@ from feddbn.federation.programs.fdbnl import (
 from feddbn.federation.programs.pfdbnl.clusters import cluster_plan, cluster_program
 from feddbn.federation.programs.pfdbnl.entries import entry_moments_program, own_lags
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, MOST_ROUNDS, FinishQuestion, StepQuestion
-from feddbn.federation.protocol.plan import Plan, Planned, repeated
 from feddbn.federation.protocol.rows import treated
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, repeated
 from feddbn.federation.sums.prepare import Prepare, PreparedSettings
 from feddbn.federation.sums.statistics import Preparation, ScaleChoice
 from feddbn.federation.sums.treatment import AskedMoments

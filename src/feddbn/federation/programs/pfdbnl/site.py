@@ -37,7 +37,7 @@ from feddbn.federation.programs.pfdbnl.questions import (
     StepQuestion,
 )
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.study_methods import register_personal_result
+from feddbn.federation.protocol.study import register_personal_result
 from feddbn.federation.sums.gram import local_moments
 
 __all__ = ["Personal", "own_gram", "personal_arrays"]

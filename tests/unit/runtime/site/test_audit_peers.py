@@ -6,8 +6,7 @@ pytest.importorskip("cryptography")
 from feddbn.errors import FileError
 from feddbn.privacy.audit import read_head, signed_head, signed_receipt
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.site.audit import SiteAudit
-from feddbn.runtime.site.peer_heads import PEERS, PeerHeads, compare, export_heads, read_export
+from feddbn.runtime.site.audit import PEERS, PeerHeads, SiteAudit, compare, export_heads, read_export
 from feddbn.runtime.store import Store
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import refused
