@@ -54,6 +54,7 @@ __all__ = [
     "nothing",
     "number",
     "setting",
+    "several",
     "share_or_count",
     "shown",
     "takes",
@@ -139,6 +140,8 @@ def _bounds(least: float | None, above: float | None, below: float | None, most:
         return f"a number in {'[' if above is None else '('}{low:g}, {high:g}{']' if below is None else ')'}"
     if above == 0:
         return "a positive number"
+    if above is None and least is None:
+        return "a number"
     return f"a number above {above:g}" if above is not None else f"a number of at least {least:g}"
 
 
@@ -183,6 +186,16 @@ def increasing(least: int) -> Rule:
         )
 
     return Rule(holds, (f"at least {least} increasing numbers",))
+
+
+def several(one: Rule, what: str) -> Rule:
+    """Lists of values that pass a rule."""
+
+    def holds(value: Any) -> bool:
+        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
+        return is_list and all(one.holds(item) for item in value)
+
+    return Rule(holds, (what,))
 
 
 def share_or_count() -> Rule:

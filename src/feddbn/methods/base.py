@@ -363,7 +363,9 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in layout.keys.values() if name is not None]
-        self._tell(*quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills))
+        found = quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills)
+        known = np.ravel(self._rows.empty_values)
+        self._tell(*(one for one in found if one.code != "sentinel" or one.values["value"] not in known))
         federation = in_process(sites)
         with one_thread():
             run(federation, sites)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +14,7 @@ from feddbn.core.arrays import BoolArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
-from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.findings import Finding
 from feddbn.methods.summary import SummaryEstimator, SummarySettings
 from feddbn.model.ancestral import AncestralGraph
@@ -107,20 +104,16 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
         self._set_variables(summary.variables)
         self.treatment_ = None if summary.treatment is None else dict(summary.treatment)
         with one_thread():
-            self._learn(summary.with_lags(2 * p), 0)
+            released = summary.with_lags(2 * p)
+            self._learn(released)
+        self._set_sums(released.moments, 0)
         return self
 
     @property
     def _largest_lag(self) -> int:
         return 2 * self._settings.n_lags
 
-    def _fit(
-        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
-    ) -> None:
-        summary, n_sums = self._summed(self._largest_lag, federation, observer)
-        self._learn(summary, n_sums)
-
-    def _learn(self, summary: Summary, n_sums: int) -> None:
+    def _learn(self, summary: Summary) -> None:
         settings, d, names = self._settings, summary.d, summary.variables
         p = settings.n_lags
         n, q = summary.n_effective, summary.moments.q
@@ -143,7 +136,6 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
             _least_squares(kept, moments, names), _least_squares(_without_cycles(possible), moments, names)
         )
         self._say_marks(int((definite & ~kept).sum()))
-        self._set_sums(moments, n_sums)
 
     def _say_marks(self, n_cycled: int) -> None:
         marks = self.edges_["mark"]

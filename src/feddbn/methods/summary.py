@@ -39,7 +39,17 @@ S = TypeVar("S", bound=SummarySettings)
 
 
 class SummaryEstimator(DBNEstimator[S]):
-    """Base of estimators whose sites release one summary."""
+    """Base of estimators whose sites release one summary; `_learn` makes a network of it."""
+
+    def _learn(self, summary: Summary) -> None:
+        raise NotImplementedError
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        summary, n_sums = self._summed(self._largest_lag, federation, observer)
+        self._learn(summary)
+        self._set_sums(summary.moments, n_sums)
 
     def _summed(self, n_lags: int, federation: Federation, observer: Observer | None) -> tuple[Summary, int]:
         """Ask for the summary, and say what was done to the rows; also the number of sums."""
@@ -104,22 +114,16 @@ class MomentSummary(SummaryEstimator[MomentSettings]):
     @takes(MomentSettings)
     def __init__(self) -> None: ...
 
-    def _fit(
-        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
-    ) -> None:
-        names, n_lags, d = self._variables, self._settings.n_lags, len(self._variables)
-        self.summary_, n_sums = self._summed(n_lags, federation, observer)
-        moments = self.summary_.moments
-        S = moments.scatter
+    def _learn(self, summary: Summary) -> None:
+        self.summary_, d, S = summary, summary.d, summary.moments.scatter
         weights: FloatArray = np.asarray(
             np.linalg.lstsq(S[d:, d:], S[d:, :d], rcond=None)[0], dtype=np.float64
         )
-        A = weights.reshape(n_lags, d, d)
+        A = weights.reshape(-1, d, d)
         A[:, :, list(self._inputs)] = 0.0
-        dbn = DBN.from_moments(np.zeros((d, d)), A, moments, names)
+        dbn = DBN.from_moments(np.zeros((d, d)), A, summary.moments, summary.variables)
         self._set_network(dbn, dbn)
         self._tell(Finding("plain-autoregression", "note"))
-        self._set_sums(moments, n_sums)
 
 
 def summary(

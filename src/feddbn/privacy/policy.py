@@ -20,13 +20,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from feddbn.core.designs.cells import CELL_MAPS
 from feddbn.errors import FileError, SiteRefused
 from feddbn.method_table import STUDY_METHODS, policy_names
 
 Unit = Literal["recording", "row"]
-TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain")
+TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain", *CELL_MAPS)
 """What may be done to rows before they are summed: taking off means, trends and cycles of recordings, emptying cells that
-are far out, bringing sites to one scale, filling in empty cells, and answering with zeros where a site does not fit.
+are far out, bringing sites to one scale, filling in empty cells, answering with zeros where a site does not fit, and what is
+made of each cell by itself.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "n_disagreeing": asked.n_disagreeing,
         "left_out": asked.n_disagreeing if done.abstain else 0,
         "exogenous": list(asked.inputs),
+        "cell_maps": list(done.cell_maps),
     }
 
 
@@ -60,6 +62,9 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
     ) -> None:
         found.append(Finding(code, "note", values, about, cure))
 
+    for text in done.cell_maps:
+        name, _, value = text.partition("=")
+        note(f"cells-{name}", {"value": json.loads(value)}, {f"prepare.{name}": None})
     if asked.evidence is not None and asked.evidence > 0:
         if done.degree or done.periods:
             values = {"evidence": asked.evidence, "degree": done.degree, "periods": list(done.periods)}
@@ -121,7 +126,7 @@ def kinds_seen(asked: AskedMoments, variables: Sequence[str]) -> dict[str, str]:
     if survey is not None:
         is_whole, is_binary = survey.objections <= (asked.n_disagreeing if done.abstain else 0)
         is_count = is_whole & ~is_binary & (mean < SMALL_MEAN) & (variance > SPREAD * mean)
-    elif done.is_plain and done.center == "none":
+    elif not done.done_to_rows:
         is_binary = looks_binary(mean, variance)
     else:
         return {}

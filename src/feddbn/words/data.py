@@ -83,7 +83,7 @@ _SENTENCES = {
     ),
     "sentinel": (
         "{columns}: {what} stands there {starts}, far outside all others, like a code for missing.",
-        "leave such cells empty",
+        "leave such cells empty{or_use}",
     ),
     "constant/everywhere": ("{columns} never change{s} within any site.", "{leave_out}"),
     "constant/here": (
@@ -264,7 +264,8 @@ def _own_parts(it: Said) -> dict[str, Any]:
     if code == "dependent":
         return {"others": names_of(about[1:])}
     if code == "sentinel":
-        return {"what": "one value" if it["value"] is None else f"{it['value']:g}"}
+        what = "one value" if it["value"] is None else f"{it['value']:g}"
+        return {"what": what, "or_use": f", or use {it.cure}" if it.finding.cure else ""}
     if code == "outliers":
         return {"n": f"{it['n']} cell{'' if it['n'] == 1 else 's'}"}
     if code == "all-rows":

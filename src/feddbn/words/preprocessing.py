@@ -7,6 +7,11 @@ from feddbn.words import Said, says
 _MOST_SHOWN = 6
 
 
+@says("cells-empty_values")
+def _empty_values(it: Said) -> str:
+    return f"cells with the value {it['value']} were taken as empty."
+
+
 @says("own-means")
 def _own_means(it: Said) -> str:
     return (

@@ -4,6 +4,8 @@ Rules of this file
 ------------------
 - Public numbers and the site's own robust scales decide, never another site's data.
 - A segment cut into blocks is treated like the whole segment: the rows next to a cut are looked at from both sides.
+- A *cell map* makes something of each cell by itself, with public numbers: neither rows nor recordings act on each other,
+  so it goes with noise, streams and stacks. One is a function here and a field of `Prepare`.
 
 `FilledSite`, for what needs whole rows: nuisances are taken off values, and empty cells drawn. Sums of expected products
 (`core.statistics.missing`) need no draws and lose less; resampling needs rows. Cells are drawn forward in time, given the
@@ -12,8 +14,10 @@ present cells of their own row, the row after it and the rows before it, under t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +34,66 @@ from feddbn.core.statistics.survey import (
     robust_scale,
     without_slow_part,
 )
+from feddbn.errors import ParameterError
+from feddbn.settings import Rule, number, several
+
+CellMap = Callable[[FloatArray, Any], FloatArray]
+CELL_MAPS: dict[str, tuple[CellMap, Rule]] = {}
+"""Every cell map by its name, with what its public numbers may be."""
+
+
+def cell_map(rule: Rule) -> Callable[[CellMap], CellMap]:
+    """Register a function of cells and of public numbers that pass the rule; NaN is an empty cell."""
+
+    def register(function: CellMap) -> CellMap:
+        CELL_MAPS[function.__name__] = function, rule
+        return function
+
+    return register
+
+
+@cell_map(number() | several(number(), "a list of numbers"))
+def empty_values(values: FloatArray, codes: Any) -> FloatArray:
+    """Cells with one of these values are empty."""
+    return np.where(np.isin(values, codes), np.nan, values)
+
+
+def read_cell_map(text: str) -> Callable[[FloatArray], FloatArray]:
+    """Return what ``"name=value"`` makes of cells; anything but a known name and a value that passes is refused."""
+    name, _, written = text.partition("=")
+    if name not in CELL_MAPS:
+        raise ParameterError(f"{name!r} is no cell map; there are {', '.join(CELL_MAPS)}.")
+    function, rule = CELL_MAPS[name]
+    try:
+        value = json.loads(written)
+    except ValueError:
+        value = None
+    rule.check(name, value)
+    return lambda values: function(values, value)
+
+
+@dataclass(frozen=True)
+class MappedSite(SiteView):
+    """A site whose cells have gone through cell maps, one after the other."""
+
+    maps: tuple[str, ...]
+
+    def seen(self, recording: Recording) -> Recording:
+        """With mapped cells."""
+        return _Mapped(recording, tuple(map(read_cell_map, self.maps)))
+
+
+@dataclass(frozen=True)
+class _Mapped(RecordingView):
+    maps: tuple[Callable[[FloatArray], FloatArray], ...]
+
+    def blocks(self) -> Iterator[Block]:
+        for block in self.recording.blocks():
+            values = block.values
+            for function in self.maps:
+                values = function(values)
+            yield replace(block, values=values)
+
 
 _REACH = 3
 """How many rows on either side the running median of `deviations` looks at."""
@@ -182,10 +246,8 @@ class FilledSite(SiteView):
 
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings."""
-        for number, recording in enumerate(self.data.recordings()):
-            yield _Filled(
-                recording, self.nuisance, self.row_model, np.random.default_rng([self.seed, number])
-            )
+        for k, recording in enumerate(self.data.recordings()):
+            yield _Filled(recording, self.nuisance, self.row_model, np.random.default_rng([self.seed, k]))
 
 
 @dataclass(frozen=True)

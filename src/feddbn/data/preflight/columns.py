@@ -140,6 +140,7 @@ def check_codes(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> list[
             "warning",
             {"site": site.name, "value": value, "n": sum(codes[name][1] for name in names)},
             tuple(names),
+            {} if value is None else {"prepare.empty_values": value},
         )
         for value, names in groups.items()
     ]

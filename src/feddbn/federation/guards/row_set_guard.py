@@ -461,6 +461,7 @@ def _seen_cells(question: object, data: SiteData) -> str:
             common = [question.variables.index(name) for name in data.variables]
             digest.update(f" {question.far!r} {question.own_limits} ".encode())
             digest.update(np.ascontiguousarray(question.limits[common]).tobytes())
+        digest.update("".join(question.cell_maps).encode())
         digest.update(b" filled" if question.reads_incomplete_rows else b"")
     return digest.hexdigest()
 
@@ -533,7 +534,7 @@ class _About:
             # Of rows that are left out nothing is seen as a lag either.
             data = data.ending_segments()
         seen, fold = replace(question, log_scales=None).treated(data), question.fold if in_parts else ()
-        if question.limits is not None:
+        if question.limits is not None or question.cell_maps:
             _check_limits(data, seen)
         if fold and isinstance(question, HeldOutQuestion):
             return SitePart(seen, lambda one: held_out_part(one, fold, n_lags))
@@ -562,15 +563,15 @@ class _About:
 
 
 def _check_limits(data: SiteData, seen: SiteData) -> None:
-    """Refuse limits beyond which most cells of a variable are: outliers are few, and what is left would be chosen."""
+    """Refuse to empty most cells of a variable: outliers and codes are few, and what is left would be chosen."""
     before, after = (
         sum((~np.isnan(b.values)).sum(axis=0) for one in site.recordings() for b in one.blocks())
         for site in (data, seen)
     )
     if np.any(2 * np.asarray(after) < before):
         raise SiteRefused(
-            "more than half of the cells of a variable of this site are beyond the limits of outliers that the question "
-            "names; outliers are few.",
+            "more than half of the cells of a variable of this site would be empty as outliers or codes by what the question "
+            "names; such cells are few.",
             code="tight-limits",
         )
 

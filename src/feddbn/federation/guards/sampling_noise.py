@@ -277,7 +277,7 @@ def _judged(data: SiteData, task: Task) -> tuple[SiteData, Task]:
     if not isinstance(question, RowsQuestion) or question.limits is None:
         return data, task
     seen = replace(question, log_scales=None).treated(data)
-    return seen, replace(task, question=replace(question, limits=None, far=TAIL))
+    return seen, replace(task, question=replace(question, limits=None, far=TAIL, cell_maps=()))
 
 
 def _state_of(state: Mapping[str, np.ndarray], k: int) -> SiteState:

@@ -49,10 +49,10 @@ from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.sums.private_moments import study_costs
 from feddbn.federation.sums.survey import survey_plan
 from feddbn.federation.sums.treatment import asked_moments_plan
-from feddbn.method_table import find_method
+from feddbn.method_table import STUDY_METHODS, find_method
 from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.noise_plan import norm_edges
-from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
+from feddbn.privacy.policy import SitePolicy
 from feddbn.settings import flat_names
 
 MOST_CLUSTERS = max(AUTO_GRIDS["n_clusters"])
@@ -66,7 +66,7 @@ _AUTO: Mapping[str, Mapping[str, Any]] = {
     "mixed": {"missing": "drop"},
     "pfdbnl": {"gains": "none"},
 }
-_PLANNED = ("oneshot", "changing", "mixed", "fdbnl", "pfdbnl", "latent", "summary")
+_PLANNED = tuple(method.name for method in STUDY_METHODS)
 
 
 def said_by(study: Study) -> dict[str, Any]:
@@ -156,8 +156,9 @@ class _StudyPlan:
             "abstain": rows.leaves_out and not has_noise,
         }
         # A check looks at rows as they are, and at most compares the scales of sites.
-        possible = ("scales",) if self.study.goal == "check" else TRANSFORMATIONS
-        return tuple(what for what in possible if open_to[what])
+        is_check = self.study.goal == "check"
+        found = (what for what, is_open in open_to.items() if is_open and (what == "scales" or not is_check))
+        return *found, *rows.given.done_to_rows
 
     @property
     def checks(self) -> bool:
@@ -325,6 +326,7 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         lags=_lags(study, max_lags, tasks_in(plan)),
         folds=tuple((block, n_blocks, thousandths) for block in range(n_blocks)),
         transformations=planned.transformations,
+        cell_maps=rows.given.cell_maps,
         degrees=AUTO_DEGREES if isinstance(rows.detrend, str) else (0, rows.detrend),
         most_cycles=MOST_CYCLES if isinstance(periods, str) else len(periods),
         inputs=rows.input_places(study.variables),

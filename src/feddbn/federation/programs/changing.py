@@ -200,7 +200,9 @@ def first_sums_program(
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.prepare))
     survey = asked.survey
     if survey is None:
-        survey, n_more = yield from counted(survey_program(variables, n_lags, profiles="none"))
+        survey, n_more = yield from counted(
+            treated(survey_program(variables, n_lags, profiles="none"), options.prepare.given)
+        )
         n_sums += n_more
     first_look(asked.moments, variables, options)
     length = survey.n_rows / max(survey.n_recordings, 1.0)

@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.designs.cells import FilledSite, TreatedSite, common_limits, limits_of, site_profile
+from feddbn.core.designs.cells import (
+    FilledSite,
+    MappedSite,
+    TreatedSite,
+    common_limits,
+    limits_of,
+    read_cell_map,
+    site_profile,
+)
 from feddbn.core.designs.design import Basis, Design, are_public_units
 from feddbn.core.designs.features import BEND, CURVE, SMOOTH
 from feddbn.core.designs.folds import training_site
@@ -189,8 +197,75 @@ def features_of(functions: str) -> str:
     return next(known, functions)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Treatment:
+    """What sites do to their rows before they answer; the fields are those of every question about rows.
+
+    Attributes
+    ----------
+    cell_maps
+        What is made of each cell by itself, first of all: ``"name=value"`` (`core.designs.cells.CELL_MAPS`).
+    center
+        "recording": every recording loses its own mean.
+    degree, periods
+        And a polynomial in time of its own, and cycles of these lengths in rows.
+    limits, far
+        (d,) robust standard deviations: cells farther out than `far` of them, or of the site's own, are empty.
+    own_limits
+        Whether sites with enough cells go by their own scales; under noise they do not, as one recording would then
+        decide about the cells of another.
+    log_scales
+        (d,) logs of standard deviations that every site's variables are brought to.
+    row_model
+        (q + 1, q) mean and covariance of rows, by which empty cells are filled in as expected; None: rows with empty cells
+        are left out.
+    abstain
+        Sites that found that they do not fit the others answer with zeros.
+    inputs
+        Positions of variables that only act on others, which keep their scale.
+    """
+
+    cell_maps: tuple[str, ...] = texts(default=())
+    center: str = choice("none", "recording", default="none")
+    degree: int = whole(0, 12, default=0)
+    periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
+    limits: FloatArray | None = array("d", default=None)
+    far: float = number(TAIL / 2, 1e6, default=TAIL)
+    own_limits: bool = flag(default=True)
+    log_scales: FloatArray | None = array("d", default=None)
+    row_model: FloatArray | None = array("q and a mean", "q", default=None)
+    abstain: bool = flag(default=False)
+    inputs: tuple[int, ...] = wholes(0, 1_000_000, default=())
+
+    @property
+    def done_to_rows(self) -> tuple[str, ...]:
+        """What it does to rows, out of `privacy.policy.TRANSFORMATIONS`."""
+        asked = {
+            "means": self.center == "recording",
+            "trends": self.degree > 0,
+            "cycles": bool(self.periods),
+            "spikes": self.limits is not None,
+            "scales": self.log_scales is not None,
+            "fill": self.row_model is not None,
+            "abstain": self.abstain,
+        }
+        maps = (text.partition("=")[0] for text in self.cell_maps)
+        return *(what for what, is_asked in asked.items() if is_asked), *maps
+
+    def on(self, question: Question) -> Question:
+        """Return a question with this treatment, if it is about rows."""
+        if not isinstance(question, RowsQuestion):
+            return question
+        given = {item.name: getattr(self, item.name) for item in fields(Treatment)}
+        if self.row_model is not None:
+            # A question about fewer lags is about the first columns; for more lags there is no model.
+            known = question.q <= self.row_model.shape[1]
+            given["row_model"] = self.row_model[: question.q + 1, : question.q] if known else None
+        return replace(question, **given)
+
+
 @dataclass(frozen=True, kw_only=True)
-class RowsQuestion(Question):
+class RowsQuestion(Treatment, Question):
     """A question about rows of named variables: which columns, what is done to cells, and which rows count.
 
     Attributes
@@ -209,8 +284,6 @@ class RowsQuestion(Question):
         Rows fall into so many blocks of time, and each is answered for by itself: blocks of `block_rows` rows of a
         recording, or by labels of rows, which are times of a calendar or whole numbers, from `first_block` on. 0: there
         are none.
-    center, degree, periods, limits, far, own_limits, log_scales, row_model, abstain, inputs
-        See `Treatment`.
     takes
         Which of functions, kinds and blocks a kind of question can be about, one at a time.
     """
@@ -219,16 +292,6 @@ class RowsQuestion(Question):
 
     n_lags: int = whole(0, MOST_LAGS)
     variables: tuple[str, ...] = names()
-    center: str = choice("none", "recording", default="none")
-    degree: int = whole(0, 12, default=0)
-    periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
-    limits: FloatArray | None = array("d", default=None)
-    far: float = number(TAIL / 2, 1e6, default=TAIL)
-    own_limits: bool = flag(default=True)
-    log_scales: FloatArray | None = array("d", default=None)
-    row_model: FloatArray | None = array("q and a mean", "q", default=None)
-    abstain: bool = flag(default=False)
-    inputs: tuple[int, ...] = wholes(0, 1_000_000, default=())
     fold: tuple[int, ...] = wholes(0, 1_000_000, default=())
     functions: str = text(default="")
     function_origin: FloatArray | None = array("d", default=None)
@@ -250,6 +313,10 @@ class RowsQuestion(Question):
             )
         if (self.degree or self.periods) and self.center != "recording":
             raise self.wrong("'degree' and 'periods' need center='recording'")
+        try:
+            _ = [read_cell_map(text) for text in self.cell_maps]
+        except ParameterError as error:
+            raise self.wrong(str(error).rstrip(".")) from None
         units = self.function_origin is not None, self.function_scale is not None
         about = {
             "functions": bool(self.functions or self.products or any(units)),
@@ -315,6 +382,7 @@ class RowsQuestion(Question):
             need(what in scope.transformations, f"it asks for {what!r}")
         need(self.degree in scope.degrees, f"'degree' is {self.degree}")
         need(len(self.periods) <= scope.most_cycles, f"it takes off {len(self.periods)} cycles")
+        need(self.cell_maps == scope.cell_maps, f"'cell_maps' is {self.cell_maps}")
         # Where the server says what is far it says which cells are left; under noise it may.
         need(self.own_limits or scope.unit is not None, "sites do not go by their own scales")
         # A parameter without a meaning would make two questions of one.
@@ -348,20 +416,6 @@ class RowsQuestion(Question):
                 need(self.first_block == (wish.first or 0), f"'first_block' is {self.first_block}")
 
     @property
-    def done_to_rows(self) -> tuple[str, ...]:
-        """What its treatment does to rows, out of `privacy.policy.TRANSFORMATIONS`."""
-        asked = {
-            "means": self.center == "recording",
-            "trends": self.degree > 0,
-            "cycles": bool(self.periods),
-            "spikes": self.limits is not None,
-            "scales": self.log_scales is not None,
-            "fill": self.row_model is not None,
-            "abstain": self.abstain,
-        }
-        return tuple(what for what, is_asked in asked.items() if is_asked)
-
-    @property
     def transformations(self) -> tuple[str, ...]:
         """What its treatment does to rows."""
         return self.done_to_rows
@@ -374,9 +428,8 @@ class RowsQuestion(Question):
     @property
     def is_plain(self) -> bool:
         """Whether it is about all rows as they are, of every site, but for what is taken off recordings."""
-        changed = (self.limits, self.log_scales, self.row_model)
-        others = (self.abstain, self.fold, self.functions, self.kinds, self.n_blocks)
-        return all(each is None for each in changed) and not any(others)
+        others = (self.fold, self.functions, self.kinds, self.n_blocks)
+        return not set(self.done_to_rows) - {"means", "trends", "cycles"} and not any(others)
 
     @property
     def is_look(self) -> bool:
@@ -418,7 +471,7 @@ class RowsQuestion(Question):
             # Which cells are empty depends neither on lags nor on folds.
             Constant(
                 "which cells are empty and which sites abstain",
-                (self.limits, self.far, self.own_limits, self.abstain),
+                (*self._cells, self.abstain),
             ),
             Constant(
                 "means, trends and cycles" + self.place,
@@ -495,8 +548,8 @@ class RowsQuestion(Question):
 
     @property
     def _cells(self) -> tuple[object, ...]:
-        """What decides which cells are empty."""
-        return self.limits, self.far, self.own_limits
+        """What decides what is in cells, and which are empty."""
+        return self.limits, self.far, self.own_limits, *self.cell_maps
 
     @cached_property
     def design(self) -> Design:
@@ -552,7 +605,8 @@ class RowsQuestion(Question):
         return iter(CompleteSite(self.rows_of(data)).recordings())
 
     def treated(self, data: SiteData) -> SiteData:
-        """Return the site as this question wants its cells: wrong ones empty, in the federation's units."""
+        """Return the site as this question wants its cells: mapped, wrong ones empty, in the federation's units."""
+        data = self.mapped(data)
         if self.limits is None and self.log_scales is None:
             return data
         places = [self.variables.index(name) for name in data.variables]
@@ -569,6 +623,10 @@ class RowsQuestion(Question):
                 gains[own] = np.exp(self.log_scales[[places[k] for k in own]] - found[0][: len(own)])
                 data = TreatedSite(data, gains=gains)
         return data
+
+    def mapped(self, data: SiteData) -> SiteData:
+        """Return the site with what its cell maps make of each cell: how also the first look sees it."""
+        return MappedSite(data, self.cell_maps) if self.cell_maps else data
 
     def block_of(self, times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
         """In which block the rows at these times, with these labels, are.
@@ -644,61 +702,6 @@ class RowsQuestion(Question):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Treatment:
-    """What sites do to their rows before they answer.
-
-    Attributes
-    ----------
-    center
-        "recording": every recording loses its own mean.
-    degree, periods
-        And a polynomial in time of its own, and cycles of these lengths in rows.
-    limits, far
-        (d,) robust standard deviations: cells farther out than `far` of them, or of the site's own, are empty.
-    own_limits
-        Whether sites with enough cells go by their own scales; under noise they do not, as one recording would then
-        decide about the cells of another.
-    log_scales
-        (d,) logs of standard deviations that every site's variables are brought to.
-    row_model
-        (q + 1, q) mean and covariance of rows, by which empty cells are filled in as expected; None: rows with empty cells
-        are left out.
-    abstain
-        Sites that found that they do not fit the others answer with zeros.
-    inputs
-        Positions of variables that only act on others, which keep their scale.
-    """
-
-    center: str = "none"
-    degree: int = 0
-    periods: tuple[float, ...] = ()
-    limits: FloatArray | None = None
-    far: float = TAIL
-    own_limits: bool = True
-    log_scales: FloatArray | None = None
-    row_model: FloatArray | None = None
-    abstain: bool = False
-    inputs: tuple[int, ...] = ()
-
-    def on(self, question: Question) -> Question:
-        """Return a question with this treatment, if it is about rows."""
-        if not isinstance(question, RowsQuestion):
-            return question
-        given = {item.name: getattr(self, item.name) for item in fields(self)}
-        if self.row_model is not None:
-            # A question about fewer lags is about the first columns; for more lags there is no model.
-            known = question.q <= self.row_model.shape[1]
-            given["row_model"] = self.row_model[: question.q + 1, : question.q] if known else None
-        return replace(question, **given)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it asks for nothing but centring."""
-        given = (self.degree, self.periods, self.abstain)
-        return not any(given) and self.limits is None and self.log_scales is None and self.row_model is None
-
-
 UNTREATED = Treatment()
 
 
@@ -709,4 +712,4 @@ def does_not_fit(state: Mapping[str, np.ndarray]) -> bool:
 
 def treated(program: ServerProgram[T], treatment: Treatment) -> ServerProgram[T]:
     """Run a server program whose sites all treat their rows in one way."""
-    return program if treatment.is_plain else asking(program, treatment.on)
+    return program if set(treatment.done_to_rows) <= {"means"} else asking(program, treatment.on)

@@ -52,6 +52,8 @@ class Scope:
         Which rows may be held out: (block, number of blocks, thousandths).
     transformations
         What may be done to rows, out of `privacy.policy.TRANSFORMATIONS`.
+    cell_maps
+        What is made of each cell by itself (`federation.protocol.rows.Treatment`).
     degrees, most_cycles
         Polynomials in time that may be taken off, and how many cycles.
     inputs
@@ -74,6 +76,7 @@ class Scope:
     lags: Collection[int] = ()
     folds: tuple[tuple[int, ...], ...] = ()
     transformations: tuple[str, ...] = TRANSFORMATIONS
+    cell_maps: tuple[str, ...] = ()
     degrees: tuple[int, ...] = (0,)
     most_cycles: int = 0
     inputs: tuple[int, ...] = ()

@@ -290,7 +290,7 @@ def _answer(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
     if question.is_trying:
         parts += [tried, np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
-        seen = training_site(here.data, question.fold)
+        seen = training_site(question.mapped(here.data), question.fold)
         parts.append(_shapes(seen) if moments.n else np.zeros(2 * question.d + 1))
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
@@ -303,7 +303,7 @@ def _answer(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
 def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
-    digest.update(str(question.far).encode())
+    digest.update("".join((str(question.far), *question.cell_maps)).encode())
     if not question.own_limits:
         digest.update(b"common limits")
     if question.inputs and question.log_scales is not None:

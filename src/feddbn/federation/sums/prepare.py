@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from feddbn.core.designs.cells import CELL_MAPS
 from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.survey import FEWEST_SITES
+from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.sums.survey import Survey
 from feddbn.settings import (
     MethodSettings,
@@ -20,6 +23,7 @@ from feddbn.settings import (
     nothing,
     number,
     setting,
+    several,
     whole,
     word,
 )
@@ -30,16 +34,6 @@ AUTO_DEGREES = (0, 1, 3)
 """Polynomials in time that "auto" tries."""
 _ROWS_PER_PARAMETER = 8.0
 _LOOK_TASKS = frozenset(("survey.first", "agree", "survey.outliers", "gram.pairs"))
-
-
-def _several_periods() -> Rule:
-    one = number(2.0)
-
-    def holds(value: Any) -> bool:
-        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
-        return is_list and all(one.holds(item) for item in value)
-
-    return Rule(holds, ("a list of such",))
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +60,7 @@ class Prepare(Settings):
     )
     period: float | Sequence[float] | str | None = setting(
         "auto",
-        number(2.0) | _several_periods() | nothing() | word("auto"),
+        number(2.0) | several(number(2.0), "a list of such") | nothing() | word("auto"),
         'One or several cycles of every recording, in rows; None for none; "auto": from spectra.',
     )
     gains: str = setting(
@@ -104,15 +98,20 @@ class Prepare(Settings):
         names_of_variables(),
         "Names of known inputs, which only act on others: nothing above is decided by what they look like.",
     )
+    empty_values: float | Sequence[float] | None = setting(
+        None,
+        CELL_MAPS["empty_values"][1] | nothing(),
+        "One or several values that stand for an empty cell, such as -999; None for none.",
+    )
     noisy: ClassVar[bool] = False
     """Whether sums carry noise: then outliers can be left out by scales that are paid for, and nothing else is looked at."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("period", "exogenous"):
-            value = getattr(self, name)
+        for one in fields(self):
+            value = getattr(self, one.name)
             if value is not None and not isinstance(value, (str, int, float)):
-                object.__setattr__(self, name, tuple(np.asarray(value).tolist()))
+                object.__setattr__(self, one.name, tuple(np.asarray(value).tolist()))
 
     def keys(self) -> list[str]:
         """Names of the fields that are not at their defaults: ``**AS_THEY_ARE`` gives flat arguments, as in version 0.2."""
@@ -120,6 +119,13 @@ class Prepare(Settings):
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)
+
+    @property
+    def given(self) -> Treatment:
+        """What is done to cells by name, whatever they look like: also before the first look."""
+        maps = {name: getattr(self, name) for name in CELL_MAPS}
+        texts = (f"{name}={json.dumps(value)}" for name, value in maps.items() if value is not None)
+        return Treatment(cell_maps=tuple(texts))
 
     @property
     def periods(self) -> tuple[float, ...] | str:
@@ -201,23 +207,22 @@ class Prepare(Settings):
         """
         if tasks is None or tasks >= _LOOK_TASKS:
             return self
-        return _UnderNoise(
-            center="none" if self.center == "auto" else self.center,
-            detrend=0 if self.detrend == "auto" else self.detrend,
-            period=() if isinstance(self.period, str) else self.period,
-            gains="none",
-            spikes="remove" if self.spikes == "remove" and "survey.shares" in tasks else "keep",
-            missing="drop",
-            scale=self.scale,
-            on_disagreement="ignore",
-            exogenous=self.exogenous,
-        )
+        settled = {
+            "center": "none" if self.center == "auto" else self.center,
+            "detrend": 0 if self.detrend == "auto" else self.detrend,
+            "period": () if isinstance(self.period, str) else self.period,
+            "gains": "none",
+            "spikes": "remove" if self.spikes == "remove" and "survey.shares" in tasks else "keep",
+            "missing": "drop",
+            "on_disagreement": "ignore",
+        }
+        return _UnderNoise(**{one.name: getattr(self, one.name) for one in fields(self)} | settled)
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left to find out, and nothing but centring to be done."""
         is_plain = self.center != "auto" and self.detrend == 0 and self.periods == ()
-        is_plain = is_plain and not (self.noisy and self.spikes == "remove")
+        is_plain = is_plain and not (self.noisy and self.spikes == "remove") and not self.given.done_to_rows
         return is_plain and not self.needs_survey
 
     @property

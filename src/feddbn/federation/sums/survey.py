@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
-from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
+from feddbn.core.designs.cells import CELL_MAPS, block_deviations, limits_of, site_profile
 from feddbn.core.designs.recordings import Recording
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.survey import (
@@ -70,7 +70,7 @@ class LookQuestion(RowsQuestion):
     def check_scope(self, scope: Scope) -> None:
         """Nothing has been decided yet but who abstains."""
         super().check_scope(scope)
-        is_plain = set(self.transformations) <= {"abstain"}
+        is_plain = set(self.transformations) <= {"abstain", *CELL_MAPS}
         scope.require(is_plain, self.name, "the first look is at rows as they are", code="not-plain")
 
     @property
@@ -334,7 +334,8 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     rows = recordings = empty = spectra = 0.0
     counts, spectrum = np.zeros((d, N_BINS)), np.zeros(N_FREQUENCIES)
     objecting = np.zeros((2, d), dtype=bool)
-    for recording in here.data.recordings():
+    data = question.mapped(here.data)
+    for recording in data.recordings():
         n_before = rows
         for block, deviation in block_deviations(recording.blocks()):
             rows += len(block.values)
@@ -351,7 +352,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
     found = None
     if size:
-        found = site_profile(here.data, _profile_lags(len(outputs), question.n_lags), outputs)
+        found = site_profile(data, _profile_lags(len(outputs), question.n_lags), outputs)
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
     profile = np.zeros(size)
     if found is not None:
@@ -412,8 +413,9 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
     total = np.zeros(outlier_sums_length(question.d))
     if question.abstains(here.state):
         return here.state, total
-    limits = limits_of(here.data, question.scales)
-    for recording in here.data.recordings():
+    data = question.mapped(here.data)
+    limits = limits_of(data, question.scales)
+    for recording in data.recordings():
         for block, deviation in block_deviations(recording.blocks()):
             # Without a limit there is no scale either: such a variable has no outliers and is not looked at.
             sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
@@ -484,7 +486,7 @@ def _units(here: Here, question: DeviationSharesQuestion, unit: str) -> Iterator
         raise ParameterError(
             f"unit={unit!r}: what is far is told by the rows around it; protect unit='recording', or use spikes='keep'."
         )
-    for recording in here.data.recordings():
+    for recording in question.mapped(here.data).recordings():
         yield _recording_shares(recording, question.d)
 
 

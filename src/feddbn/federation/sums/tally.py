@@ -75,6 +75,7 @@ class Tally:
             "far": done.far,
             "own_limits": done.own_limits,
             "inputs": list(done.inputs),
+            "cell_maps": list(done.cell_maps),
             "n_parts": self.n_parts,
         }
 
@@ -96,6 +97,7 @@ class Tally:
                 far=float(stored["far"]),
                 own_limits=bool(stored["own_limits"]),
                 inputs=tuple(int(i) for i in stored["inputs"]),
+                cell_maps=tuple(str(text) for text in stored.get("cell_maps", ())),
             )
             if mean.shape != (q,) or not np.all(np.isfinite(mean)) or not np.all(np.isfinite(scatter)):
                 raise ValueError("its means do not fit its variables")
@@ -145,6 +147,7 @@ def new_moments_program(tally: Tally) -> ServerProgram[Moments]:
         try_cycles=(len(done.periods),) if own else (),
         try_periods=done.periods if own else (),
     )
+    question = replace(question, cell_maps=done.cell_maps)
     if done.limits is not None:
         question = replace(
             question, limits=done.limits, far=done.far, own_limits=done.own_limits, inputs=done.inputs

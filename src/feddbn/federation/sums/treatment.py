@@ -129,6 +129,10 @@ class FirstLook:
 
 def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
     """Ask for the survey and, if that is wished for and sites are enough, have every site compare itself."""
+    return treated(_first_look(variables, n_lags, prepare), prepare.given)
+
+
+def _first_look(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
     inputs = prepare.input_places(variables)
     survey = yield from survey_program(
         variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
@@ -273,7 +277,7 @@ def asked_moments_program(
     variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
 ) -> ServerProgram[AskedMoments]:
     """Decide what has to be done to the rows, and ask for their moments."""
-    survey, n_disagreeing, treatment = None, 0, Treatment()
+    survey, n_disagreeing, treatment = None, 0, prepare.given
     spiky: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
     if prepare.needs_survey:
@@ -282,7 +286,7 @@ def asked_moments_program(
         treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
         treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, prepare, survey, treatment)
     elif prepare.noisy and prepare.spikes == "remove":
-        spread = yield from scales_program(variables, n_lags)
+        spread = yield from treated(scales_program(variables, n_lags), treatment)
         # What is done to a system stays, as above.
         spread[list(prepare.input_places(variables))] = 0.0
         treatment = replace(treatment, limits=spread, far=TAIL / 2, own_limits=False)

@@ -47,7 +47,7 @@ def pooled(sites, basis=None):
 def test_clean_rows_stay_as_they_are():
     fed = made()
     found, _ = asked(fed.sites)
-    assert found.treatment.is_plain
+    assert not found.treatment.done_to_rows
     assert found.center == "none"
     assert found.n_disagreeing == 0
     plain, _ = asked(fed.sites, AS_THEY_ARE)
@@ -71,7 +71,7 @@ def test_trends_and_cycles_are_found_and_taken_off_as_by_least_squares():
 @pytest.mark.parametrize("seed", range(3))
 def test_short_recordings_are_not_detrended(seed):
     found, _ = asked(feddbn.simulate(d=5, n_sites=64, n_samples=512, random_state=seed).sites)
-    assert found.treatment.is_plain
+    assert not found.treatment.done_to_rows
     assert found.center == "none"
 
 
