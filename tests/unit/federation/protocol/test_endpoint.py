@@ -120,6 +120,10 @@ def test_a_run_id_cannot_be_reused_for_another_study_or_version():
         read_reply(endpoint.handle(hello(make_study(parameters={"n_lags": 2}))))
     with refused(SiteRefused, "9.9", code="other-version"):
         read_reply(endpoint.handle(hello(version="9.9")))
+    # Both ends were brought up to date while the run was under way.
+    store.save(replace(store.load("run-1"), version="0.1"))
+    with refused(SiteRefused, "0.1", code="other-version"):
+        read_reply(make(store=store).handle(hello()))
 
 
 def test_only_the_server_is_answered():
