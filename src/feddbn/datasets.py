@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 
 from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.settings import word
 
 __all__ = ["IT_SYSTEMS", "Dataset", "dream4", "load_it_monitoring", "load_tennessee_eastman", "netsim"]
 
@@ -304,8 +305,7 @@ def load_it_monitoring(
     >>> data.truth.shape[0] == len(data.variables)
     True
     """
-    if system not in IT_SYSTEMS:
-        raise ParameterError(f"system={system!r} must be one of {', '.join(IT_SYSTEMS)}.")
+    word(*IT_SYSTEMS).check("system", system)
     if preparation not in (1, 2) or (preparation == 2 and system not in _PREPARED):
         raise ParameterError(
             f"preparation={preparation!r} must be 1, or 2 for {' and '.join(_PREPARED)}; the system is {system!r}."

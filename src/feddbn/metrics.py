@@ -17,6 +17,7 @@ from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
+from feddbn.settings import number
 
 __all__ = [
     "EdgeScores",
@@ -157,8 +158,7 @@ def mean_scores(scores: Sequence[EdgeScores]) -> dict[str, float]:
 def _masks(
     truth: ArrayLike, estimate: ArrayLike, threshold: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    if not threshold >= 0:
-        raise ParameterError(f"threshold must be at least 0, got {threshold!r}.")
+    number(0, finite=False).check("threshold", threshold)
     first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
     if first.shape != second.shape:
         raise ParameterError(

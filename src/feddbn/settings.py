@@ -49,6 +49,7 @@ __all__ = [
     "in_order",
     "increasing",
     "is_federation",
+    "is_number",
     "lags_of_sites",
     "names_of_variables",
     "nothing",
@@ -87,10 +88,10 @@ class Rule:
             self.is_choice and other.is_choice,
         )
 
-    def check(self, name: str, value: object) -> None:
-        """Refuse a value that does not pass."""
+    def check(self, name: str, value: Any) -> Any:
+        """Return a value that passes, a number of numpy's as Python's own; refuse another."""
         if self.holds(value):
-            return
+            return value.item() if isinstance(value, np.generic) else value
         *others, last = self.passing
         words = f"{', '.join(others)} or {last}" if others else last
         verb = "is not known; choose" if self.is_choice else "must be"
@@ -103,9 +104,14 @@ def shown(value: object) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
-def whole(least: int) -> Rule:
-    """Whole numbers from `least`."""
-    return Rule(lambda value: _is_whole(value) and value >= least, (f"a whole number of at least {least}",))
+def whole(least: int, most: int | None = None) -> Rule:
+    """Whole numbers from `least`, and up to `most` if that is given."""
+    words = (
+        f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    )
+    return Rule(
+        lambda value: _is_whole(value) and least <= value and (most is None or value <= most), (words,)
+    )
 
 
 def number(
@@ -119,13 +125,8 @@ def number(
     """Numbers between bounds; infinity only with ``finite=False``."""
 
     def holds(value: Any) -> bool:
-        if isinstance(value, (bool, np.bool_)) or not isinstance(
-            value, (int, float, np.integer, np.floating)
-        ):
-            return False
-        return not math.isnan(value) and bool(
-            (not finite or math.isfinite(value))
-            and (least is None or value >= least)
+        return is_number(value, finite) and bool(
+            (least is None or value >= least)
             and (above is None or value > above)
             and (below is None or value < below)
             and (most is None or value <= most)
@@ -178,12 +179,7 @@ def increasing(least: int) -> Rule:
         if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
             return False
         items = list(value)
-        known = number(-math.inf)
-        return (
-            len(items) >= least
-            and all(known.holds(item) for item in items)
-            and all(a < b for a, b in pairwise(items))
-        )
+        return len(items) >= least and all(map(is_number, items)) and all(a < b for a, b in pairwise(items))
 
     return Rule(holds, (f"at least {least} increasing numbers",))
 
@@ -250,8 +246,14 @@ def is_federation(value: object) -> bool:
     return all(hasattr(value, part) for part in ("sites", "variables", "answered_tasks", "state_of", "sum"))
 
 
+def is_number(value: Any, finite: bool = True) -> bool:
+    """Whether a value is one real number, no bool and not NaN; infinity only if it need not be finite."""
+    is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return is_real and bool(value == value and (not finite or abs(value) < math.inf))
+
+
 def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def group(kind: type[Settings]) -> Rule:
@@ -274,11 +276,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            value = getattr(self, one.name)
-            if isinstance(value, np.generic):
-                # Numpy's numbers do not travel in tasks.
-                object.__setattr__(self, one.name, value.item())
-            one.metadata["rule"].check(one.name, value)
+            # Numpy's numbers do not travel in tasks.
+            value = one.metadata["rule"].check(one.name, getattr(self, one.name))
+            object.__setattr__(self, one.name, value)
 
     @classmethod
     def groups(cls) -> dict[str, Settings]:

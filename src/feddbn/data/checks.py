@@ -10,7 +10,8 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray, IntArray, may_lack_cells
 from feddbn.core.designs.recordings import Block, SiteData, complete_blocks
 from feddbn.data.layout import quoted
-from feddbn.errors import DataError, Given, ParameterError
+from feddbn.errors import DataError, Given
+from feddbn.settings import whole
 
 __all__ = ["check_sites", "check_variances", "missing_cells", "summary"]
 
@@ -32,7 +33,7 @@ def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) 
         ...
     feddbn.errors.DataError: site 'a' has only 5 rows in its longest segment; n_lags=5 needs at least 6...
     """
-    _require_lags(n_lags)
+    whole(0).check("n_lags", n_lags)
     if len(sites) < min_sites:
         raise DataError(
             f"data has {len(sites)} site{'' if len(sites) == 1 else 's'}; this needs at least {min_sites}."
@@ -119,18 +120,18 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
     >>> summary(read_sites({"a": np.ones((5, 2)), "b": np.ones((8, 2))}), n_lags=1)["usable_rows"].to_dict()
     {'a': 4, 'b': 7}
     """
-    _require_lags(n_lags)
+    whole(0).check("n_lags", n_lags)
     table = []
     for name, site in sites.items():
-        every, whole = _Count(n_lags), _Count(n_lags)
+        every, complete = _Count(n_lags), _Count(n_lags)
         n_recordings = 0
         for recording in site.recordings():
             n_recordings += 1
             for block in complete_blocks(every.watch(recording.blocks())):
-                whole.add(block)
+                complete.add(block)
         dropped = int(getattr(site, "n_dropped_rows", 0))
         percent = 100.0 * every.n_missing / max(every.n_rows * len(site.variables), 1)
-        counts = (every.n_segments, every.n_rows, every.n_usable, dropped, whole.n_usable, percent)
+        counts = (every.n_segments, every.n_rows, every.n_usable, dropped, complete.n_usable, percent)
         table.append((name, n_recordings, *counts))
     columns = [
         "recordings",
@@ -186,8 +187,3 @@ class _Count:
             self.add(block)
             self.n_missing += int(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0
             yield block
-
-
-def _require_lags(n_lags: int) -> None:
-    if isinstance(n_lags, bool) or not isinstance(n_lags, (int, np.integer)) or n_lags < 0:
-        raise ParameterError(f"n_lags={n_lags!r} must be a whole number of at least 0.")

@@ -24,12 +24,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-import numpy as np
-
 from feddbn.core.designs.recordings import Block, Recording
 from feddbn.data.streaming import FileIndex, FileRecording, FileSite, Paths, RowRange
 from feddbn.data.tables import JoinedTable, ParquetTable, Table
 from feddbn.errors import MissingExtra, ParameterError
+from feddbn.settings import whole
 
 __all__ = ["DaskSite"]
 
@@ -72,8 +71,7 @@ class DaskSite(FileSite):
         part_rows: int = _PART_ROWS,
         **reading: Any,
     ) -> None:
-        if isinstance(part_rows, bool) or not isinstance(part_rows, (int, np.integer)) or part_rows < 1:
-            raise ParameterError(f"part_rows={part_rows!r} must be a whole number of at least 1.")
+        whole(1).check("part_rows", part_rows)
         if client is not None and not (hasattr(client, "map") and hasattr(client, "gather")):
             raise ParameterError(f"client={client!r} must be a distributed.Client or None.")
         self.part_rows = int(part_rows)

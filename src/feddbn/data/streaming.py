@@ -34,6 +34,7 @@ from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, Stre
 from feddbn.data.times import Clock, Grid, StepCounter
 from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.findings import Finding
+from feddbn.settings import flag, whole
 
 __all__ = [
     "CsvSite",
@@ -194,8 +195,7 @@ class FileSite(ABC):
         index: FileIndex | None = None,
         **columns: Any,
     ) -> None:
-        if isinstance(batch_rows, bool) or not isinstance(batch_rows, (int, np.integer)) or batch_rows < 1:
-            raise ParameterError(f"batch_rows={batch_rows!r} must be a whole number of at least 1.")
+        self.batch_rows: int = whole(1).check("batch_rows", batch_rows)
         self.paths = tuple(Path(path) for path in ([paths] if isinstance(paths, (str, PathLike)) else paths))
         if not self.paths:
             raise ParameterError("paths is empty; give at least one file.")
@@ -205,11 +205,8 @@ class FileSite(ABC):
         columns |= {} if variables is None else {"variables": tuple(variables)}
         self.layout = Layout.of(layout, columns, type(self).__name__)
         self.name = name or stem(self.paths[0])
-        self.batch_rows = int(batch_rows)
         self._given_index = index
-        if not isinstance(joined, bool):
-            raise ParameterError(f"joined={joined!r} must be True or False.")
-        self.joined = joined
+        self.joined: bool = flag().check("joined", joined)
         self.known: dict[RowRange, Known] = {}
         self._versions = self._found_versions()
         self._tables = self._open_tables()

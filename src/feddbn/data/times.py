@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, Given, ParameterError
+from feddbn.settings import number
 
 __all__ = [
     "DECIMAL",
@@ -407,8 +408,7 @@ def check_jitter(jitter: float | None) -> float:
     """Return the share of the step by which a distance may be off; None is the default."""
     if jitter is None:
         return DEFAULT_JITTER
-    is_number = isinstance(jitter, (int, float, np.integer, np.floating)) and not isinstance(jitter, bool)
-    if not is_number or not 0 <= jitter < 0.5:
+    if not number(0, below=0.5).holds(jitter):
         raise ParameterError(
             f"{Given('jitter', jitter)} must be a share of the step of at least 0 and less than 0.5, such as 0.1."
         )

@@ -18,6 +18,7 @@ from scipy.special import fdtrc, ndtri, stdtr
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.summary import Summary
+from feddbn.settings import whole
 
 __all__ = ["Autoregression", "autoregression"]
 
@@ -137,8 +138,7 @@ class Autoregression:
 
         `orthogonal` takes shocks of one standard deviation in the order of the variables (Cholesky); it has no bounds.
         """
-        if steps < 0:
-            raise ParameterError(f"steps={steps} must be at least 0.")
+        whole(0).check("steps", steps)
         if level is not None and (orthogonal or not 0 < level < 1):
             raise ParameterError(f"level={level} must be between 0 and 1, and goes with orthogonal=False.")
         phi, names, d = self._phi(steps), self.summary.variables, self.summary.d

@@ -16,6 +16,7 @@ from sklearn.linear_model import lasso_path as _lasso_path
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.summary import Node, Summary
+from feddbn.settings import number
 
 __all__ = ["Regression", "lasso", "lasso_path", "ridge"]
 
@@ -49,8 +50,7 @@ def ridge(
     >>> ridge(feddbn.summary(data.sites), "x0", alpha=1.0).weights.shape
     (3,)
     """
-    if not alpha >= 0:
-        raise ParameterError(f"alpha={alpha} must be at least 0.")
+    number(0).check("alpha", alpha)
     index, j = _columns(summary, target, sources)
     S = summary.moments.scatter
     weights = np.linalg.lstsq(S[np.ix_(index, index)] + alpha * np.eye(len(index)), S[index, j], rcond=None)[

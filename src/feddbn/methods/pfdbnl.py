@@ -26,7 +26,7 @@ from feddbn.methods.selection import auto_selection
 from feddbn.model.dbn import DBN
 from feddbn.results.residuals import are_looked_at
 from feddbn.results.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
-from feddbn.settings import takes
+from feddbn.settings import takes, whole
 
 __all__ = ["PFDBNL"]
 
@@ -166,10 +166,7 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         for name, p in lags.items():
             if name not in sites:
                 raise ParameterError(f"site_lags names {name!r}, which is not a site of the data.")
-            if isinstance(p, bool) or not isinstance(p, int) or not 0 <= p <= n_lags:
-                raise ParameterError(
-                    f"site_lags[{name!r}]={p!r} must be a whole number from 0 to n_lags={n_lags}."
-                )
+            whole(0, n_lags).check(f"site_lags[{name!r}]", p)
         if not partial.is_some:
             super()._check(sites, n_lags)
             return

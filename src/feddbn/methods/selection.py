@@ -33,6 +33,7 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.statistics import make_fold, on_fold
 from feddbn.findings import Finding, Findings
 from feddbn.method_table import METHODS
+from feddbn.settings import is_number, whole
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -132,7 +133,7 @@ def auto_selection(
 
 
 def _simplest_first(name: str, values: Sequence[Any]) -> list[Any]:
-    wrong = [value for value in values if isinstance(value, bool) or not isinstance(value, (int, float))]
+    wrong = [value for value in values if not is_number(value, finite=False)]
     if wrong:
         raise ParameterError(f"grid[{name!r}] contains {wrong[0]!r}; give numbers.")
     return sorted(values, reverse=name in _SIMPLE_IS_LARGE)
@@ -298,8 +299,7 @@ def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int 
         raise ParameterError(
             f"{still_open[0]}={given[still_open[0]]!r} is to be chosen, too; put its values into grid, or give a number."
         )
-    if isinstance(n_blocks, bool) or not isinstance(n_blocks, int) or n_blocks < 1:
-        raise ParameterError(f"n_blocks={n_blocks!r} must be a whole number of at least 1.")
+    whole(1).check("n_blocks", n_blocks)
     simplest_first = {name: _simplest_first(name, values) for name, values in grid.items()}
     for name, values in simplest_first.items():
         for value in values:

@@ -28,7 +28,8 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import require_linear
 from feddbn.model.forecast import Forecast, Held
-from feddbn.model.inputs import Rows, is_number, positive_int, rows_of, variable_index
+from feddbn.model.inputs import Rows, rows_of, variable_index
+from feddbn.settings import is_number, whole
 
 __all__ = ["Course", "fit_course", "forecast_along"]
 
@@ -156,7 +157,7 @@ def forecast_along(
         raise ParameterError(
             f"course is one of {', '.join(course.variables[:10])}, but the network has {', '.join(dbn.variables[:10])}."
         )
-    steps = positive_int(steps, "steps")
+    steps = whole(1).check("steps", steps)
     if dbn.conditionals:
         require_linear(dbn, "forecast_along", "dbn.do(held, history, steps)")
     rows = rows_of(history, dbn.variables, "history")

@@ -24,7 +24,7 @@ from feddbn.core.designs.features import (
     square_features,
 )
 from feddbn.errors import ParameterError
-from feddbn.model.inputs import is_number, positive_int
+from feddbn.settings import number, whole
 
 __all__ = ["PRODUCT_REACH", "Curve", "Product", "basis_features"]
 
@@ -66,7 +66,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         for name in ("source", "target", "lag"):
-            object.__setattr__(self, name, positive_int(getattr(self, name), f"{name} of a curve", 0))
+            object.__setattr__(self, name, whole(0).check(f"{name} of a curve", getattr(self, name)))
         object.__setattr__(self, "origin", _number(self.origin, "origin of a curve"))
         object.__setattr__(self, "scale", _positive(self.scale, "scale of a curve"))
         b = _numbers(self.coefficients, "coefficients of a curve", 1)
@@ -145,7 +145,7 @@ class Product:
 
     def __post_init__(self) -> None:
         for name in ("first", "second", "target", "lag"):
-            object.__setattr__(self, name, positive_int(getattr(self, name), f"{name} of a product", 0))
+            object.__setattr__(self, name, whole(0).check(f"{name} of a product", getattr(self, name)))
         if self.first > self.second:
             raise ParameterError(
                 f"first of a product must not be larger than second, got {self.first} and {self.second};"
@@ -214,9 +214,7 @@ def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
 
 
 def _number(value: object, what: str) -> float:
-    if not is_number(value):
-        raise ParameterError(f"{what} must be a finite number, got {value!r}.")
-    return float(value)  # type: ignore[arg-type]
+    return float(number().check(what, value))
 
 
 def _positive(value: object, what: str) -> float:

@@ -26,10 +26,11 @@ from feddbn.model.conditionals import Conditional, checked_conditionals, weights
 from feddbn.model.effects import EdgeEffect
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.graph import stack_of_tigramite
-from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
+from feddbn.model.inputs import RandomState, Rows, random_generator
 from feddbn.model.mechanisms import Noise
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import Network
+from feddbn.settings import whole
 from feddbn.shown import Shown
 
 __all__ = ["DBN", "Frames"]
@@ -230,7 +231,7 @@ class DBN(Network, Shown):
         Without `history` it starts at the mean of the process and `burn_in` rows are thrown away; with one
         it continues it directly. `interventions` need a history, so that it is clear when they begin.
         """
-        n, burn_in = positive_int(n, "n"), positive_int(burn_in, "burn_in", 0)
+        n, burn_in = whole(1).check("n", n), whole(0).check("burn_in", burn_in)
         if history is None and interventions:
             raise ParameterError("interventions need a history, so that it is clear when they begin.")
         skip = burn_in if history is None else 0

@@ -22,9 +22,9 @@ import scipy.linalg
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
-from feddbn.model.inputs import positive_int
 from feddbn.model.mechanisms import companion, impact, run
 from feddbn.model.network import Network
+from feddbn.settings import whole
 
 __all__ = [
     "BY_LEVEL",
@@ -360,7 +360,7 @@ def impulse_responses(
       order of the variables. It equals the structural responses with `sd` if every edge of W goes from an
       earlier to a later variable.
     """
-    horizon = positive_int(horizon, "horizon", 0)
+    horizon = whole(0).check("horizon", horizon)
     require_linear(dbn, "impulse_responses", "dbn.effects(source, target, horizon, at=..., by=...)")
     psi = moving_average(reduced_coefficients(dbn), horizon)
     if kind == "reduced":
@@ -388,7 +388,7 @@ def fevd(
 
     Every column sums to 1, except where j has no forecast error at all (then it is 0).
     """
-    horizon = positive_int(horizon, "horizon")
+    horizon = whole(1).check("horizon", horizon)
     require_linear(dbn, "fevd", "dbn.forecast, whose sd holds all shocks together")
     if kind not in ("structural", "orthogonalised"):
         raise ParameterError(f"kind must be 'structural' or 'orthogonalised', got {kind!r}.")

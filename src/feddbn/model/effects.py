@@ -44,15 +44,14 @@ from feddbn.model.dynamics import (
 from feddbn.model.inputs import (
     RandomState,
     Rows,
-    is_number,
     level_position,
     normal_reach,
-    positive_int,
     random_generator,
     rows_of,
     variable_index,
 )
 from feddbn.model.network import Network, edge_at
+from feddbn.settings import is_number, nothing, number, whole
 
 __all__ = [
     "Changes",
@@ -323,7 +322,7 @@ class EdgeEffect:
 
         `inside` is False beyond the range seen, where a straight line goes on.
         """
-        n = positive_int(n, "n", 2)
+        n = whole(2).check("n", n)
         low, high = self.range_seen
         reach = _MARGIN * (
             min(self.origin - low, high - self.origin) if np.isfinite(high) else _REACH * self.scale
@@ -412,8 +411,8 @@ def expected_changes(
     history
         Rows before that time step. Without them, pairs begin in states that the process visits by itself.
     """
-    horizon = positive_int(horizon, "horizon", 0)
-    n = positive_int(n_paths, "n_paths", 2)
+    horizon = whole(0).check("horizon", horizon)
+    n = whole(2).check("n_paths", n_paths)
     i = variable_index(source, dbn.variables, "source")
     begin, step = from_and_by(dbn, i, at, by)
     low, high = (bound[i] for bound in ranges_seen(dbn))
@@ -511,7 +510,7 @@ def _finite(value: object, argument: str, kind: Kind) -> float:
 def total_effects(dbn: Network, horizon: int) -> FloatArray:
     """(horizon+1, d, d): entry [h, i, j] sums every path from i to j of length h in time; [0, i, i] is 1."""
     require_linear(dbn, "total_effects", "dbn.effects(source, target, horizon, at=..., by=...)")
-    total = _path_sums(dbn, positive_int(horizon, "horizon", 0), blocked=[])
+    total = _path_sums(dbn, whole(0).check("horizon", horizon), blocked=[])
     total[0] += np.eye(dbn.d)
     return total
 
@@ -522,7 +521,7 @@ def direct_effects(dbn: Network, horizon: int) -> FloatArray:
     """
     if dbn.conditionals:
         require_linear(dbn, "direct_effects", "dbn.average_effects()")
-    horizon = positive_int(horizon, "horizon", 0)
+    horizon = whole(0).check("horizon", horizon)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
     upto = min(horizon, dbn.n_lags) + 1
     direct[:upto] = dbn.adjacency_matrices[:upto]
@@ -543,7 +542,7 @@ def mediated_effects(dbn: Network, mediators: Sequence[str | int] | None, horizo
         if mediators is None
         else [variable_index(m, dbn.variables, "mediators") for m in mediators]
     )
-    horizon = positive_int(horizon, "horizon", 0)
+    horizon = whole(0).check("horizon", horizon)
     return _path_sums(dbn, horizon, blocked=[]) - _path_sums(dbn, horizon, blocked=list(chosen))
 
 
@@ -580,8 +579,7 @@ def effect_table(
     i = variable_index(source, dbn.variables, "source")
     j = variable_index(target, dbn.variables, "target")
     for name, value in (("at", at), ("by", by)):
-        if value is not None and not is_number(value):
-            raise ParameterError(f"{name} must be a finite number or None, got {value!r}.")
+        (number() | nothing()).check(name, value)
     total = total_effects(dbn, horizon)[:, i, j]
     table = pd.DataFrame(
         {

@@ -37,19 +37,10 @@ from feddbn.model.dynamics import (
     stationary_covariance,
     stationary_mean,
 )
-from feddbn.model.inputs import (
-    RandomState,
-    Rows,
-    interval_level,
-    is_number,
-    level_position,
-    positive_int,
-    random_generator,
-    rows_of,
-    variable_index,
-)
+from feddbn.model.inputs import RandomState, Rows, level_position, random_generator, rows_of, variable_index
 from feddbn.model.mechanisms import Linear, Noise, companion
 from feddbn.model.network import Network
+from feddbn.settings import is_number, nothing, number, whole, word
 from feddbn.shown import Shown
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "check_order", "do", "doubts", "forecast", "sample_paths"]
@@ -279,15 +270,14 @@ def do(
         A distribution by name, or residuals to draw from: ``noise=dbn.residuals(data)``
         (`feddbn.model.mechanisms.draw_noise`).
     """
-    steps = positive_int(steps, "steps")
+    steps = whole(1).check("steps", steps)
     start = _start(dbn, history)
     if history is not None:
         for sentence in doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds)):
             warnings.warn(sentence, HistoryWarning, stacklevel=3)
     values = _held_values(dbn, interventions, steps)
-    if method not in ("auto", "analytic", "simulation"):
-        raise ParameterError(f"method must be 'auto', 'analytic' or 'simulation', got {method!r}.")
-    level = None if interval is None else interval_level(interval)
+    word("auto", "analytic", "simulation").check("method", method)
+    level = (number(above=0, below=1) | nothing()).check("interval", interval)
     index = _time_index(history, steps)
 
     outcomes = outcome_columns(dbn)
@@ -296,7 +286,7 @@ def do(
         return pd.DataFrame(array, index=index, columns=[outcome.name for outcome in outcomes])
 
     def simulated() -> tuple[FloatArray, FloatArray]:
-        n, rng = positive_int(n_paths, "n_paths", 2), random_generator(random_state)
+        n, rng = whole(2).check("n_paths", n_paths), random_generator(random_state)
         shocks = dbn.mechanisms.shocks(noise, (n, steps), rng)
         rows = drawn_rows(dbn, start, n, rng)
         return rows, paths_from(dbn, rows, shocks, values)

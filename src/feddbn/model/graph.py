@@ -17,9 +17,9 @@ from feddbn.model.conditionals import Conditional
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dynamics import require_linear
 from feddbn.model.effects import average_slopes, has_sign, sizes_by_source, standardised_weights
-from feddbn.model.inputs import is_number
 from feddbn.model.natural_effects import link_scale
 from feddbn.model.network import Network
+from feddbn.settings import is_number
 
 __all__ = [
     "PARTS",

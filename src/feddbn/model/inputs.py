@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,15 +11,13 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import DataError, ParameterError
+from feddbn.settings import number, whole
 
 __all__ = [
     "RandomState",
     "Rows",
-    "interval_level",
-    "is_number",
     "level_position",
     "normal_reach",
-    "positive_int",
     "random_generator",
     "rows_of",
     "segments_of",
@@ -126,51 +123,26 @@ def variable_index(value: str | int, variables: tuple[str, ...], argument: str) 
     """Position of a variable given by name or position."""
     if isinstance(value, str) and value in variables:
         return variables.index(value)
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < len(variables):
+    if whole(0, len(variables) - 1).holds(value):
         return int(value)
     raise ParameterError(
         f"{argument} names {value!r}, which is not a variable; the variables are {_some(variables)}."
     )
 
 
-def positive_int(value: int, argument: str, minimum: int = 1) -> int:
-    """`value` as an int, refused below `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise ParameterError(f"{argument} must be a whole number of at least {minimum}, got {value!r}.")
-    return int(value)
-
-
-def interval_level(value: float, argument: str = "interval") -> float:
-    """`value` as a probability strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
-        none = "None or " if argument == "interval" else ""
-        raise ParameterError(f"{argument} must be {none}a number between 0 and 1 such as 0.9, got {value!r}.")
-    return float(value)
-
-
 def normal_reach(level: float) -> float:
     """How many standard deviations to each side hold a share `level` of a normal distribution."""
-    return float(ndtri(0.5 + interval_level(level, "level") / 2))
+    return float(ndtri(0.5 + number(above=0, below=1).check("level", level) / 2))
 
 
 def random_generator(random_state: RandomState) -> np.random.Generator:
     """A generator from a seed, a generator (used as it is) or None (fresh entropy)."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    is_seed = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
-    if random_state is None or (is_seed and random_state >= 0):
+    if random_state is None or whole(0).holds(random_state):
         return np.random.default_rng(random_state)
     raise ParameterError(
         f"random_state must be None, a non-negative integer or a Generator, got {random_state!r}."
-    )
-
-
-def is_number(value: object) -> bool:
-    """Whether `value` is one finite real number (not a bool)."""
-    return (
-        isinstance(value, (int, float, np.integer, np.floating))
-        and not isinstance(value, bool)
-        and math.isfinite(float(value))
     )
 
 

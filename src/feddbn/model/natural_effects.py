@@ -17,9 +17,10 @@ from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional, Levels, codes_of
 from feddbn.model.dynamics import usual_lagged
-from feddbn.model.inputs import Rows, level_position, normal_reach, positive_int
+from feddbn.model.inputs import Rows, level_position, normal_reach
 from feddbn.model.network import Network, edge_at
 from feddbn.model.residuals import rows_with_past
+from feddbn.settings import whole
 
 __all__ = ["NaturalEffect", "average_effects", "coefficient_table", "link_scale", "meaning", "natural_effect"]
 
@@ -196,7 +197,7 @@ class NaturalEffect:
 
     def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
         """Frame value, outcome, expected, lower, upper: every level, or n values from rare to rare of the source."""
-        n = positive_int(n, "n", 2)
+        n = whole(2).check("n", n)
         if self.cause.levels:
             values: FloatArray = np.arange(self.cause.n_levels, dtype=np.float64)
         else:

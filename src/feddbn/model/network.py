@@ -18,8 +18,9 @@ from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
 from feddbn.model.curves import Curve, Product
-from feddbn.model.inputs import positive_int, variable_index
+from feddbn.model.inputs import variable_index
 from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
+from feddbn.settings import whole
 
 __all__ = ["Network", "check_network", "edge_at"]
 
@@ -257,7 +258,7 @@ def edge_at(dbn: Network, source: str | int, target: str | int, lag: int) -> tup
     """Positions of source and target of an edge, and its lag; ParameterError if there is none."""
     i = variable_index(source, dbn.variables, "source")
     j = variable_index(target, dbn.variables, "target")
-    lag = positive_int(lag, "lag", 0)
+    lag = whole(0).check("lag", lag)
     if lag > dbn.n_lags or not dbn.is_edge[lag, i, j]:
         ends = f"{dbn.variables[i]} -> {dbn.variables[j]}"
         raise ParameterError(

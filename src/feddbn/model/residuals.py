@@ -11,9 +11,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Levels
-from feddbn.model.inputs import Rows, positive_int, segments_of
+from feddbn.model.inputs import Rows, segments_of
 from feddbn.model.mechanisms import WithNoise
 from feddbn.model.network import Network
+from feddbn.settings import whole
 
 __all__ = [
     "calibration_table",
@@ -43,7 +44,7 @@ def calibration_table(dbn: Network, data: Rows | Sequence[Rows], n_bins: int = 1
     `predicted` is the mean of the probabilities in a bin, `seen` the share of rows in which the level was there, `error` the
     standard error of `seen` if the predictions hold. Empty bins are left out. Variables without levels have none.
     """
-    n_bins = positive_int(n_bins, "n_bins")
+    n_bins = whole(1).check("n_bins", n_bins)
     if not any(kind.levels for kind in dbn.kinds):
         raise ParameterError(
             "calibration needs a variable with levels, and this network has none; use dbn.log_likelihood(data)."
@@ -156,7 +157,7 @@ def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int 
     of freedom are not reduced for fitted weights. With variables of other kinds the residuals are those of
     `normal_segments`, drawn always with the same random numbers, and the network's variance is 1.
     """
-    n_lags = positive_int(n_lags, "n_lags")
+    n_lags = whole(1).check("n_lags", n_lags)
     expected = dbn.noise_variances
     if dbn.conditionals:
         segments, expected = normal_segments(dbn, data, np.random.default_rng(0)), np.ones(dbn.d)

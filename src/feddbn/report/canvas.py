@@ -28,7 +28,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from feddbn.errors import ParameterError
+from feddbn.settings import number, whole
 
 __all__ = [
     "EDGE_COLOURS",
@@ -76,8 +76,7 @@ def symmetric_scale(*values: ArrayLike, limit: float | None = None) -> Normalize
     none).
     """
     if limit is not None:
-        if not (np.isfinite(limit) and limit > 0):
-            raise ParameterError(f"limit must be a positive number, got {limit!r}.")
+        number(above=0).check("limit", limit)
         return Normalize(-limit, limit)
     largest = 0.0
     for value in values:
@@ -116,8 +115,7 @@ def weight_name(standardised: bool) -> str:
 
 def thinned(n: int, at_most: int) -> list[int]:
     """Positions 0, k, 2k, ... below `n` with the smallest k that leaves at most `at_most` of them."""
-    if at_most < 1:
-        raise ParameterError(f"at_most must be at least 1, got {at_most!r}.")
+    whole(1).check("at_most", at_most)
     return list(range(0, n, max(1, -(-n // at_most))))
 
 

@@ -20,6 +20,7 @@ from feddbn.model.effects import EdgeEffect
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, panel_grid, shortened, tidy_panel
+from feddbn.settings import whole
 
 __all__ = ["curve_panels", "effect_panels", "plot_curves", "plot_effects"]
 
@@ -49,8 +50,7 @@ def _in_order(dbn: DBN, panels: Iterable[Panel[Effect]]) -> list[Panel[Effect]]:
 
 def _check(dbn: DBN, at_most: int) -> None:
     check_network(dbn, "dbn")
-    if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
-        raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
+    whole(1).check("at_most", at_most)
 
 
 def curve_panels(

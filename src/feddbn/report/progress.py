@@ -10,7 +10,7 @@ from typing import Any, Self, TextIO
 
 from markupsafe import Markup
 
-from feddbn.errors import ParameterError
+from feddbn.settings import nothing, whole
 
 __all__ = ["Progress"]
 
@@ -45,8 +45,7 @@ class Progress:
     """
 
     def __init__(self, what: str = "", total: int | None = None, *, stream: TextIO | None = None) -> None:
-        if total is not None and (isinstance(total, bool) or not isinstance(total, int) or total < 1):
-            raise ParameterError(f"total={total!r} must be a whole number of at least 1 or None.")
+        (whole(1) | nothing()).check("total", total)
         self.what = str(what)
         self.total = total
         self.n_sums = 0

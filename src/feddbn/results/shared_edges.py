@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.shared_edges import EdgeCounts
 from feddbn.model.dbn import DBN
+from feddbn.settings import whole
 
 __all__ = ["SharedEdges", "counts_of_networks", "shared_edges_of"]
 
@@ -67,8 +67,7 @@ def shared_edges_of(
     counts: EdgeCounts, shared: DBN, networks: Mapping[str, DBN], min_count: int = 1
 ) -> SharedEdges:
     """Return the report; `networks` may be empty, as at a server."""
-    if isinstance(min_count, bool) or not isinstance(min_count, int) or min_count < 1:
-        raise ParameterError(f"min_count={min_count!r} must be a whole number of at least 1.")
+    whole(1).check("min_count", min_count)
     weights = _stack(shared)
     rows = []
     for i, j in np.argwhere((counts.count > 0) | (weights != 0)):

@@ -10,7 +10,6 @@ of a sum is spread: the threshold of secure aggregation, which is therefore fixe
 
 from __future__ import annotations
 
-from feddbn.errors import ParameterError
 from feddbn.federation.guards.study_plan import check_noise_size
 from feddbn.federation.protocol.study import Study, check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task
@@ -22,6 +21,7 @@ from feddbn.federation.sums.private_moments import (
 )
 from feddbn.federation.sums.survey import DeviationSharesQuestion, above_noise
 from feddbn.privacy.noise_plan import NoisePlan
+from feddbn.settings import whole
 
 
 class PrivateFederation:
@@ -36,10 +36,7 @@ class PrivateFederation:
     def __init__(
         self, federation: Federation, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
     ) -> None:
-        if not 1 <= n_guaranteed <= len(federation.sites):
-            raise ParameterError(
-                f"n_guaranteed must be between 1 and the {len(federation.sites)} sites, got {n_guaranteed}."
-            )
+        whole(1, len(federation.sites)).check("n_guaranteed", n_guaranteed)
         self._federation = federation
         self._plan = plan
         self._n_guaranteed = n_guaranteed

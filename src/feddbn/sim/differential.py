@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.inputs import positive_int
-from feddbn.sim.settings import check_number
+from feddbn.settings import number, whole
 
 Slope = Callable[[FloatArray], FloatArray]
 
@@ -108,7 +107,7 @@ def lorenz96(
     [4, 4, 4, 4, 4]
     """
     _check(d, 4, n_rows, n_sites, dt, noise)
-    _within("F", F, 0.0, 100.0)
+    number(0.0, most=100.0).check("F", F)
     start = F + rng.standard_normal((n_sites, d))
     # The faster it turns, the smaller the steps: errors of a row stay far below 0.001.
     path = _sampled(lorenz96_slope(F), start, n_rows, dt, min(_LARGEST_STEP, 0.1 / max(F, 1.0)))
@@ -177,10 +176,10 @@ def lotka_volterra(
     ((20, 4), (4, 4))
     """
     _check(d, 2, n_rows, n_sites, dt, noise)
-    _within("noise", noise, 0.0, 1.0)
+    number(0.0, most=1.0).check("noise", noise)
     if d % 2:
         raise ParameterError(f"d must be even, a predator for each prey, got {d!r}.")
-    positive_int(n_hunted, "n_hunted", 1)
+    whole(1).check("n_hunted", n_hunted)
     n = d // 2
     if n_hunted > n:
         raise ParameterError(f"n_hunted={n_hunted} is more than the {n} prey that d={d} gives.")
@@ -223,15 +222,9 @@ def _sampled(
 
 def _check(d: int, least_d: int, n_rows: int, n_sites: int, dt: float, noise: float) -> None:
     for name, value, least in (("d", d, least_d), ("n_rows", n_rows, 1), ("n_sites", n_sites, 1)):
-        positive_int(value, name, least)
-    _within("dt", dt, 0.001, 10.0)
-    check_number("noise", noise, 0.0)
-
-
-def _within(name: str, value: float, least: float, most: float) -> None:
-    check_number(name, value, least)
-    if value > most:
-        raise ParameterError(f"{name} must be at most {most:g}, got {value!r}.")
+        whole(least).check(name, value)
+    number(0.001, most=10).check("dt", dt)
+    number(0.0).check("noise", noise)
 
 
 _BURNED_ROWS = 300
@@ -279,14 +272,10 @@ def river_levels(
     >>> levels.shape, delays.shape
     ((200, 4), (4, 4))
     """
-    if d < 2 or n_rows < 1 or max_delay < 1:
-        raise ParameterError(
-            f"d={d!r}, n_rows={n_rows!r} and max_delay={max_delay!r} must be at least 2, 1 and 1."
-        )
-    if not 0 <= shared <= 1 or noise < 0:
-        raise ParameterError(
-            f"shared={shared!r} must lie between 0 and 1, and noise={noise!r} must not be below 0."
-        )
+    for name, value, least in (("d", d, 2), ("n_rows", n_rows, 1), ("max_delay", max_delay, 1)):
+        whole(least).check(name, value)
+    number(0, most=1).check("shared", shared)
+    number(0).check("noise", noise)
     truth, below = np.zeros((d, d), dtype=int), np.full(d, -1)
     place = rng.permutation(d)
     for k in range(d - 1):

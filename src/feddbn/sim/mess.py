@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from feddbn.errors import ParameterError
-from feddbn.model.inputs import is_number
+from feddbn.settings import is_number
 
 __all__ = ["MESSES", "Mess", "MessNames", "resolve_mess"]
 

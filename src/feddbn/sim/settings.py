@@ -11,8 +11,8 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import Given, ParameterError
-from feddbn.model.inputs import is_number, positive_int
 from feddbn.model.mechanisms import NOISE_FAMILIES
+from feddbn.settings import is_number, nothing, number, whole, word
 from feddbn.sim.mess import MessNames, resolve_mess
 from feddbn.sim.shapes import EFFECTS
 
@@ -69,7 +69,7 @@ def connectivity_degree(level: str, d: int) -> float:
     >>> connectivity_degree("low", 10), connectivity_degree("high", 10)
     (3.0, 8.0)
     """
-    _choice("level", level, ("low", "high"))
+    word("low", "high").check("level", level)
     degree = d // 2 - d / 5 if level == "low" else d - d / 5
     return min(max(degree, 0.0), d - 1.0)
 
@@ -116,24 +116,28 @@ class SimulationSettings:
     kinds: AskedKinds = None
 
     def __post_init__(self) -> None:
-        for name, least in (("d", 1), ("n_lags", 0), ("n_sites", 1), ("n_samples", 1)):
-            positive_int(getattr(self, name), name, least)
-        positive_int(self.n_recordings, "n_recordings", 1)
-        positive_int(self.burn_in, "burn_in", 0)
+        for name, least in (
+            ("d", 1),
+            ("n_lags", 0),
+            ("n_sites", 1),
+            ("n_samples", 1),
+            ("n_recordings", 1),
+            ("burn_in", 0),
+        ):
+            whole(least).check(name, getattr(self, name))
         for name, least_number in (("mean_degree", 0.0), ("lag_degree", 0.0), ("decay", 1.0)):
-            check_number(name, getattr(self, name), least_number)
+            number(least_number).check(name, getattr(self, name))
         _range("w_range", self.w_range)
         if self.a_range is not None:
             _range("a_range", self.a_range)
-        _choice("graph", self.graph, GRAPHS)
-        _choice("noise", self.noise, NOISE_FAMILIES)
-        if self.connectivity is not None:
-            _choice("connectivity", self.connectivity, CONNECTIVITIES)
+        word(*GRAPHS).check("graph", self.graph)
+        word(*NOISE_FAMILIES).check("noise", self.noise)
+        (word(*CONNECTIVITIES) | nothing()).check("connectivity", self.connectivity)
         self._check_heterogeneity()
         self._check_sizes()
         self._check_variables()
         object.__setattr__(self, "mess", self.mess_strengths)
-        _choice("effects", self.effects, EFFECTS)
+        word(*EFFECTS).check("effects", self.effects)
         self._check_interactions()
         self._check_kinds()
 
@@ -179,13 +183,9 @@ class SimulationSettings:
 
     def _check_heterogeneity(self) -> None:
         value = self.heterogeneity
-        if not (value == "independent" or (is_number(value) and 0 <= float(value) <= 1)):
-            raise ParameterError(
-                f"heterogeneity must be a share between 0 and 1 or 'independent', got {value!r}; "
-                "0 gives every site the same graph."
-            )
+        (number(0, most=1) | word("independent")).check("heterogeneity", value)
         if self.n_clusters is not None:
-            positive_int(self.n_clusters, "n_clusters", 1)
+            whole(1).check("n_clusters", self.n_clusters)
             if self.n_clusters > self.n_sites:
                 raise ParameterError(
                     f"n_clusters={self.n_clusters} is more than n_sites={self.n_sites}; "
@@ -207,7 +207,7 @@ class SimulationSettings:
                     f"site_sizes must hold {self.n_sites} numbers, one per site, got {self.site_sizes!r}."
                 )
             for size in self.site_sizes:
-                positive_int(size, "site_sizes", 1)
+                whole(1).check("site_sizes", size)
         smallest = min(self.usable_rows)
         if smallest < self.n_recordings:
             raise ParameterError(
@@ -272,12 +272,6 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     return tuple(share + (part < remainder) for part in range(n_parts))
 
 
-def check_number(name: str, value: object, least: float) -> None:
-    """Refuse what is no finite number of at least `least`."""
-    if not is_number(value) or value < least:  # type: ignore[operator]
-        raise ParameterError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
-
-
 def _range(name: str, value: object) -> None:
     try:
         low, high = (float(bound) for bound in value)  # type: ignore[attr-defined]
@@ -287,8 +281,3 @@ def _range(name: str, value: object) -> None:
         raise ParameterError(
             f"{name} must be two sizes 0 < low <= high, got {value!r}; signs are drawn for you."
         )
-
-
-def _choice(name: str, value: object, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")

@@ -17,10 +17,11 @@ from feddbn.errors import ParameterError
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
-from feddbn.model.inputs import Rows, positive_int, random_generator
+from feddbn.model.inputs import Rows, random_generator
 from feddbn.model.mechanisms import Mechanisms
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import edge_at
+from feddbn.settings import whole, word
 from feddbn.shown import Shown
 from feddbn.sim import (
     AskedKinds,
@@ -209,8 +210,7 @@ def simulate_system(
     >>> len(fed.sites["site-1"][0]), int((fed.truth.A[0] != 0).sum())
     (11, 20)
     """
-    if system not in SYSTEMS:
-        raise ParameterError(f"system must be one of {', '.join(SYSTEMS)}, got {system!r}.")
+    word(*SYSTEMS).check("system", system)
     draw = SYSTEMS[system]
     known = [name for name in draw.__kwdefaults__ or {} if name != "n_sites"]
     for name in options:
@@ -218,8 +218,8 @@ def simulate_system(
             raise ParameterError(
                 f"{name}={options[name]!r} is no option of {system}; it has {', '.join(known)}."
             )
-    positive_int(n_sites, "n_sites")
-    positive_int(n_samples, "n_samples", n_sites)
+    whole(1).check("n_sites", n_sites)
+    whole(n_sites).check("n_samples", n_samples)
     sizes = split_evenly(n_samples, n_sites)
     drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=random_generator(random_state), **options)
     truth = TrueNetwork(

@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.errors import ParameterError
 from feddbn.model.dynamics import impact, largest_eigenvalue
-from feddbn.model.inputs import positive_int
-from feddbn.sim.settings import SimulationSettings, check_number
+from feddbn.settings import flag, number, whole
+from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.shapes import Edge, EdgeEffect, Shapes, flat_curve
 
 
@@ -292,10 +291,9 @@ class HiddenVariables:
     lagged: bool = True
 
     def __post_init__(self) -> None:
-        positive_int(self.n_latent, "n_latent", 0)
-        check_number("latent_strength", self.strength, 0.0)
-        if not isinstance(self.lagged, (bool, np.bool_)):
-            raise ParameterError(f"latent_lagged must be True or False, got {self.lagged!r}.")
+        whole(0).check("n_latent", self.n_latent)
+        number(0.0).check("latent_strength", self.strength)
+        flag().check("latent_lagged", self.lagged)
 
     def names(self, seen: tuple[str, ...]) -> tuple[str, ...]:
         """Names of all variables: ``hidden0, hidden1, ...`` after those that are seen."""

@@ -51,6 +51,7 @@ from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, finite_numbers
 from feddbn.core.designs.recordings import CHUNK_ROWS, Block, stack_lags, stretches
 from feddbn.core.kinds import Coding, read_coding
 from feddbn.errors import ParameterError
+from feddbn.settings import flag, whole
 
 _STEPS_AN_OCTAVE = 4
 _STEPS_A_SCALE = 8
@@ -145,13 +146,10 @@ class Term:
     is_edge: bool = True
 
     def __post_init__(self) -> None:
-        lags = tuple(self.lags)
-        if not lags or any(isinstance(lag, bool) or not isinstance(lag, int) or lag < 0 for lag in lags):
-            raise ParameterError(f"lags={lags} must be whole numbers of at least 0, at least one of them.")
-        if list(lags) != sorted(set(lags)):
-            raise ParameterError(f"lags={lags} must be ascending, each named once.")
-        if not isinstance(self.is_edge, bool):
-            raise ParameterError(f"is_edge={self.is_edge!r} must be True or False.")
+        lags = tuple(whole(0).check("lags", lag) for lag in self.lags)
+        if not lags or list(lags) != sorted(set(lags)):
+            raise ParameterError(f"lags={lags} must be at least one, ascending, each named once.")
+        object.__setattr__(self, "is_edge", flag().check("is_edge", self.is_edge))
         object.__setattr__(self, "lags", lags)
 
 
@@ -396,9 +394,7 @@ class Design:
 
 
 def _up_to(n_lags: int) -> tuple[int, ...]:
-    if isinstance(n_lags, bool) or not isinstance(n_lags, (int, np.integer)) or n_lags < 0:
-        raise ParameterError(f"n_lags={n_lags!r} must be a whole number of at least 0.")
-    return tuple(range(int(n_lags) + 1))
+    return tuple(range(whole(0).check("n_lags", n_lags) + 1))
 
 
 def _fields_of(cls: type, data: object) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
+from feddbn.settings import whole, word
 
 SCOPES = ("all", "recording", "label")
 Label = str | int | float | None
@@ -57,12 +58,8 @@ class Nuisance:
     baseline: Label = None
 
     def __post_init__(self) -> None:
-        if self.scope not in SCOPES:
-            raise ParameterError(f"scope={self.scope!r} is not known; choose one of {', '.join(SCOPES)}.")
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int):
-            raise ParameterError(f"degree={self.degree!r} must be a whole number; 0 is the mean.")
-        if not 0 <= self.degree <= _MAX_DEGREE:
-            raise ParameterError(f"degree={self.degree} must lie between 0 (the mean) and {_MAX_DEGREE}.")
+        word(*SCOPES).check("scope", self.scope)
+        object.__setattr__(self, "degree", whole(0, _MAX_DEGREE).check("degree", self.degree))
         periods = finite_numbers(self.periods, "periods")
         if any(period < _SHORTEST_PERIOD for period in periods):
             raise ParameterError(

@@ -9,6 +9,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
+from feddbn.settings import whole
 
 __all__ = [
     "CANDIDATE_SHARE",
@@ -158,7 +159,7 @@ def _positions(
         source, target, lag = edge
     except (TypeError, ValueError):
         raise ParameterError(f"{argument} contains {edge!r}; write each edge as (from, to, lag).") from None
-    if isinstance(lag, bool) or not isinstance(lag, (int, np.integer)) or not 0 <= lag <= n_lags:
+    if not whole(0, n_lags).holds(lag):
         raise ParameterError(
             f"{argument} contains {edge!r}, whose lag {lag!r} is not between 0 and n_lags={n_lags}."
         )
@@ -172,7 +173,7 @@ def _variable(value: str | int, variables: Sequence[str], edge: Edge, argument: 
         return list(range(len(variables)))
     if isinstance(value, str) and value in variables:
         return [list(variables).index(value)]
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < len(variables):
+    if whole(0, len(variables) - 1).holds(value):
         return [int(value)]
     raise ParameterError(
         f"{argument} contains {edge!r}, but {value!r} is not a variable; the variables are {', '.join(variables[:10])}."

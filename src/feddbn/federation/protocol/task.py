@@ -22,11 +22,13 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from feddbn import settings as rules
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import ParameterError, ProtocolError, SiteRefused
 from feddbn.privacy.policy import TRANSFORMATIONS
+from feddbn.settings import Rule
 
 # What the questions of one study may be about.
 #
@@ -149,149 +151,113 @@ MOST_NUMBERS = 1 << 23
 LARGEST = 1e100
 """No number of a question is larger: squares and products of it are still numbers."""
 _MOST_NAMES = 100_000
-
-
-class _Wrong(ValueError):
-    """What a value must be, to be put behind its name."""
+_INFINITY = Rule(lambda value: isinstance(value, float) and value == math.inf, ("infinity",))
+_SHORT_TEXT = Rule(
+    lambda value: isinstance(value, str) and len(value) <= 1_000, ("a text of at most 1,000 characters",)
+)
 
 
 def _spec(
-    read: Callable[[Any], Any], default: Any, is_array: bool = False, axes: tuple[str, ...] = ()
+    read: Callable[[str, Any], Any], default: Any, is_array: bool = False, axes: tuple[str, ...] = ()
 ) -> Any:
     metadata = {"read": read, "is_array": is_array, "axes": axes}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
+def _by(rule: Rule, into: Callable[[Any], Any], default: Any) -> Any:
+    """A field for what a rule lets pass, as one type."""
+    return _spec(lambda name, value: into(rule.check(name, value)), default)
+
+
+def _several(
+    holds: Callable[[Any], bool], what: str, into: Callable[[Any], Any], default: Any, twice: bool = True
+) -> Any:
+    """A field for a list of values that pass a test, also with equal ones where they may come `twice`."""
+
+    def all_hold(value: Any) -> bool:
+        is_list = isinstance(value, (tuple, list)) and len(value) <= _MOST_NAMES and all(map(holds, value))
+        return is_list and (twice or len(set(value)) == len(value))
+
+    return _by(Rule(all_hold, (f"a list of {what}",)), lambda value: tuple(map(into, value)), default)
+
+
 def whole(least: int = 0, most: int = 2**53, default: Any = MISSING) -> Any:
     """A field for a whole number from `least` to `most`."""
-
-    def read(value: Any) -> int:
-        is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not is_whole or not least <= value <= most:
-            raise _Wrong(f"must be a whole number from {least} to {most}")
-        return int(value)
-
-    return _spec(read, default)
+    return _by(rules.whole(least, most), int, default)
 
 
 def number(
     least: float = -LARGEST, most: float = LARGEST, infinite: bool = False, default: Any = MISSING
 ) -> Any:
     """A field for a number from `least` to `most`; `infinite`: infinity will do, too."""
-
-    def read(value: Any) -> float:
-        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not is_number or not (least <= value <= most or (infinite and value == math.inf)):
-            raise _Wrong(f"must be a number from {least:g} to {most:g}{' or infinity' if infinite else ''}")
-        return float(value)
-
-    return _spec(read, default)
+    rule = rules.number(least, most=most)
+    return _by(rule | _INFINITY if infinite else rule, float, default)
 
 
 def flag(default: Any = MISSING) -> Any:
     """A field for True or False."""
-
-    def read(value: Any) -> bool:
-        if not isinstance(value, (bool, np.bool_)):
-            raise _Wrong("must be true or false")
-        return bool(value)
-
-    return _spec(read, default)
+    return _by(rules.flag(), bool, default)
 
 
-def choice(*options: str | int, default: Any = MISSING) -> Any:
-    """A field for one of some values."""
-
-    def read(value: Any) -> str | int:
-        for option in options:
-            if type(value) is type(option) and value == option:
-                return option
-        raise _Wrong(f"must be one of {', '.join(map(repr, options))}")
-
-    return _spec(read, default)
+def choice(*options: str, default: Any = MISSING) -> Any:
+    """A field for one of some words."""
+    return _by(rules.word(*options), lambda value: options[options.index(value)], default)
 
 
 def text(default: Any = MISSING) -> Any:
     """A field for a short text."""
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > 1_000:
-            raise _Wrong("must be a text of at most 1,000 characters")
-        return value
-
-    return _spec(read, default)
-
-
-def _several(read_one: Callable[[Any], Any], what: str) -> Callable[[Any], tuple[Any, ...]]:
-    def read(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (tuple, list)) or len(value) > _MOST_NAMES:
-            raise _Wrong(f"must be a list of {what}")
-        return tuple(read_one(item) for item in value)
-
-    return read
+    return _by(_SHORT_TEXT, str, default)
 
 
 def names(default: Any = MISSING) -> Any:
     """A field for different texts, in order."""
-
-    def one(value: Any) -> str:
-        if not isinstance(value, str):
-            raise _Wrong("must be a list of names")
-        return value
-
-    def read(value: Any) -> tuple[str, ...]:
-        found = _several(one, "names")(value)
-        if len(set(found)) != len(found):
-            raise _Wrong("must not have a name twice")
-        return found
-
-    return _spec(read, default)
+    return _several(lambda one: isinstance(one, str), "different names", str, default, twice=False)
 
 
 def texts(default: Any = MISSING) -> Any:
     """A field for texts, in order, of which some may be equal."""
-    return _spec(_several(_read_of(text()), "texts"), default)
+    return _several(_SHORT_TEXT.holds, "texts", str, default)
 
 
 def wholes(least: int = 0, most: int = 2**53, default: Any = MISSING) -> Any:
     """A field for whole numbers, each from `least` to `most`."""
-    return _spec(_several(_read_of(whole(least, most)), "whole numbers"), default)
+    return _several(rules.whole(least, most).holds, f"whole numbers from {least} to {most}", int, default)
 
 
 def numbers(least: float = -LARGEST, most: float = LARGEST, default: Any = MISSING) -> Any:
     """A field for numbers, each from `least` to `most`."""
-    return _spec(_several(_read_of(number(least, most)), "numbers"), default)
+    return _several(
+        rules.number(least, most=most).holds, f"numbers from {least:g} to {most:g}", float, default
+    )
 
 
 def designs(default: Any = MISSING) -> Any:
     """A field for designs, at least one, or their descriptions."""
 
-    def read(value: Any) -> tuple[Design, ...]:
-        if not isinstance(value, (tuple, list)) or not value:
-            raise _Wrong("must be a list of designs")
+    def read(name: str, value: Any) -> tuple[Design, ...]:
+        Rule(lambda value: isinstance(value, (tuple, list)) and bool(value), ("a list of designs",)).check(
+            name, value
+        )
         try:
             return tuple(item if isinstance(item, Design) else Design.from_dict(item) for item in value)
         except ParameterError as error:
-            raise _Wrong(f"must be a list of designs: {str(error).rstrip('.')}") from None
+            raise ParameterError(f"{name} must be a list of designs: {error}") from None
 
     return _spec(read, default)
-
-
-def _read_of(spec: Any) -> Callable[[Any], Any]:
-    read: Callable[[Any], Any] = spec.metadata["read"]
-    return read
 
 
 def array(*axes: str, default: Any = MISSING) -> Any:
     """A field for a float64 array with these axes, every entry finite."""
 
-    def read(value: Any) -> FloatArray:
+    def read(name: str, value: Any) -> FloatArray:
         found = np.asarray(value)
         if found.dtype.kind not in "fiub" or found.ndim != len(axes) or found.size > MOST_NUMBERS:
-            raise _Wrong(f"must be an array of numbers with {len(axes)} axes ({', '.join(axes)})")
+            raise ParameterError(
+                f"{name!r} must be an array of numbers with {len(axes)} axes ({', '.join(axes)})."
+            )
         found = np.asarray(found, dtype=np.float64)
         if not (np.abs(found) <= LARGEST).all():
-            raise _Wrong(f"must have finite entries only, of at most {LARGEST:g}")
+            raise ParameterError(f"{name!r} must have finite entries only, of at most {LARGEST:g}.")
         return found
 
     return _spec(read, default, True, axes)
@@ -397,13 +363,12 @@ class Question:
         values = self.__dict__
         for spec in _specs(type(self)):
             value = values[spec.name]
-            if value is None and spec.default is None:
+            if value is spec.default:
                 continue
             try:
-                values[spec.name] = spec.read(value)
-            except _Wrong as wrong:
-                shown = "" if spec.is_array else f" is {_shown(value)}, but it"
-                raise self.wrong(f"{spec.name!r}{shown} {wrong}") from None
+                values[spec.name] = spec.read(spec.name, value)
+            except ParameterError as error:
+                raise self.wrong(str(error).rstrip(".")) from None
         if self.forms:
             values["name"] = f"{self.name}.{self.form}"
         self._check_sizes()
@@ -481,7 +446,7 @@ class Question:
         for name in given:
             if known.get(name) is not (name in arrays):
                 raise ProtocolError(
-                    f"task {cls.name!r} has no {'array' if name in arrays else 'parameter'} {_shown(name)}; "
+                    f"task {cls.name!r} has no {'array' if name in arrays else 'parameter'} {rules.shown(name)}; "
                     f"it takes {', '.join(known) or 'none'}.",
                     code="bad-question",
                 )
@@ -509,7 +474,7 @@ class _Spec:
 
     name: str
     default: Any
-    read: Callable[[Any], Any]
+    read: Callable[[str, Any], Any]
     is_array: bool
     axes: tuple[str, ...]
 
@@ -522,10 +487,6 @@ def _specs(kind: type[Question]) -> tuple[_Spec, ...]:
     if kind not in _KNOWN:
         _KNOWN[kind] = tuple(_Spec(item.name, item.default, **item.metadata) for item in fields(kind))
     return _KNOWN[kind]
-
-
-def _shown(value: object) -> str:
-    return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
 
 
 T = TypeVar("T")

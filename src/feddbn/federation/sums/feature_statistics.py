@@ -55,6 +55,7 @@ from feddbn.federation.protocol.task import (
     View,
     designs,
 )
+from feddbn.settings import word
 
 MOST_DESIGNS = 15
 CENTRINGS = ("shared", "recording", "label")
@@ -188,8 +189,7 @@ def feature_statistics_program(
     Two sums with `standardise` (the first makes origin and scale public, so that knots and squares mean the
     same at every site), one without; all candidates travel in the same sum.
     """
-    if centring not in CENTRINGS:
-        raise ParameterError(f"centring must be one of {', '.join(CENTRINGS)}, got {centring!r}.")
+    word(*CENTRINGS).check("centring", centring)
     d = len(variables)
     units = np.stack([np.zeros(d), np.ones(d)])
     if standardise:

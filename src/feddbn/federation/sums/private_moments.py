@@ -42,7 +42,7 @@ from feddbn.privacy.noise_plan import (
     norm_histogram,
 )
 from feddbn.privacy.policy import Unit, usual_threshold
-from feddbn.settings import flat_names
+from feddbn.settings import flat_names, number
 
 # A private look at how large the units' vectors are, to choose a clipping bound that is paid for.
 #
@@ -63,7 +63,7 @@ class UnitNormsQuestion(Question):
     purpose = "how large the vectors of single units are, in coarse bins"
 
     unit: str = choice("recording", "row")
-    of: Question = field(metadata={"read": lambda value: value, "is_array": False, "axes": ()})
+    of: Question = field(metadata={"read": lambda name, value: value, "is_array": False, "axes": ()})
     norm: str = choice("flat", "gram", default="flat")
 
     def check_scope(self, scope: Scope) -> None:
@@ -173,14 +173,12 @@ def private_moments_plan(
     beyond which cells are left out, `curves_share` of what these leave for the sum of curved rows; 0: there is none. A bound
     for curved rows is always chosen: they are in units that nobody knows before.
     """
-    if not 0 < bound_share < 1:
-        raise ParameterError(f"bound_share must lie strictly between 0 and 1, got {bound_share}.")
+    number(above=0, below=1).check("bound_share", bound_share)
     if not 0 <= spikes_share < 1 - bound_share:
         raise ParameterError(
             f"spikes_share must be at least 0 and less than 1 - bound_share = {1 - bound_share:g}, got {spikes_share}."
         )
-    if not 0 <= curves_share < 1:
-        raise ParameterError(f"curves_share must be at least 0 and less than 1, got {curves_share}.")
+    number(0, below=1).check("curves_share", curves_share)
     if spikes_share and unit != "recording":
         raise ParameterError(
             f"unit={unit!r}: spikes='remove' tells what is far by the rows around it; protect unit='recording', or use "

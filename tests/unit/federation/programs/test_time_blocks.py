@@ -93,7 +93,7 @@ def test_a_short_recording_has_no_rows_in_late_blocks():
     [
         ({"fold": (0, 2, 500)}, "'fold'"),
         ({"row_model": np.zeros((10, 9))}, "'row_model'"),
-        ({"n_blocks": 61}, "'n_blocks' is 61"),
+        ({"n_blocks": 61}, "n_blocks=61"),
         ({"calendar": "M"}, "'calendar'"),
         ({"block_rows": 20}, "'block_rows' is 20"),
     ],

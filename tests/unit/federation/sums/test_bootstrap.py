@@ -144,7 +144,7 @@ def test_politis_white_says_which_extra_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"resampled": "rows"}, "'resampled'"),
+        ({"resampled": "rows"}, "resampled="),
         ({"block_length": 0}, "block_length"),
         ({"stop": 0, "first": 0}, "'first'"),
         ({"n_lags": 1}, "'origin'"),
