@@ -12,6 +12,7 @@ from feddbn.core.backend.device import HOST, Device
 from feddbn.core.fdbnl.path import StagedPath
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.optimum import Certificate
+from feddbn.core.statistics.diagnostics import ScaleChoice
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
 from feddbn.federation.programs.fdbnl import (
@@ -24,7 +25,7 @@ from feddbn.federation.programs.fdbnl import (
 from feddbn.federation.programs.residual_checks import FittedNetwork, network_checks_program
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.federation.sums.prepare import PreparedSettings
-from feddbn.federation.sums.statistics import Preparation, ScaleChoice
+from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator, history_frame, network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -125,7 +125,8 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
         if n < 2 * q:
             self._tell(Finding("few-rows-for-marks", "warning", {"n": n, "q": q}))
         learner = MarkLearner(float(settings.alpha), settings.n_passes, settings.max_conditions)
-        found = learner.learn(summary.independence, d, p, self._inputs)
+        gram = replace(summary.moments, n=n)
+        found = learner.learn(gram, self._constraints().up_to(p), np.random.default_rng(0))
         self.ancestral_graph_ = AncestralGraph(found.marks, names, found.values, found.p_values)
         self.graph_, self.edges_ = self.ancestral_graph_.marks, self.ancestral_graph_.edges()
         self.n_tests_ = found.n_tests

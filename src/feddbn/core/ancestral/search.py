@@ -24,24 +24,13 @@ from scipy.special import stdtr
 
 from feddbn.core.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, Marks, Separations, WindowGraph
 from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.statistics.moments import Moments, correlations
+from feddbn.errors import ParameterError
 
 Answers = tuple[FloatArray, FloatArray, IntArray]
 """Partial correlations, their p-values, and the sets (rows of nodes) they are given, beyond those that are always given."""
 _SMALLEST = 1e-12
-
-
-class Independence(Protocol):
-    """Whether two nodes are independent given others: from sums, or known from a graph."""
-
-    def subsets(
-        self, x: int, y: int, always: Sequence[int], others: Sequence[int], size: int, most: int
-    ) -> Answers:
-        """Test x against y given `always` and each subset of `others` of a size; at most `most` subsets, first ones first."""
-        ...
-
-    def one(self, x: int, y: int, given: Sequence[int]) -> tuple[float, float]:
-        """Partial correlation of x and y given others, and its p-value."""
-        ...
 
 
 class PartialCorrelations:
@@ -61,7 +50,10 @@ class PartialCorrelations:
     def subsets(
         self, x: int, y: int, always: Sequence[int], others: Sequence[int], size: int, most: int
     ) -> Answers:
-        """As `Independence.subsets`; `others` are taken by how strongly they go with x and y."""
+        """Test x against y given `always` and each subset of `others` of a size.
+
+        At most `most` subsets: `others` are taken by how strongly they go with x and y.
+        """
         others = others if size else ()
         left = self._given([x, y, *others], always)
         if size == 0:
@@ -79,7 +71,7 @@ class PartialCorrelations:
         return values, self._p_values(values, len(always) + size), nodes[chosen]
 
     def one(self, x: int, y: int, given: Sequence[int]) -> tuple[float, float]:
-        """As `Independence.one`."""
+        """Partial correlation of x and y given others, and its p-value."""
         values = _coefficients(self._given([x, y], given)[None, :2, :2])
         return float(values[0]), float(self._p_values(values, len(given))[0])
 
@@ -409,12 +401,19 @@ class MarkLearner:
     max_conditions: int | None = None
     max_subsets: int = 2000
 
-    def learn(self, gram: Independence, d: int, n_lags: int, inputs: Sequence[int] = ()) -> FoundMarks:
-        """Return the ancestral graph of d variables over a window of ``n_lags + 1`` moments; `gram` knows ``2 n_lags`` lags.
+    def learn(self, gram: Moments, limits: EdgeConstraints, rng: np.random.Generator) -> FoundMarks:
+        """Return the ancestral graph of moments of lagged rows with twice as many lags as the limits; nothing is drawn.
 
-        `inputs` are variables that only act on others: an edge with one of them is an effect of it.
+        Variables that nothing may act on only act on others: an edge with one of them is an effect of it. The search knows
+        no other limits.
         """
-        run = _Run(gram, WindowGraph.complete(d, n_lags, inputs), self, inputs)
+        d, n_lags, inputs = limits.d, limits.n_lags, limits.inputs
+        free = EdgeConstraints.none(d, n_lags).allowed
+        free[:, list(inputs)] = False
+        if limits.required.any() or not np.array_equal(limits.allowed, free):
+            raise ParameterError("a search for marks has no limits but variables that nothing may act on.")
+        test = PartialCorrelations(correlations(gram.scatter)[0], gram.n)
+        run = _Run(test, WindowGraph.complete(d, n_lags, inputs), self, inputs)
         for _ in range(self.n_passes - 1):
             run.remove_edges()
             run.look_beyond()
@@ -452,7 +451,7 @@ class _Run:
     """A search under way."""
 
     def __init__(
-        self, test: Independence, graph: WindowGraph, options: MarkLearner, inputs: Sequence[int]
+        self, test: PartialCorrelations, graph: WindowGraph, options: MarkLearner, inputs: Sequence[int]
     ) -> None:
         self.test, self.graph, self.options, self._inputs = test, graph, options, inputs
         self.known = Separations(graph)

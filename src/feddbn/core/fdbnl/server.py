@@ -9,7 +9,7 @@ until `is_done`. What the server learns about a broadcast point's residuals it l
 
 The path asks for gradients, whose sum is the pooled gradient whatever the split; so the path through the non-convex part,
 and with it the local optimum, is the same for one site and for sixty-four, and on the summed Gram matrix itself
-(`solve_dynotears`), which needs no sites:
+(`PenalisedLearner`), which needs no sites:
 
     WARM      the lasso without acyclicity
     ACYCLIC   acyclicity gains weight slowly, from almost nothing: a homotopy
@@ -38,13 +38,23 @@ Known weakness: the acyclic stage is a local method; with ``optimum="path"`` the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath
+from feddbn.core.fdbnl.path import (
+    FOLLOW,
+    RoundRecord,
+    RunOptions,
+    Schedule,
+    Stage,
+    StagedPath,
+    make_schedule,
+)
 from feddbn.core.fdbnl.site import Ask, gradient_answers
-from feddbn.core.graphs.acyclicity import start_within_reach
+from feddbn.core.graphs.acyclicity import get_acyclicity, start_within_reach
 from feddbn.core.graphs.constraints import (
     CANDIDATE_SHARE,
     DroppedEdge,
@@ -59,16 +69,25 @@ from feddbn.core.orders.search import order_of_gram
 from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
 from feddbn.core.solvers.lasso import penalty_value, soft_threshold, solve_by_signs
 from feddbn.core.solvers.seen_gram import FINE, SeenGram
+from feddbn.core.statistics.diagnostics import (
+    ScaleChoice,
+    Units,
+    choose_scale,
+    summary_of_moments,
+    units_of,
+)
+from feddbn.core.statistics.moments import Moments
 
 __all__ = [
     "BUDGETS",
     "MANY_NODES",
     "OPTIMA",
     "ConsensusRun",
+    "Penalised",
+    "PenalisedLearner",
     "goes_straight",
     "penalty_matrix",
     "searched",
-    "solve_dynotears",
 ]
 
 MANY_NODES = 200
@@ -468,9 +487,80 @@ def penalty_matrix(constraints: EdgeConstraints, lambda_w: float, lambda_a: floa
     return L
 
 
-def solve_dynotears(G: FloatArray, options: RunOptions, device: Device = HOST) -> ConsensusRun:
-    """Return the finished run for the Gram matrix G = Z'Z/n (``C_raw`` penalised, ``C`` pruned and refitted)."""
-    run = ConsensusRun(options)
-    while not run.is_done:
-        run.advance(gradient_answers(G[None], run.C, device)[0], 1)
-    return run
+@dataclass(frozen=True)
+class Penalised:
+    """What was found: the finished run, whose weights are those of variables in `units`, and why they are in these."""
+
+    run: ConsensusRun
+    units: Units
+    scale: ScaleChoice
+
+
+@dataclass(frozen=True)
+class PenalisedLearner:
+    """DYNOTEARS with a certificate: penalised least squares over acyclic networks, from a Gram matrix.
+
+    Attributes
+    ----------
+    lambda_w, lambda_a, w_threshold, a_threshold, refit, optimum, h_tol, tol, max_rounds, acyclicity
+        As in `feddbn.FDBNL`.
+    center, scale
+        Rules for the units that penalties act in (`core.statistics.diagnostics.units_of`, `choose_scale`).
+    inputs
+        Positions of variables that only act on others: they have no noise that a scale could be chosen by.
+    schedule
+        How fast cycles get dearer.
+    device
+        Who multiplies large matrices.
+    """
+
+    lambda_w: float = 0.05
+    lambda_a: float = 0.05
+    center: str = "auto"
+    scale: str = "auto"
+    inputs: tuple[int, ...] = ()
+    w_threshold: float = 0.2
+    a_threshold: float = 0.2
+    refit: bool = True
+    optimum: str = "order"
+    schedule: Schedule = make_schedule("gram", 1, 1.0)
+    h_tol: float = 1e-8
+    tol: float = 1e-6
+    max_rounds: int = 1000
+    acyclicity: str = "expm"
+    device: Device = HOST
+
+    def learn(self, gram: Moments, limits: EdgeConstraints, rng: np.random.Generator) -> Penalised:
+        """Return the network of moments of lagged rows; nothing is drawn."""
+        d = limits.d
+        scale = choose_scale(self.scale, d, gram, inputs=self.inputs)
+        units = units_of(summary_of_moments(gram, d), d, self.center, scale.rule)
+        return Penalised(
+            self.solve(gram.standardised(units.center, units.scale), units, limits), units, scale
+        )
+
+    def solve(self, G: FloatArray, units: Units, limits: EdgeConstraints) -> ConsensusRun:
+        """Return the finished run for G = Z'Z/n of columns in units (``C_raw`` penalised, ``C`` pruned and refitted)."""
+        run = ConsensusRun(self.options(units, limits))
+        while not run.is_done:
+            run.advance(gradient_answers(G[None], run.C, self.device)[0], 1)
+        return run
+
+    def options(self, units: Units, limits: EdgeConstraints) -> RunOptions:
+        """Return the problem of columns in units, and its limits."""
+        return RunOptions(
+            penalty=penalty_matrix(limits, self.lambda_w, self.lambda_a),
+            # The paper's proximal term is unweighted; the other one is in units of the sources' variances.
+            metric=units.metric if self.schedule.is_adaptive else np.ones(len(limits.allowed)),
+            constraints=limits,
+            schedule=self.schedule,
+            h_tol=self.h_tol,
+            tol=self.tol,
+            max_rounds=self.max_rounds,
+            w_threshold=self.w_threshold,
+            a_threshold=self.a_threshold,
+            refit=self.refit,
+            acyclicity=get_acyclicity(self.acyclicity, self.device),
+            optimum=self.optimum,
+            n_rows=units.summary.n,
+        )

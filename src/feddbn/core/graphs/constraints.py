@@ -52,6 +52,12 @@ class EdgeConstraints:
         return int(self.allowed.shape[0]) // self.d - 1
 
     @property
+    def inputs(self) -> tuple[int, ...]:
+        """Positions of variables that nothing may act on, if there are others."""
+        found = tuple(np.flatnonzero(~self.allowed.any(axis=0)).tolist())
+        return found if len(found) < self.d else ()
+
+    @property
     def is_free(self) -> bool:
         """Whether nothing is required, and nothing but self-loops within a slice is forbidden."""
         free = EdgeConstraints.none(self.d, self.n_lags)

@@ -59,13 +59,14 @@ what is left of both the cause and the target, and no less, brings it to nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.statistics.moments import Moments, correlations
+from feddbn.errors import ParameterError
 from feddbn.findings import Finding
 
 _RIDGE = 1e-10
@@ -192,6 +193,125 @@ def noise_spread(scatter: FloatArray, n: float, d: int) -> Spread | None:
     # A standard deviation has half the relative error of its square.
     chance = np.exp(-_STANDARD_ERRORS * 0.5 * np.sqrt(2 / free_low + 2 / free_high))
     return Spread(float(np.sqrt(low[large] / high[small]) * chance), large, small)
+
+
+CENTERS = ("auto", "none", "federated", "recording")
+SCALES = ("auto", "none", "federated")
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Federation-wide count, means (q,), variances (q,) and lag-1 autocorrelations (d,)."""
+
+    n: float
+    mean: FloatArray
+    variance: FloatArray
+    autocorrelation: FloatArray
+
+
+@dataclass(frozen=True)
+class Units:
+    """What columns z are brought to where penalties act: ``(z - center) / scale``, both (q,); `summary` explains why."""
+
+    center: FloatArray
+    scale: FloatArray
+    center_rule: str
+    summary: ColumnStatistics
+
+    @property
+    def variance(self) -> FloatArray:
+        """(q,) mean squares of the prepared columns."""
+        offset = self.summary.mean - self.center
+        return (self.summary.variance + offset * offset) / self.scale**2
+
+    @property
+    def metric(self) -> FloatArray:
+        """(q,) `variance`, bounded from below: a variable that hardly varies must not make a metric singular."""
+        variance = self.variance
+        return np.maximum(variance, 1e-9 * float(variance.mean()))
+
+
+def autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return lag-1 autocorrelations from lag-1 covariances and variances; 0 for a constant."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = np.where(variance > 0, lagged / variance, 0.0)
+    return np.clip(r, -0.99, 0.99)
+
+
+def summary_of_moments(moments: Moments, d: int) -> ColumnStatistics:
+    """Return the same summary from whole moments."""
+    n = moments.n
+    variance = np.diag(moments.scatter) / n
+    lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
+    return ColumnStatistics(n, moments.mean, variance, autocorrelation(lagged, variance[:d]))
+
+
+def units_of(summary: ColumnStatistics, d: int, center: str, scale: str) -> Units:
+    """Choose centre and scale from sums only.
+
+    ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors
+    inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
+    """
+    if center not in CENTERS:
+        raise ParameterError(f"center={center!r} is not known; choose one of {', '.join(CENTERS)}.")
+    if scale not in ("none", "federated"):
+        raise ParameterError(f"scale={scale!r} is not known; choose 'none' or 'federated'.")
+    rule = center
+    if center == "auto":
+        r = np.maximum(summary.autocorrelation, 0.0)
+        error = np.sqrt(summary.variance[:d] * (1 + r) / (1 - r) / summary.n)
+        rule = "federated" if np.any(np.abs(summary.mean[:d]) > 4.0 * error) else "none"
+    q = len(summary.mean)
+    # Recordings that were centred on their own means have a mean of zero, or that of the average recording.
+    middle = np.zeros(q) if rule == "none" else summary.mean
+    factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
+    return Units(middle, factor, rule, summary)
+
+
+@dataclass(frozen=True)
+class ScaleChoice:
+    """Which units penalties and thresholds act on.
+
+    Attributes
+    ----------
+    rule
+        "none": those of the data; "federated": every variable scaled to unit variance over all sites.
+    spread
+        How far the noise of variables differs, where that was looked at.
+    one_network
+        Whether all sites have one network, so that the spread is a bound.
+    """
+
+    rule: str
+    spread: Spread | None = None
+    one_network: bool = True
+
+    def finding(self, variables: Sequence[str]) -> Finding | None:
+        """What was decided and why; None where nothing was, or the data stay as they are."""
+        if self.spread is None or self.rule == "none":
+            return None
+        names = variables[self.spread.large], variables[self.spread.small]
+        values = {"factor": self.spread.factor, "is_bound": self.one_network}
+        return Finding("variables-scaled", "note", values, names, {"prepare.scale": "none"})
+
+
+def choose_scale(
+    scale: str, d: int, moments: Moments, *, one_network: bool = True, inputs: Sequence[int] = ()
+) -> ScaleChoice:
+    """Decide about ``scale="auto"`` by how far noise must differ; `one_network` says whether sites share one.
+
+    `inputs` are positions of variables that only act on others, and have no noise.
+    """
+    if scale != "auto":
+        return ScaleChoice(scale, one_network=one_network)
+    scatter, m = output_columns(moments.scatter, d, inputs)
+    spread = noise_spread(scatter, moments.n, m)
+    if spread is not None and inputs:
+        outputs = outputs_of(d, inputs)
+        spread = replace(spread, large=outputs[spread.large], small=outputs[spread.small])
+    limit = NOISE_FACTOR if one_network else DIFFERENT_NETWORKS_FACTOR
+    rule = "federated" if spread is not None and spread.factor > limit else "none"
+    return ScaleChoice(rule, spread, one_network)
 
 
 _SLOW = 0.95

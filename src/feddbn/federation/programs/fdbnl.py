@@ -19,11 +19,17 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.path import SCHEDULES, RunOptions, Schedule, make_schedule
-from feddbn.core.fdbnl.server import OPTIMA, ConsensusRun, penalty_matrix, solve_dynotears
+from feddbn.core.fdbnl.path import SCHEDULES, Schedule, make_schedule
+from feddbn.core.fdbnl.server import OPTIMA, ConsensusRun, PenalisedLearner
 from feddbn.core.fdbnl.site import Ask, Consensus, Decomposed, gradient_answers
-from feddbn.core.graphs.acyclicity import ACYCLICITIES, get_acyclicity
+from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.statistics.diagnostics import (
+    ColumnStatistics,
+    ScaleChoice,
+    choose_scale,
+    summary_of_moments,
+)
 from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
@@ -33,14 +39,7 @@ from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteT
 from feddbn.federation.protocol.task import Constant, Plan, Planned, Scope, ServerProgram, Task, array, choice
 from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
-from feddbn.federation.sums.statistics import (
-    Preparation,
-    ScaleChoice,
-    choose_scale,
-    prepare,
-    summary_of_moments,
-    summary_program,
-)
+from feddbn.federation.sums.statistics import Preparation, prepare, summary_program
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.settings import Rule, Settings, edges, flag, group, nothing, number, setting, whole, word
 
@@ -56,9 +55,9 @@ __all__ = [
     "check_summary",
     "fdbnl_program",
     "fit_of_moments",
+    "learner_of",
     "pooled_program",
     "prepared_program",
-    "run_options",
 ]
 
 WEIGHTINGS = ("samples", "sites")
@@ -180,6 +179,10 @@ class PenalisedSettings(PreparedSettings):
         super().__post_init__()
         self.rounds.check_use("gram")
 
+    def learner(self, schedule: Schedule, device: Device = HOST, **more: Any) -> PenalisedLearner:
+        """Return the learner that solves the problem of these settings; `more` is what it says of units."""
+        return learner_of(self, schedule, device, refit=self.refit, optimum=self.optimum, **more)
+
 
 @dataclass(frozen=True, repr=False)
 class FDBNLSettings(PenalisedSettings):
@@ -221,38 +224,26 @@ class ConsensusFit:
     scale: ScaleChoice | None = None
 
 
-def run_options(
-    settings: Any,
-    preparation: Preparation,
-    constraints: EdgeConstraints,
-    schedule: Schedule,
-    device: Device,
-    **stages: Any,
-) -> RunOptions:
-    """Return the options of a run with this schedule; `stages` are "optimum" and "refit"."""
-    rounds = settings.rounds
-    return RunOptions(
-        penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
-        # The paper's proximal term is unweighted; the other one is in units of the sources' variances.
-        metric=preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed)),
-        constraints=constraints,
+def learner_of(settings: Any, schedule: Schedule, device: Device = HOST, **more: Any) -> PenalisedLearner:
+    """Return the learner of these settings; `more` are fields of it that are not theirs."""
+    for name in ("lambda_w", "lambda_a"):
+        if isinstance(getattr(settings, name), str):
+            raise ParameterError(f"{name}='auto' is chosen by fit, on held-out rows; give a number here.")
+    problem = ("lambda_w", "lambda_a", "w_threshold", "a_threshold")
+    steps = ("h_tol", "tol", "max_rounds", "acyclicity")
+    return PenalisedLearner(
+        **{name: getattr(settings, name) for name in problem},
+        **{name: getattr(settings.rounds, name) for name in steps},
         schedule=schedule,
-        acyclicity=get_acyclicity(rounds.acyclicity, device),
-        n_rows=preparation.summary.n,
-        h_tol=rounds.h_tol,
-        tol=rounds.tol,
-        max_rounds=rounds.max_rounds,
-        w_threshold=settings.w_threshold,
-        a_threshold=settings.a_threshold,
-        **stages,
+        device=device,
+        **more,
     )
 
 
-def check_summary(variables: tuple[str, ...], preparation: Preparation) -> None:
+def check_summary(variables: tuple[str, ...], summary: ColumnStatistics) -> None:
     """Raise if a variable is constant over the whole federation, or the federation has a single row."""
     d = len(variables)
     # The summary was taken about the means where these are large, so only a true constant is left with this little.
-    summary = preparation.summary
     check_variances(variables, summary.variance[:d], summary.mean[:d], rtol=1e-28)
 
 
@@ -314,9 +305,9 @@ def prepared_program(
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
         scale = choose_scale(scale_rule, d, asked.moments, one_network=one_network, inputs=inputs)
-        preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
+        preparation = prepare(summary, d, rule, scale.rule, asked.treatment)
         found = Prepared(preparation, asked.center, scale, asked)
-    check_summary(variables, found.preparation)
+    check_summary(variables, found.preparation.summary)
     return found
 
 
@@ -400,30 +391,19 @@ def fit_of_moments(
     device: Device = HOST,
 ) -> ConsensusFit:
     """Return the fit to the moments of all rows; no sum is needed."""
-    d, moments = len(variables), asked.moments
-    inputs = settings.prepare.input_places(variables)
-    scale = choose_scale(settings.prepare.scale, d, moments, inputs=inputs)
-    summary = replace(summary_of_moments(moments, d), n=asked.n_rows)
-    rule = settings.prepare.center if asked.center == "none" else "recording"
-    preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
-    check_summary(variables, preparation)
-    options = _options(settings, preparation, constraints, settings.rounds.schedule("gram", 1, 1.0), device)
-    run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options, device)
-    return ConsensusFit(run, preparation, 1.0, asked, scale)
-
-
-def _options(
-    settings: PenalisedSettings,
-    preparation: Preparation,
-    constraints: EdgeConstraints,
-    schedule: Schedule,
-    device: Device,
-) -> RunOptions:
-    for name in ("lambda_w", "lambda_a"):
-        if isinstance(getattr(settings, name), str):
-            raise ParameterError(f"{name}='auto' is chosen by fit, on held-out rows; give a number here.")
-    stages = {"optimum": settings.optimum, "refit": settings.refit}
-    return run_options(settings, preparation, constraints, schedule, device, **stages)
+    moments, rows = asked.moments, settings.prepare
+    summary = summary_of_moments(moments, len(variables))
+    check_summary(variables, summary)
+    learner = settings.learner(
+        settings.rounds.schedule("gram", 1, 1.0),
+        device,
+        center=rows.center if asked.center == "none" else "recording",
+        scale=rows.scale,
+        inputs=rows.input_places(variables),
+    )
+    found = learner.learn(moments, constraints, np.random.default_rng(0))
+    counted = {**vars(found.units), "summary": replace(summary, n=asked.n_rows)}
+    return ConsensusFit(found.run, Preparation(**counted, treatment=asked.treatment), 1.0, asked, found.scale)
 
 
 def _rounds_program(
@@ -437,7 +417,8 @@ def _rounds_program(
     preparation = prepared.preparation
     total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
     schedule = settings.rounds.schedule(settings.schedule, n_sites, total_weight)
-    options = _options(settings, preparation, constraints, schedule, device)
+    learner = settings.learner(schedule, device)
+    options = learner.options(preparation, constraints)
     run = ConsensusRun(options)
 
     def question(ask: Ask) -> StepQuestion:
@@ -461,7 +442,7 @@ def _rounds_program(
     if settings.schedule == "gram":
         answer = yield Task(question(Ask.GRAM))
         G = symmetric(answer.value, len(preparation.center))
-        run = solve_dynotears(G, options, device)
+        run = learner.solve(G, preparation, constraints)
     while not run.is_done:
         answer = yield Task(question(run.ask), note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)

@@ -16,16 +16,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.server import OPTIMA
+from feddbn.core.backend.device import Device
+from feddbn.core.fdbnl.path import make_schedule
+from feddbn.core.fdbnl.server import OPTIMA, PenalisedLearner
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.federation.programs.fdbnl import PenalisedSettings, Rounds, fit_of_moments
+from feddbn.core.statistics.diagnostics import CENTERS, SCALES, ColumnStatistics, summary_of_moments
+from feddbn.federation.programs.fdbnl import PenalisedSettings, check_summary
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task, array, choice, flag, number, whole, wholes
 from feddbn.federation.sums.gram import asked_moments
-from feddbn.federation.sums.prepare import Prepare
-from feddbn.federation.sums.statistics import CENTERS, SCALES, ColumnStatistics, Preparation
+from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 
 __all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
@@ -36,9 +38,9 @@ _ROUNDS = ("rho1", "phi1", "max_rounds", "h_tol", "tol", "acyclicity")
 
 @dataclass(frozen=True, kw_only=True)
 class LocalFitQuestion(RowsQuestion):
-    """A fit of `PenalisedSettings` to the site's own rows, and what to answer of it.
+    """A fit of `PenalisedLearner` to the site's own rows, and what to answer of it.
 
-    `middle` is the rule for the site's mean (`statistics.prepare`) where recordings keep theirs; `outside` are positions of
+    `middle` is the rule for the site's mean (`units_of`) where recordings keep theirs; `outside` are positions of
     variables that only act on others, which have no noise to be scaled by.
     """
 
@@ -64,15 +66,16 @@ class LocalFitQuestion(RowsQuestion):
     allowed: FloatArray = array("q", "d")
     required: FloatArray = array("q", "d")
 
-    @property
-    def settings(self) -> PenalisedSettings:
-        """The settings that the site fits by."""
-        names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold", "refit", "optimum")
-        rounds = Rounds(**{name: getattr(self, name) for name in _ROUNDS})
-        inputs = [self.variables[i] for i in self.outside]
-        rows = Prepare(center=self.middle, scale=self.scale, exogenous=inputs)
-        given = {name: getattr(self, name) for name in names}
-        return PenalisedSettings(n_lags=self.n_lags, rounds=rounds, prepare=rows, **given)
+    def learner(self, device: Device) -> PenalisedLearner:
+        """The learner that the site fits by."""
+        names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold", "refit", "optimum", "scale")
+        return PenalisedLearner(
+            **{name: getattr(self, name) for name in (*names, "h_tol", "tol", "max_rounds", "acyclicity")},
+            center=self.middle if self.center == "none" else "recording",
+            inputs=self.outside,
+            schedule=make_schedule("gram", 1, 1.0, rho1=self.rho1, phi1=self.phi1),
+            device=device,
+        )
 
 
 @dataclass(frozen=True)
@@ -141,9 +144,9 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
         return here.state, np.zeros(size + 1)
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)
-    asked = AskedMoments(moments, Treatment(center=question.center), n_rows=moments.n)
-    fit = fit_of_moments(question.settings, question.variables, constraints, asked, here.device)
-    run, preparation, d = fit.run, fit.preparation, constraints.d
+    check_summary(question.variables, summary_of_moments(moments, constraints.d))
+    found = question.learner(here.device).learn(moments, constraints, np.random.default_rng(0))
+    run, units, d = found.run, found.units, constraints.d
     C = run.graph()
     assert run.C_raw is not None
     assert run.target_loss is not None
@@ -152,12 +155,12 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
         "local.C": C,
         "local.C_raw": run.C_raw,
         "local.loss": run.target_loss,
-        "local.center": preparation.center,
-        "local.scale": preparation.scale,
+        "local.center": units.center,
+        "local.scale": units.scale,
     }
     numbers = np.empty(0)
     if question.answer == "weights":
-        numbers = (run.C_raw * preparation.scale[:d] / preparation.scale[:, None]).ravel()
+        numbers = (run.C_raw * units.scale[:d] / units.scale[:, None]).ravel()
     elif question.answer == "votes":
         numbers = (C != 0).astype(np.float64).ravel()
     return new, np.append(numbers, 1.0)

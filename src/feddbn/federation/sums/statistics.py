@@ -8,22 +8,13 @@ none of the rows does not answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.diagnostics import (
-    DIFFERENT_NETWORKS_FACTOR,
-    NOISE_FACTOR,
-    Spread,
-    noise_spread,
-    output_columns,
-    outputs_of,
-)
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.diagnostics import ColumnStatistics, Units, autocorrelation, units_of
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS, UNTREATED, Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.task import (
@@ -35,7 +26,6 @@ from feddbn.federation.protocol.task import (
     asking,
 )
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.findings import Finding
 
 T = TypeVar("T")
 
@@ -83,45 +73,22 @@ class EarlierRows(FederationView):
         return self.federation.sum(replace(task, question=_folded(task.question, self.fold)))
 
 
-CENTERS = ("auto", "none", "federated", "recording")
 # Beyond this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
 FAR_FROM_ZERO = 1e3
 
 
 @dataclass(frozen=True)
-class ColumnStatistics:
-    """Federation-wide count, means (q,), variances (q,) and lag-1 autocorrelations (d,)."""
+class Preparation(Units):
+    """What every site does to z before a fit; `treatment` is what it does to its rows before that."""
 
-    n: float
-    mean: FloatArray
-    variance: FloatArray
-    autocorrelation: FloatArray
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What every site does to z before a fit: ``(z - center) / scale``, both (q,); `summary` explains why.
-
-    `treatment` is what it does to its rows before that.
-    """
-
-    center: FloatArray
-    scale: FloatArray
-    center_rule: str
-    summary: ColumnStatistics
     treatment: Treatment = UNTREATED
 
-    @property
-    def variance(self) -> FloatArray:
-        """(q,) mean squares of the prepared columns."""
-        offset = self.summary.mean - self.center
-        return (self.summary.variance + offset * offset) / self.scale**2
 
-    @property
-    def metric(self) -> FloatArray:
-        """(q,) `variance`, bounded from below: a variable that hardly varies must not make a metric singular."""
-        variance = self.variance
-        return np.maximum(variance, 1e-9 * float(variance.mean()))
+def prepare(
+    summary: ColumnStatistics, d: int, center: str, scale: str, treatment: Treatment = UNTREATED
+) -> Preparation:
+    """Choose centre and scale from sums only (`units_of`) for rows that are treated so."""
+    return Preparation(**vars(units_of(summary, d, center, scale)), treatment=treatment)
 
 
 def summary_program(
@@ -146,91 +113,3 @@ def _summary(total: FloatArray, d: int, origin: FloatArray) -> ColumnStatistics:
     variance = total[1 + q : 1 + 2 * q] / n - delta * delta
     lagged = total[1 + 2 * q :] / n - (delta[:d] * delta[d : 2 * d] if q > d else 0.0)
     return ColumnStatistics(n, delta + origin, variance, autocorrelation(lagged, variance[:d]))
-
-
-def autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return lag-1 autocorrelations from lag-1 covariances and variances; 0 for a constant."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(variance > 0, lagged / variance, 0.0)
-    return np.clip(r, -0.99, 0.99)
-
-
-def summary_of_moments(moments: Moments, d: int) -> ColumnStatistics:
-    """Return the same summary from whole moments."""
-    n = moments.n
-    variance = np.diag(moments.scatter) / n
-    lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
-    return ColumnStatistics(n, moments.mean, variance, autocorrelation(lagged, variance[:d]))
-
-
-def prepare(summary: ColumnStatistics, d: int, center: str, scale: str) -> Preparation:
-    """Choose centre and scale from sums only.
-
-    ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors
-    inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
-    """
-    if center not in CENTERS:
-        raise ParameterError(f"center={center!r} is not known; choose one of {', '.join(CENTERS)}.")
-    if scale not in ("none", "federated"):
-        raise ParameterError(f"scale={scale!r} is not known; choose 'none' or 'federated'.")
-    rule = center
-    if center == "auto":
-        r = np.maximum(summary.autocorrelation, 0.0)
-        error = np.sqrt(summary.variance[:d] * (1 + r) / (1 - r) / summary.n)
-        rule = "federated" if np.any(np.abs(summary.mean[:d]) > 4.0 * error) else "none"
-    q = len(summary.mean)
-    # Recordings that were centred on their own means have a mean of zero, or that of the average recording.
-    middle = np.zeros(q) if rule == "none" else summary.mean
-    factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
-    return Preparation(middle, factor, rule, summary)
-
-
-# Whether penalties and thresholds act on scaled variables, decided from a sum of moments.
-
-SCALES = ("auto", "none", "federated")
-
-
-@dataclass(frozen=True)
-class ScaleChoice:
-    """Which units penalties and thresholds act on.
-
-    Attributes
-    ----------
-    rule
-        "none": those of the data; "federated": every variable scaled to unit variance over all sites.
-    spread
-        How far the noise of variables differs, where that was looked at.
-    one_network
-        Whether all sites have one network, so that the spread is a bound.
-    """
-
-    rule: str
-    spread: Spread | None = None
-    one_network: bool = True
-
-    def finding(self, variables: Sequence[str]) -> Finding | None:
-        """What was decided and why; None where nothing was, or the data stay as they are."""
-        if self.spread is None or self.rule == "none":
-            return None
-        names = variables[self.spread.large], variables[self.spread.small]
-        values = {"factor": self.spread.factor, "is_bound": self.one_network}
-        return Finding("variables-scaled", "note", values, names, {"prepare.scale": "none"})
-
-
-def choose_scale(
-    scale: str, d: int, moments: Moments, *, one_network: bool = True, inputs: Sequence[int] = ()
-) -> ScaleChoice:
-    """Decide about ``scale="auto"`` by how far noise must differ; `one_network` says whether sites share one.
-
-    `inputs` are positions of variables that only act on others, and have no noise.
-    """
-    if scale != "auto":
-        return ScaleChoice(scale, one_network=one_network)
-    scatter, m = output_columns(moments.scatter, d, inputs)
-    spread = noise_spread(scatter, moments.n, m)
-    if spread is not None and inputs:
-        outputs = outputs_of(d, inputs)
-        spread = replace(spread, large=outputs[spread.large], small=outputs[spread.small])
-    limit = NOISE_FACTOR if one_network else DIFFERENT_NETWORKS_FACTOR
-    rule = "federated" if spread is not None and spread.factor > limit else "none"
-    return ScaleChoice(rule, spread, one_network)

@@ -14,10 +14,19 @@ from scipy import stats
 
 from feddbn.core.ancestral.marks import true_marks, unrolled
 from feddbn.core.ancestral.search import MarkLearner, PartialCorrelations
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.statistics.moments import Moments
+from feddbn.errors import ParameterError
 from support.hidden_systems import draw_system, exact_correlations
 
 EXACT = 1e15
 """So many rows that a correlation of 1e-7 counts, and one of rounding does not."""
+
+
+def learned(R, n, d, n_lags, forbidden=()):
+    limits = EdgeConstraints.from_edges([f"x{i}" for i in range(d)], n_lags, forbidden)
+    gram = Moments(n, np.zeros(len(R)), n * R)
+    return MarkLearner().learn(gram, limits, np.random.default_rng(0)).marks
 
 
 def compared(seed, n, n_hidden, n_lags, memory=1.0):
@@ -25,7 +34,7 @@ def compared(seed, n, n_hidden, n_lags, memory=1.0):
     W, A = draw_system(rng, n, n_lags, memory=memory)
     seen = np.sort(rng.choice(n, n - n_hidden, replace=False))
     R = exact_correlations(W, A, seen, 2 * n_lags, rng.uniform(0.5, 2.0, n))
-    found = MarkLearner().learn(PartialCorrelations(R, EXACT), len(seen), n_lags).marks
+    found = learned(R, EXACT, len(seen), n_lags)
     return true_marks(W, A, seen, n_lags), found
 
 
@@ -62,7 +71,7 @@ def test_the_order_of_variables_does_not_matter():
 
     def marks(values):
         rows = np.hstack([values[2:], values[1:-1], values[:-2]])
-        return MarkLearner().learn(PartialCorrelations(np.corrcoef(rows.T), 298), 5, 1).marks
+        return learned(np.corrcoef(rows.T), 298, 5, 1)
 
     assert (marks(x[:, :5])[np.ix_(order, order)] == marks(x[:, order])).all()
 
@@ -73,10 +82,15 @@ def test_inputs_only_act():
     A[0][:, 0] = W[:, 0] = 0.0
     A[0][0, 0], W[0, 1] = 0.5, 0.7
     R = exact_correlations(W, A, range(4), 2, np.ones(4))
-    found = MarkLearner().learn(PartialCorrelations(R, EXACT), 4, 1, inputs=[0]).marks
+    found = learned(R, EXACT, 4, 1, [("*", 0, 0), ("*", 0, 1)])
     assert (found[:, 0, 1] == "").all()
     assert found[0, 1, 0] == "-->"
     assert set(found[0].ravel()) <= {"", "-->"}
+
+
+def test_limits_that_it_does_not_know_are_refused():
+    with pytest.raises(ParameterError, match="nothing may act on"):
+        learned(np.eye(6), 50, 2, 1, [(0, 1, 1)])
 
 
 RNG = np.random.default_rng(0)

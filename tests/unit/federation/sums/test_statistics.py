@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 import feddbn
+from feddbn.core.statistics.diagnostics import summary_of_moments
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.protocol.site import Guard, Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.federation.sums.statistics import prepare, summary_of_moments, summary_program
+from feddbn.federation.sums.statistics import prepare, summary_program
 from feddbn.federation.sums.treatment import moments_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused

@@ -11,20 +11,19 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.recordings import SiteData
+from feddbn.core.statistics.diagnostics import (
+    ColumnStatistics,
+    ScaleChoice,
+    autocorrelation,
+    choose_scale,
+)
 from feddbn.core.statistics.moments import Moments, nearest_positive
 from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import MOST_LAGS, Scope, ServerProgram, Task, View, names, wholes
 from feddbn.federation.sums.gram import local_moments
-from feddbn.federation.sums.statistics import (
-    ColumnStatistics,
-    Preparation,
-    ScaleChoice,
-    autocorrelation,
-    choose_scale,
-    prepare,
-)
+from feddbn.federation.sums.statistics import Preparation, prepare
 
 __all__ = ["Entries", "EntryMomentsQuestion", "PartialQuestion", "entry_moments_program", "own_lags"]
 

@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST
 from feddbn.core.fdbnl.server import OPTIMA
 from feddbn.core.graphs.constraints import EdgeConstraints, break_cycles, has_cycle, threshold
 from feddbn.core.orders.search import search_order
 from feddbn.core.pfdbnl.server import PersonalOptions, PersonalRun
 from feddbn.core.pfdbnl.step import PersonalRound
+from feddbn.core.statistics.diagnostics import ScaleChoice
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import (
@@ -31,9 +31,9 @@ from feddbn.federation.programs.fdbnl import (
     PenalisedSettings,
     Rounds,
     check_summary,
+    learner_of,
     prepared_plan,
     prepared_program,
-    run_options,
 )
 from feddbn.federation.programs.pfdbnl.clusters import cluster_plan, cluster_program
 from feddbn.federation.programs.pfdbnl.entries import entry_moments_program, own_lags
@@ -41,7 +41,7 @@ from feddbn.federation.programs.pfdbnl.questions import AVERAGES, MOST_ROUNDS, F
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, repeated
 from feddbn.federation.sums.prepare import Prepare, PreparedSettings
-from feddbn.federation.sums.statistics import Preparation, ScaleChoice
+from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.settings import (
     Rule,
@@ -282,9 +282,9 @@ def personal_options(
     if schedule.is_adaptive:
         # A site's loss has a curvature of about 2 D, its pull one of 2 mu.
         schedule = replace(schedule, rho2=2.0)
-    stages = {"optimum": rounds.optimum, "refit": rounds.refit}
+    learner = learner_of(settings, schedule, optimum=rounds.optimum, refit=rounds.refit)
     return PersonalOptions(
-        **vars(run_options(settings, preparation, constraints, schedule, HOST, **stages)),
+        **vars(learner.options(preparation, constraints)),
         mu=float(settings.mu),
         is_alpha_shared=rounds.alpha == "shared",
         is_running=rounds.average == "running",
@@ -346,7 +346,7 @@ def personal_program(
         settings.prepare.scale,
         settings.prepare.input_places(variables),
     )
-    check_summary(variables, preparation)
+    check_summary(variables, preparation.summary)
     setup = _Setup(settings, constraints, sites, preparation, {**common, "fill": fill})
     if settings.schedule == "paper" or not has_cycle(constraints.allowed[:d]):
         fit = yield from _fit_program(setup, rng, run_number)
