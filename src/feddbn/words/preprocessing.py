@@ -7,9 +7,14 @@ from feddbn.words import Said, says
 _MOST_SHOWN = 6
 
 
-@says("cells-empty_values")
-def _empty_values(it: Said) -> str:
-    return f"cells with the value {it['value']} were taken as empty."
+_CELLS = {
+    "cells-empty_values": "cells with the value {} were taken as empty.",
+}
+
+
+@says(*_CELLS)
+def _cells(it: Said) -> str:
+    return _CELLS[it.finding.code].format(it["value"])
 
 
 @says("own-means")

@@ -19,7 +19,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design, public_units
-from feddbn.core.designs.features import N_CURVES, N_SMOOTH
+from feddbn.core.designs.features import feature_map
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.groups import (
     CurvedNetwork,
@@ -41,6 +41,7 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
@@ -222,8 +223,12 @@ class CurvedOutcome:
 def curved_columns(
     d: int, n_lags: int, features: str, interactions: bool = False, noisy: bool = False
 ) -> int:
-    """Columns of a row of functions of the variables; functions of a user's own count as one."""
-    per_line = {"spline": N_SMOOTH if noisy else N_CURVES, "auto": N_CURVES}.get(features, 1)
+    """Columns of a row of functions of the variables; functions that are not known here count as one."""
+    name = functions_of("spline") if features == "auto" else functions_of(features, noisy)
+    try:
+        per_line = feature_map(name).width(0)
+    except ParameterError:
+        per_line = 1
     columns = (n_lags + 1) * d * (1 + per_line)
     if interactions and d <= MOST_WITHOUT_SCREENING:
         columns += n_lags * d * (d - 1) // 2

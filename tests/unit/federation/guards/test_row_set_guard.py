@@ -252,3 +252,27 @@ def test_cells_that_went_are_refused_where_no_whole_row_can_go_with_them():
     after = np.array([[True, False], [True, False], [True, False], [True, False]])
     with refused(SiteRefused, code="cells-show-rows"):
         row_set_guard._few_pairs(rows, (ids, after), (ids, before), 2, 3)
+
+
+def test_a_code_that_one_cell_has_leaves_more_rows_out_than_its_own(site):
+    book = RowsInMemory(site)
+    whole = asked(book, site, ("x", "y"))
+    value = next(iter(site.recordings())).blocks()
+    cell = float(next(iter(value)).values[50, 0])
+    question = GramQuestion(n_lags=1, variables=("x", "y"), cell_maps=(f"empty_values={cell!r}",))
+    guard = RowSetGuard(book, LEAST, lambda note: None)
+    here, _ = guard.reads(Here("s", AlignedSite(("x", "y"), site), {}), Task(question))
+    rows = site_rows(question.treated(here.data), book.order())
+    found = rows.lagged(rows.complete, 1)
+    # By itself the code takes two rows out: that of the cell and the one that has it as a lag.
+    alone = site_rows(question.treated(AlignedSite(("x", "y"), site)), RowsInMemory(site).order())
+    assert len(whole) - len(alone.lagged(alone.complete, 1)) == 2
+    assert fewest([whole, found]) >= LEAST
+
+
+def test_codes_that_most_cells_have_are_refused():
+    site = MemorySite(("x",), [ArrayRecording("a", (Block(np.repeat([[0.0], [1.0]], [70, 10], axis=0)),))])
+    question = GramQuestion(n_lags=1, variables=("x",), cell_maps=("empty_values=0",))
+    guard = RowSetGuard(RowsInMemory(site), LEAST, lambda note: None)
+    with refused(SiteRefused, code="tight-limits"):
+        guard.reads(Here("s", site, {}), Task(question))
