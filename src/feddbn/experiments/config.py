@@ -5,21 +5,17 @@ An unknown key, a missing one or a value of the wrong type is one sentence that 
 
 from __future__ import annotations
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from feddbn.errors import FileError, ParameterError
+from feddbn.privacy.policy import Table, read_table
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Protocol(_Frozen):
+class Protocol(Table):
     """How simulated data are drawn: the range of absolute weights, and where that range comes from."""
 
     name: str
@@ -44,7 +40,7 @@ PROTOCOLS = {
 }
 
 
-class Point(_Frozen):
+class Point(Table):
     """One setting on an experiment's axis; a simulated federation, a DREAM4 network or a NetSim simulation."""
 
     d: int | None = Field(default=None, ge=2)
@@ -64,7 +60,7 @@ class Point(_Frozen):
         return self.model_dump(exclude_defaults=True)
 
 
-class Quick(_Frozen):
+class Quick(Table):
     """What ``--quick`` keeps: positions of points, number of seeds, protocols, methods.
 
     `settings` are points of the tour alone, smaller than any of the experiment's own; they replace `points`.
@@ -77,7 +73,7 @@ class Quick(_Frozen):
     methods: tuple[str, ...] | None = None
 
 
-class Column(_Frozen):
+class Column(Table):
     """One method as shown in tables and plots: a method's rows, and which lambda of its path is picked."""
 
     label: str
@@ -104,7 +100,7 @@ STANDARD_COLUMNS = (
 """Every method in every simulated experiment; "tuned" looks at the truth, as the paper did."""
 
 
-class Claim(_Frozen):
+class Claim(Table):
     """A sentence of the paper about an order of methods, checked position by position.
 
     `at` are the positions it speaks of (all if empty): there, `measure` of `column` must be lower (or higher) than
@@ -119,7 +115,7 @@ class Claim(_Frozen):
     at: tuple[float | str, ...] = ()
 
 
-class Quoted(_Frozen):
+class Quoted(Table):
     """Numbers the paper states for one of its methods, along the experiment's axis."""
 
     measure: str
@@ -139,7 +135,7 @@ class Quoted(_Frozen):
         return self
 
 
-class Published(_Frozen):
+class Published(Table):
     """Figures of another published method, quoted from the paper, not run here."""
 
     label: str
@@ -147,7 +143,7 @@ class Published(_Frozen):
     values: dict[str, float]
 
 
-class Experiment(_Frozen):
+class Experiment(Table):
     """A figure or table of the paper: the grid to run and how to show it."""
 
     name: str
@@ -229,16 +225,4 @@ def load_experiments(name: str = "all") -> tuple[Experiment, ...]:
 
 def parse_experiment(text: str, source: str) -> Experiment:
     """The experiment a TOML text describes; `source` names it in errors."""
-    try:
-        return Experiment.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"{source!r} is not TOML: {error}.") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the experiment"
-        if first["type"] == "extra_forbidden":
-            raise FileError(
-                f"{source!r} has the unknown key {where!r}; remove it or correct its name."
-            ) from error
-        message = first["msg"].removeprefix("Value error, ")
-        raise FileError(f"{source!r} is not an experiment: {where}: {message}.") from error
+    return read_table(Experiment, text, repr(source))

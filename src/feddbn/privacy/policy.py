@@ -15,8 +15,8 @@ A line that is missing takes the strict default below; a line that is not known 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Callable, Collection
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -25,6 +25,43 @@ from feddbn.errors import FileError, SiteRefused
 from feddbn.method_table import STUDY_METHODS, policy_names
 
 Unit = Literal["recording", "row"]
+T = TypeVar("T", bound=BaseModel)
+
+# Files that people write: policies, settings, studies, experiments.
+
+
+class Table(BaseModel):
+    """A table of such a file; what it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def read_table(
+    kind: type[T], text: str, source: str, change: Callable[[dict[str, Any]], object] = lambda values: None
+) -> T:
+    """Return the table in a TOML text, which `change` may touch first; a wrong entry is refused in one sentence."""
+    try:
+        values = tomllib.loads(text)
+        change(values)
+        return kind.model_validate(values)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"{source} is not valid TOML: {error}.") from None
+    except ValidationError as error:
+        raise FileError(f"{source}: {wrong_entry(error)}.") from None
+
+
+def wrong_entry(error: ValidationError) -> str:
+    """Return the first wrong entry of a file and what is wrong with it, as the end of a sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    known = {
+        "extra_forbidden": "is not a known key; remove it or correct its name",
+        "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
+    }
+    what = known.get(first["type"], first["msg"]).removeprefix("Value error, ").rstrip(".")
+    return f"{where}: {what[0].lower()}{what[1:]}" if where else what
+
+
 TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain", *CELL_MAPS)
 """What may be done to rows before they are summed: taking off means, trends and cycles of recordings, emptying cells that
 are far out, bringing sites to one scale, filling in empty cells, answering with zeros where a site does not fit, and what is
@@ -118,7 +155,7 @@ def usual_threshold(n_sites: int, min_sites: int) -> int:
     return min(lowest_threshold(n_sites, min_sites), n_sites)
 
 
-class SitePolicy(BaseModel):
+class SitePolicy(Table):
     """A site's rules.
 
     Attributes
@@ -157,8 +194,6 @@ class SitePolicy(BaseModel):
     approve_by_rule
         Whether these rules alone decide; otherwise the site answers only studies that its owner approved one by one.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     # What the methods below ask for as they are; "loss.rows" and other tasks of some settings have to be allowed by
     # name.
@@ -343,11 +378,4 @@ def _allow(name: str, allowed: tuple[str, ...], what: str, setting: str) -> None
 
 def policy_from_toml(text: str) -> SitePolicy:
     """Return the policy a TOML text describes; what is not understood is refused."""
-    try:
-        return SitePolicy.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"the policy is not valid TOML: {error}.") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise FileError(f"the policy has a wrong entry {where!r}: {first['msg']}.") from None
+    return read_table(SitePolicy, text, "the policy")

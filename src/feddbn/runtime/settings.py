@@ -8,24 +8,20 @@ only name what these modules registered, and no message can add to the list.
 from __future__ import annotations
 
 import importlib
-import tomllib
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from feddbn.data.layout import declared_kinds
 from feddbn.errors import FileError, ParameterError
-from feddbn.federation.protocol.study import wrong_entry
 from feddbn.findings import Finding
-from feddbn.privacy.policy import SitePolicy, policy_from_toml
+from feddbn.privacy.policy import SitePolicy, Table, policy_from_toml, read_table
 
 S = TypeVar("S", bound="_Settings")
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Settings(Table):
     keep_days: float = Field(default=30.0, gt=0)
     max_message_mb: int = Field(default=64, ge=1)
 
@@ -103,19 +99,12 @@ class ServerSettings(_Settings):
 
 
 def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"the settings file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"the settings file {path} is not valid TOML: {error}.") from None
-    for key in paths:
-        if isinstance(values.get(key), str) and values[key]:
-            values[key] = (Path(path).parent / values[key]).resolve()
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise FileError(f"the settings file {path}: {wrong_entry(error)}.") from None
+    def beside(values: dict[str, Any]) -> None:
+        for key in paths:
+            if isinstance(values.get(key), str) and values[key]:
+                values[key] = (Path(path).parent / values[key]).resolve()
+
+    return read_table(kind, _text(path, "settings file"), f"the settings file {path}", beside)
 
 
 def read_site_settings(path: Path) -> SiteSettings:
@@ -150,10 +139,14 @@ def read_policy(path: Path | None) -> SitePolicy:
     """Return the policy in a file; without one, the strict default."""
     if path is None:
         return SitePolicy()
+    return policy_from_toml(_text(path, "policy"))
+
+
+def _text(path: Path, what: str) -> str:
     try:
-        return policy_from_toml(Path(path).read_text(encoding="utf-8"))
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"the policy {path} cannot be read: {error}.") from None
+        raise FileError(f"the {what} {path} cannot be read: {getattr(error, 'strerror', error)}.") from None
 
 
 def about_policy(policy: SitePolicy) -> Finding:

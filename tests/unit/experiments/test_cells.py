@@ -58,8 +58,8 @@ def test_quoted_positions_exist_on_the_axis():
 @pytest.mark.parametrize(
     ("old", "new", "names"),
     [
-        ("name =", "sedes = 3\nname =", ("'sedes'",)),
-        ("n_sites = 2,", "n_cites = 2,", ("'points.0.n_cites'",)),
+        ("name =", "sedes = 3\nname =", ("sedes:",)),
+        ("n_sites = 2,", "n_cites = 2,", ("points.0.n_cites:",)),
         ("points = [0]", "points = [7]", ("quick.points", 7)),
         ('ours = "Alldata"', 'ours = "Nobody"', ("'Nobody'",)),
         ("values = [0.7, 0.6]", "values = [0.7]", ("W.tpr", 1, 2)),

@@ -28,11 +28,11 @@ def test_policy_file_changes_what_it_names():
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("min_sites = 1", "'min_sites'"),
-        ("min_site = 4", "'min_site'"),
-        ('unit = "person"', "'unit'"),
+        ("min_sites = 1", "min_sites:"),
+        ("min_site = 4", "min_site:"),
+        ('unit = "person"', "unit:"),
         ("tasks = [", "TOML"),
-        ("max_epsilon = 0", "'max_epsilon'"),
+        ("max_epsilon = 0", "max_epsilon:"),
     ],
 )
 def test_policy_that_is_not_understood_is_an_error(text, name):

@@ -19,8 +19,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -36,7 +34,7 @@ from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, find_method
-from feddbn.privacy.policy import usual_threshold
+from feddbn.privacy.policy import Table, usual_threshold, wrong_entry
 from feddbn.settings import flat_names
 
 MOST_TEXT, MOST_DEPTH = 256 * 1024, 20
@@ -51,13 +49,7 @@ HIDING_EPSILON, HIDING_DELTA = 1.0, 1e-4
 """Noise up to these hides rows by itself; with weaker noise the rules about rows apply as without any."""
 
 
-class Strict(BaseModel):
-    """A table of a study's file; what it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Privacy(Strict):
+class Privacy(Table):
     """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
 
     With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
@@ -101,7 +93,7 @@ class Privacy(Strict):
         return self
 
 
-class Attendance(Strict):
+class Attendance(Table):
     """What happens when a site does not answer in time.
 
     `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
@@ -143,7 +135,7 @@ Share = Annotated[float, Field(ge=0.05, le=0.5, multiple_of=0.05)]
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Confidence(Strict):
+class Confidence(Table):
     """How edges are tried out where a study's goal is "confidence": as the arguments of ``feddbn.confidence``."""
 
     replicates: int = Field(default=100, ge=2, le=10_000)
@@ -154,7 +146,7 @@ class Confidence(Strict):
     seed: int = Field(default=0, ge=0)
 
 
-class Select(Strict):
+class Select(Table):
     """How parameters are chosen where a study's goal is "select": as the arguments of ``feddbn.select``.
 
     Without a `grid`, what the method chooses by default is tried.
@@ -166,14 +158,14 @@ class Select(Strict):
     rule: Literal["one-standard-error", "best"] = "one-standard-error"
 
 
-class Compare(Strict):
+class Compare(Table):
     """What the study's method is compared with where the goal is "compare", on the last `share` of every recording."""
 
     against: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
     share: Share = 0.2
 
 
-GOALS: tuple[tuple[str, type[Strict]], ...] = (
+GOALS: tuple[tuple[str, type[Table]], ...] = (
     ("confidence", Confidence),
     ("select", Select),
     ("compare", Compare),
@@ -183,7 +175,7 @@ GOALS: tuple[tuple[str, type[Strict]], ...] = (
 Value = bool | int | float | str | list[Any] | dict[str, Any] | None
 
 
-class Study(Strict):
+class Study(Table):
     """One study, as written in its TOML file.
 
     `held_by` says which sites hold a variable, where not all do; `rows` about how many rows all sites have together. Owners
@@ -407,18 +399,6 @@ def _read(loads: Callable[[str], object], text: str, source: str) -> Study:
 
 def _parts(value: object) -> Collection[object]:
     return [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def wrong_entry(error: ValidationError) -> str:
-    """Return the first wrong entry of a file and what is wrong with it, as the end of a sentence."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    known = {
-        "extra_forbidden": "is not a known key; remove it or correct its name",
-        "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
-    }
-    what = known.get(first["type"], first["msg"]).removeprefix("Value error, ").rstrip(".")
-    return f"{where}: {what[0].lower()}{what[1:]}" if where else what
 
 
 @dataclass(frozen=True)
