@@ -17,7 +17,7 @@ from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, names_of_keys, tidy_frame, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, RowCutter, index_files, uneven_times
-from feddbn.data.tables import ParquetTable, data_files, open_table, stem
+from feddbn.data.tables import ParquetTable, data_files, open_table, plain_frame, stem
 from feddbn.data.times import Clock, StepCounter, order_of
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
@@ -57,8 +57,8 @@ def read_sites(
     Parameters
     ----------
     data
-        - a dict from site name to a DataFrame, an array (rows, variables), a list of them (one per
-          recording), a path, or data that already are a `SiteData` (these pass through);
+        - a dict from site name to a DataFrame (pandas, Polars, PyArrow or another that narwhals reads), an array
+          (rows, variables), a list of them (one per recording), a path, or data that already are a `SiteData` (these pass through);
         - one DataFrame: with `site` a long table of all sites, otherwise one site ``"site-0"``, as for a
           bare array or list;
         - a path to a .csv, .tsv or .parquet file: as the DataFrame in it, except that without `site` the one
@@ -100,6 +100,7 @@ class _Reader:
 
     def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
         """Return the sites and the clocks of those that have times."""
+        data = plain_frame(data)
         if isinstance(data, Mapping) and not issparse(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
@@ -124,7 +125,9 @@ class _Reader:
         return sites, self.clocks
 
     def _site(self, name: str, value: Any, layout: Layout) -> SiteData:
-        where = f"site {name!r}"
+        where, value = f"site {name!r}", plain_frame(value)
+        if isinstance(value, (list, tuple)):
+            value = [plain_frame(item) for item in value]
         if isinstance(value, (str, PathLike)):
             path = Path(value)
             return self._files(name, data_files(path) if path.is_dir() else [path], layout)

@@ -11,6 +11,8 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
+import numpy as np
 import pandas as pd
 
 from feddbn.errors import FileError, MissingExtra
@@ -26,6 +28,20 @@ __all__ = [
     "open_table",
     "stem",
 ]
+
+
+def plain_frame(value: Any) -> Any:
+    """Return a frame of Polars, PyArrow or another kind that narwhals reads as one of pandas.
+
+    Anything else, frames of pandas among them, is returned as it is. A lazy frame is computed.
+    """
+    if isinstance(value, (pd.DataFrame, np.ndarray)):
+        return value
+    frame = nw.from_native(value, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect("pandas")
+    return frame.to_pandas() if isinstance(frame, nw.DataFrame) else value
+
 
 _CSV = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")

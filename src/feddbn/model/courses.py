@@ -24,6 +24,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.nuisance import Nuisance
+from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import require_linear
@@ -104,6 +105,7 @@ def fit_course(
     variables
         Names of the columns of an array; those of a frame by default.
     """
+    rows = plain_frame(rows)
     if variables is None:
         variables = list(rows.columns) if isinstance(rows, pd.DataFrame) else range(np.shape(rows)[-1])  # type: ignore[assignment]
     assert variables is not None

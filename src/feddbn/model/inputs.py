@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
+from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, ParameterError
 from feddbn.settings import number, whole
 
@@ -35,6 +36,7 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequen
     With `kinds`, names of levels in a frame become positions, values that a variable cannot have are refused, and levels
     that were put together become one.
     """
+    data = plain_frame(data)
     if isinstance(data, pd.DataFrame):
         columns = [str(c) for c in data.columns]
         missing = [v for v in variables if v not in columns]
@@ -105,6 +107,7 @@ def segments_of(
     """Uninterrupted stretches of rows longer than `n_lags`; a list is one stretch an item, a lag never
     crosses them.
     """
+    data = plain_frame(data)
     items: list[Rows] = [data] if isinstance(data, (pd.DataFrame, np.ndarray)) else list(data)
     segments = [rows_of(item, variables, "data", kinds) for item in items]
     for segment in segments:
