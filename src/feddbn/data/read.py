@@ -58,7 +58,7 @@ def read_sites(
     ----------
     data
         - a dict from site name to a DataFrame (pandas, Polars, PyArrow or another that narwhals reads), an array
-          (rows, variables), a list of them (one per recording), a path, or data that already are a `SiteData` (these pass through);
+          (rows, variables), a list of them (one per recording), a path, or a `SiteData`, which passes through;
         - one DataFrame: with `site` a long table of all sites, otherwise one site ``"site-0"``, as for a
           bare array or list;
         - a path to a .csv, .tsv or .parquet file: as the DataFrame in it, except that without `site` the one
