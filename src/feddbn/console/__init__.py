@@ -7,7 +7,8 @@ button does is what a command does: there is no second way to approve a study. N
 - `web`: routes, templates, errors as sentences.
 - `site_pages`, `lead_pages`: the pages; `site_facts`, `own_network`, `lead_facts`, `lead_watch`: what they show.
 
-May import all but `feddbn.cli`, whose commands of an owner read the same `site_facts`.
+Commands of an owner read the same `site_facts`.
+May import: report and below.
 """
 
 from __future__ import annotations

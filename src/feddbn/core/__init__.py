@@ -1,1 +1,5 @@
-"""Numerics on plain arrays: statistics, acyclicity, penalties, solvers. numpy and scipy only."""
+"""Mathematics on plain arrays: designs, statistics, graphs, solvers and the learners.
+
+numpy and scipy only; it knows no site, no file and no federation.
+May import: errors, findings, settings, shown.
+"""

@@ -1,7 +1,8 @@
 """From files and frames to recordings, segments and rows; and what is wrong with them before a fit (`preflight`).
 
-May import `feddbn.core` and what lies below it. What a table's columns are is one `Layout`, times are one `Clock`, and rows
+What a table's columns are is one `Layout`, times are one `Clock`, and rows
 in memory and in files are cut into segments by the same code.
+May import: core and below.
 """
 
 from feddbn.core.designs.recordings import Recording, SiteData

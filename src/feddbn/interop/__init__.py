@@ -7,4 +7,5 @@
     pgmpy, DoWhy    learned networks as their graphs                           `feddbn.interop.graphs`
 
 Each module imports its package itself, so only those in use have to be installed.
+May import: core, errors, model, settings.
 """

@@ -2,7 +2,8 @@
 
 Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.pdf")`` stores it and ``ax.figure`` as the last
 line of a notebook cell shows it. `graph_layout` says where the parts of a graph go; each family of plots is one file; `page`
-and `notebook` are made of them. May import all but `feddbn.cli` and `feddbn.console`.
+and `notebook` are made of them.
+May import: experiments and below.
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""Where sums are carried out: in this process, or by a distributed engine."""
+"""Where sums are carried out: in this process (`simulated`), or by a server and its sites on an engine.
+
+`masked` and `noisy` wrap the sum of any federation, `store` is what server and sites keep on disk, `settings` what their
+administrators write. The modules `nvflare_*` only keep names that kits in the field refer to.
+May import: federation and below.
+"""

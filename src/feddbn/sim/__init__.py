@@ -1,6 +1,7 @@
 """Simulators with known truth: networks are drawn, made messy if asked for, and run by their mechanisms.
 
 Other systems with a known graph are in `differential`. It stands above `model`, and takes randomness as a `Generator`.
+May import: model and below.
 """
 
 from feddbn.sim.differential import Trajectories, lorenz96, lotka_volterra, river_levels

@@ -8,7 +8,7 @@ A module here holds the sentences of one family. A sentence is a function of wha
 
 `it` gives values by name (``it["n"]``), the names it is about, and its cure as the reader writes it: an argument in
 Python, ``-p`` at the command line, a line of the study's file for its lead. Nobody who typed no Python is shown Python.
-May import nothing but `feddbn.findings` and `feddbn.errors`.
+May import: errors, findings.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Ancestral graphs over lags: marks, rules that put them, the search, and the true one of a system with hidden parts."""
+"""Ancestral graphs over lags: `MarkLearner`, the rules that put marks, and the true graph of a system with hidden parts.
+
+For networks in which causes may be hidden.
+May import: core.arrays, core.graphs, core.statistics, errors.
+"""

@@ -5,6 +5,7 @@ A second pass reads the data as a fit would, so that its refusals and usable row
 
 `quick_warnings` is the part that every fit runs: cheap, and only what is certain. A look at the first rows of each site
 decides whether there is anything to examine; clean data stop there.
+May import: data.checks, data.layout, data.memory, data.read, data.tables, core, errors, findings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Importing this package registers every site program: what a site can be asked.
+"""What is asked to learn one kind of network, beyond the sums that all have in common.
 
-A site loads this and nothing above it, so that a site process starts without the estimators and their
-libraries.
+Importing this package registers every site program, those of `federation.sums` included. A site loads this and nothing
+above it, so that its process starts without the estimators and their libraries.
+May import: federation.protocol, federation.sums, data and below.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""What passes between a server and its sites, and the rules it follows."""
+"""What passes between a server and its sites: questions and tasks, rows, messages, studies, and the endpoint of a site.
+
+Everything checks itself where it is made and again where it is read.
+May import: privacy and below.
+"""

@@ -1,1 +1,5 @@
-"""Adapters to distributed engines, one folder each."""
+"""What carries messages and starts processes: one folder for each engine, and `interface` for all of them.
+
+`local` runs a whole federation of any engine on one machine.
+May import: runtime.server, runtime.settings, runtime.site, runtime.store, errors, federation, findings, words.
+"""

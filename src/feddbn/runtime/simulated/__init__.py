@@ -1,1 +1,5 @@
-"""Federations whose sites live in this process."""
+"""Federations whose sites live in this process: plain, masked, in regions, with noise.
+
+They run the lines that deployed sites run.
+May import: runtime.masked, runtime.noisy, core, errors, federation, privacy.
+"""
