@@ -25,6 +25,8 @@ of a site, because error messages travel.
 from __future__ import annotations
 
 from ast import literal_eval
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +55,7 @@ __all__ = [
     "StillCollecting",
     "UnitsWarning",
     "missing_extra",
+    "reading",
 ]
 
 # Package -> the extra that brings it.
@@ -188,6 +191,36 @@ class FileError(InputError):
         ...
     feddbn.errors.FileError: file 'no-such-file.json' does not exist; check the path.
     """
+
+
+@contextmanager
+def reading(where: str, what: str = "text") -> Iterator[None]:
+    """Say in one sentence what is wrong with a file that is read in this context; `where` names it, `what` is its format.
+
+    Examples
+    --------
+    >>> import json
+    >>> from feddbn.errors import reading
+    >>> with reading("the list", "JSON"):
+    ...     json.loads("[")
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.FileError: the list cannot be read as JSON (Expecting value: line 1 column 2 (char 1)).
+    """
+    try:
+        yield
+    except FeddbnError:
+        raise
+    except FileNotFoundError:
+        raise FileError(f"{where} does not exist; check the path.", code="no-file") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{where} is not UTF-8 text.", code="not-text") from None
+    except (OSError, ValueError, EOFError, RecursionError) as error:
+        reason = (
+            getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        ).splitlines()[0]
+        code = "unreadable" if isinstance(error, OSError) else f"not-{what.lower()}"
+        raise FileError(f"{where} cannot be read as {what} ({reason.rstrip('.')}).", code=code) from None
 
 
 class FederationError(FeddbnError, RuntimeError):

@@ -12,7 +12,7 @@ import typer
 
 from feddbn.cli.options import Data, Json, Reading, parse_kinds, reads_data
 from feddbn.cli.terminal import print_json, print_table, progress, say, tell
-from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.errors import FileError, MissingExtra, ParameterError, reading
 from feddbn.findings import Finding, Findings
 from feddbn.words import Audience, card, counted, setting
 from feddbn.words.tables import findings_table
@@ -262,14 +262,8 @@ def check(
 def read_findings(path: Path) -> Findings:
     """Return the findings in ``findings.json`` of a study that checked the data."""
     where = f"file {str(path)!r}"
-    try:
+    with reading(where, "JSON"):
         values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"{where} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise FileError(
-            f"{where} is not JSON; findings are in findings.json of a study that checked data."
-        ) from None
     return findings_of(values, where)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.errors import FileError, ParameterError
+from feddbn.errors import ParameterError, reading
 from feddbn.method_table import Method
 
 if TYPE_CHECKING:
@@ -74,13 +74,9 @@ def _kind(text: str, value: str) -> Any:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    try:
+    with reading(f"--kinds {str(path)!r}", path.suffix[1:].upper()):
         text = path.read_text(encoding="utf-8")
         values = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
-    except OSError as error:
-        raise FileError(f"--kinds {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise FileError(f"--kinds {str(path)!r} is no valid {path.suffix[1:].upper()}: {error}.") from None
     inner = values.get("kinds", values) if isinstance(values, dict) else None
     if not isinstance(inner, dict) or not inner:
         raise ParameterError(

@@ -22,7 +22,7 @@ from feddbn import words as in_words
 from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
 from feddbn.cli.terminal import bar, print_table, remark, say
-from feddbn.errors import FederationError, FileError, StateError
+from feddbn.errors import FederationError, StateError, reading
 from feddbn.federation.protocol.study import (
     Study,
     check_goal,
@@ -186,12 +186,8 @@ def read_study(path: Path) -> Study:
 
 def open_study(path: Path) -> Study:
     """Return the study in a file; refused is what can be seen without the methods, whose imports take seconds."""
-    try:
+    with reading(f"the study file {path}"):
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise FileError(f"the study file {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise FileError(f"the study file {path} cannot be read: it is not UTF-8 text.") from None
     check_name(study.method)
     check_sites(study)
     return study

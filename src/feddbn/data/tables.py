@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain
@@ -15,7 +14,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from feddbn.errors import FileError, MissingExtra
+from feddbn.errors import FileError, MissingExtra, reading
 
 __all__ = [
     "CsvTable",
@@ -109,17 +108,6 @@ def open_table(
     )
 
 
-@contextmanager
-def _reading(path: Path, what: str) -> Iterator[None]:
-    try:
-        yield
-    except FileError:
-        raise
-    except (OSError, ValueError, EOFError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise FileError(f"file {str(path)!r} cannot be read as {what} ({reason.rstrip('.')}).") from None
-
-
 @dataclass(frozen=True)
 class CsvTable:
     """A text file with a header.
@@ -150,13 +138,13 @@ class CsvTable:
 
     def columns(self) -> tuple[str, ...]:
         """Return the names in the header."""
-        with _reading(self.path, "CSV"):
+        with reading(f"file {str(self.path)!r}", "CSV"):
             frame = pd.read_csv(self.path, nrows=0, **self._options)
         return self._checked(frame)
 
     def frame(self) -> pd.DataFrame:
         """Return the whole table."""
-        with _reading(self.path, "CSV"):
+        with reading(f"file {str(self.path)!r}", "CSV"):
             frame: pd.DataFrame = pd.read_csv(self.path, low_memory=False, **self._options)
         self._checked(frame)
         return frame
@@ -172,13 +160,13 @@ class CsvTable:
         return 0, self._frames(columns, batch_rows)
 
     def _frames(self, columns: Sequence[str], batch_rows: int) -> Iterator[pd.DataFrame]:
-        with _reading(self.path, "CSV"):
+        with reading(f"file {str(self.path)!r}", "CSV"):
             reader = pd.read_csv(
                 self.path, usecols=list(columns), chunksize=batch_rows, low_memory=False, **self._options
             )
         with reader:
             while True:
-                with _reading(self.path, "CSV"):
+                with reading(f"file {str(self.path)!r}", "CSV"):
                     frame = next(reader, None)
                 if frame is None:
                     return
@@ -207,7 +195,7 @@ class ParquetTable:
             import pyarrow.parquet as pq
         except ImportError:
             raise MissingExtra("pyarrow", "parquet") from None
-        with _reading(self.path, "Parquet"):
+        with reading(f"file {str(self.path)!r}", "Parquet"):
             # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
             return pq.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False)
 
@@ -234,7 +222,7 @@ class ParquetTable:
 
     def frame(self) -> pd.DataFrame:
         """Return the whole table, with the index it was written with."""
-        with self._open() as file, _reading(self.path, "Parquet"):
+        with self._open() as file, reading(f"file {str(self.path)!r}", "Parquet"):
             frame: pd.DataFrame = file.read().to_pandas()
         return frame
 
@@ -263,7 +251,7 @@ class ParquetTable:
                 batch_size=batch_rows, row_groups=groups, columns=list(columns), use_threads=False
             )
             while True:
-                with _reading(self.path, "Parquet"):
+                with reading(f"file {str(self.path)!r}", "Parquet"):
                     batch = next(batches, None)
                 if batch is None:
                     return

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from feddbn.errors import FileError, ParameterError
+from feddbn.errors import ParameterError, reading
 from feddbn.privacy.policy import Table, read_table
 
 
@@ -205,10 +205,8 @@ def experiment_names() -> tuple[str, ...]:
 def load_experiment(name: str) -> Experiment:
     """One experiment by its name, or from a TOML file of the user's if `name` ends in ``.toml``."""
     if name.endswith(".toml"):
-        try:
+        with reading(repr(name)):
             text = Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"{name!r} cannot be read as an experiment ({type(error).__name__}).") from error
         return parse_experiment(text, name)
     folder = files("feddbn.experiments") / "configs"
     for entry in folder.iterdir():

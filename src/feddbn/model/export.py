@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import BoolArray
-from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.errors import FileError, InputError, ParameterError, reading
 from feddbn.model.effects import curves_table
 from feddbn.model.graph import (
     PARTS,
@@ -174,10 +174,8 @@ def json_text(dbn: Network, path: str | Path | None = None) -> str:
 def parts_of_json(source: str | Path) -> Parts:
     """From a path, or from JSON text (a str that begins with a brace)."""
     text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
-    try:
+    with reading(where, "JSON"):
         stored = json.loads(text)
-    except (ValueError, RecursionError):
-        raise FileError(f"{where} is not readable JSON; it may be damaged or cut off.") from None
     return parts_of_dict(stored, where)
 
 
@@ -205,10 +203,8 @@ def write_npz(dbn: Network, path: str | Path) -> None:
 def parts_of_npz(path: str | Path) -> Parts:
     """Inverse of `write_npz`; never unpickles."""
     where = str(path)
-    try:
+    with reading(where):
         content = Path(path).read_bytes()
-    except OSError as error:
-        raise FileError(f"{where} cannot be read ({error.strerror}); check the path.") from None
     if not content.startswith(b"PK"):
         raise FileError(f"{where} is not an npz archive.")
     try:
@@ -354,15 +350,8 @@ def _target(path: str | Path) -> Path:
 def _read(source: str | Path, is_text: Any) -> tuple[str, str]:
     if isinstance(source, str) and is_text(source):
         return source, "this text"
-    try:
-        with Path(source).open(encoding="utf-8", newline="") as file:
-            return file.read(), str(source)
-    except UnicodeDecodeError:
-        raise FileError(f"{source} is not UTF-8 text; it may be damaged.") from None
-    except (OSError, ValueError) as error:
-        raise FileError(
-            f"{source} cannot be read ({getattr(error, 'strerror', None) or 'bad path'}); check the path."
-        ) from None
+    with reading(str(source)), Path(source).open(encoding="utf-8", newline="") as file:
+        return file.read(), str(source)
 
 
 def _array(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:

@@ -19,7 +19,7 @@ import pandas as pd
 from feddbn.core.ancestral.search import PartialCorrelations
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, correlations, symmetric, upper_triangle
-from feddbn.errors import FileError, ParameterError
+from feddbn.errors import FileError, ParameterError, reading
 from feddbn.shown import Shown
 
 __all__ = ["Node", "Summary"]
@@ -252,15 +252,10 @@ class Summary(Shown):
     @classmethod
     def load(cls, path: str | Path) -> Summary:
         """Read what `save` wrote, or the result of a fit with ``method="summary"``."""
-        try:
+        with reading(f"file {str(path)!r}", "JSON"):
             data = json.loads(Path(path).read_text(encoding="utf-8"))
+        try:
             return cls.from_dict(_in_result(data))
-        except FileNotFoundError:
-            raise FileError(f"file {str(path)!r} does not exist; check the path.") from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FileError(
-                f"{path} cannot be read as a summary: {error}; write it with Summary.save."
-            ) from None
         except ParameterError as error:
             raise FileError(f"{path}: {error}") from None
 

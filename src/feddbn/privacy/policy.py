@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feddbn.core.designs.cells import CELL_MAPS
-from feddbn.errors import FileError, SiteRefused
+from feddbn.errors import FileError, SiteRefused, reading
 from feddbn.method_table import STUDY_METHODS, policy_names
 
 Unit = Literal["recording", "row"]
@@ -40,12 +40,11 @@ def read_table(
     kind: type[T], text: str, source: str, change: Callable[[dict[str, Any]], object] = lambda values: None
 ) -> T:
     """Return the table in a TOML text, which `change` may touch first; a wrong entry is refused in one sentence."""
-    try:
+    with reading(source, "TOML"):
         values = tomllib.loads(text)
-        change(values)
+    change(values)
+    try:
         return kind.model_validate(values)
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"{source} is not valid TOML: {error}.") from None
     except ValidationError as error:
         raise FileError(f"{source}: {wrong_entry(error)}.") from None
 

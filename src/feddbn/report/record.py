@@ -7,7 +7,6 @@ do not fit together are refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.errors import FileError, InputError, ParameterError, reading
 from feddbn.findings import Finding, Findings
 from feddbn.methods.base import FederatedEstimator
 from feddbn.model.dbn import DBN
@@ -25,7 +24,7 @@ from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
 from feddbn.model.graph import parts_of, plain_parts
 from feddbn.report.graph_layout import time_series_edges
-from feddbn.results.result import FORMAT, VERSION, Result
+from feddbn.results.result import FORMAT, VERSION, Result, read_json
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
 
@@ -34,11 +33,8 @@ _WANTED = ("source", "target", "lag", "weight", "probability")
 
 def read_edges(path: Path) -> pd.DataFrame:
     """The edge table in a CSV file, with names as they were before a spreadsheet was kept from running them."""
-    try:
+    with reading(f"the edge table {str(path)!r}", "CSV"):
         table = pd.read_csv(path, converters={"source": unguarded, "target": unguarded})
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not CSV"
-        raise FileError(f"the edge table {str(path)!r} cannot be read: {reason}.") from None
     missing = [name for name in _WANTED if name not in table]
     if missing:
         raise FileError(
@@ -176,16 +172,7 @@ def _as_mapping(result: object) -> Mapping[str, Any]:
     if isinstance(result, Mapping):
         return result
     if isinstance(result, (str, Path)):
-        path = Path(result)
-        try:
-            loaded = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise FileError(f"cannot read the result {path}: {error.strerror or error}.") from error
-        except ValueError as error:
-            raise FileError(f"{path} is not a result file: it does not hold JSON.") from error
-        if isinstance(loaded, Mapping):
-            return loaded
-        raise FileError(f"{path} is not a result file: its content is not an object.")
+        return read_json(result)
     if isinstance(result, DBN):
         return {"dbn": result.to_dict()}
     if isinstance(result, FederatedEstimator) and "n_features_in_" not in vars(result):

@@ -39,7 +39,7 @@ from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
 from feddbn.core.graphs.status import Status
-from feddbn.errors import FeddbnError, FileError, InputError, ParameterError
+from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Finding, Findings
@@ -465,25 +465,11 @@ def write_json(stored: Mapping[str, Any], path: str | Path) -> Path:
 def read_json(path: str | Path) -> Mapping[str, Any]:
     """Return the object in a JSON file, or the result in a ``.feddbn`` file of a deployment."""
     where = f"file {str(path)!r}"
-    try:
+    with reading(where, "JSON"):
         content = Path(path).read_bytes()
         if content.startswith(b"FEDDBN"):
             return read_stored(Path(path), content)
-        text = content.decode("utf-8")
-    except FileNotFoundError:
-        raise FileError(f"{where} does not exist; check the path.", code="no-file") from None
-    except UnicodeDecodeError:
-        raise FileError(
-            f"{where} is not UTF-8 text, so it is not a JSON file of feddbn.", code="not-text"
-        ) from None
-    except OSError as error:
-        raise FileError(f"{where} cannot be read: {error.strerror or error}.", code="unreadable") from None
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError):
-        raise FileError(
-            f"{where} is not readable JSON; it may be damaged or cut off.", code="not-json"
-        ) from None
+        stored = json.loads(content.decode("utf-8"))
     if not isinstance(stored, dict):
         raise FileError(
             f"{where} is not a JSON file of feddbn; it holds no object with a 'format'.", code="not-a-result"

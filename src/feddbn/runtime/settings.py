@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, field_validator
 
 from feddbn.data.layout import declared_kinds
-from feddbn.errors import FileError, ParameterError
+from feddbn.errors import ParameterError, reading
 from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy, Table, policy_from_toml, read_table
 
@@ -143,10 +143,8 @@ def read_policy(path: Path | None) -> SitePolicy:
 
 
 def _text(path: Path, what: str) -> str:
-    try:
+    with reading(f"the {what} {path}"):
         return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"the {what} {path} cannot be read: {getattr(error, 'strerror', error)}.") from None
 
 
 def about_policy(policy: SitePolicy) -> Finding:

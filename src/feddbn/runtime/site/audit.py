@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from feddbn.errors import FeddbnError, FileError
+from feddbn.errors import FeddbnError, FileError, reading
 from feddbn.findings import Finding
 from feddbn.privacy.audit import (
     GENESIS,
@@ -291,11 +291,8 @@ def logs_at(place: Path) -> dict[str, list[str]]:
     # A site that has not run yet has no state, and no logs.
     is_one = place.is_file() or place.suffix == SUFFIX
     paths = [place] if is_one else sorted(place.glob(f"*{SUFFIX}"))
-    try:
+    with reading(f"the audit log {str(place)!r}"):
         return {path.name: path.read_text("utf-8", "replace").splitlines() for path in paths}
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise FileError(f"the audit log {str(place)!r} cannot be read: {reason}.") from None
 
 
 def export_logs(state: Path, out: Path) -> list[Path]:
@@ -616,10 +613,10 @@ def export_heads(heads: PeerHeads, audit: SiteAudit) -> str:
 
 def read_export(path: Path, keys: Mapping[str, bytes]) -> Export:
     """Return the heads in a file from another person; every signature is checked with the pinned keys."""
+    with reading(str(path)):
+        text = Path(path).read_bytes()
     try:
-        found = _EXPORT.validate_json(Path(path).read_bytes())
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+        found = _EXPORT.validate_json(text)
     except ValidationError:
         raise FileError(
             f"{path} does not hold heads of audit logs; `feddbn site verify --out` writes them.",

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from feddbn.errors import FileError
+from feddbn.errors import FileError, reading
 from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.policy import SitePolicy
 
@@ -106,10 +106,8 @@ def default_policy_text() -> str:
 
 def read_identity(path: Path) -> Identity:
     """Return the identity in a file of 32 secret bytes."""
-    try:
+    with reading(f"the identity {path}"):
         seed = Path(path).read_bytes()
-    except OSError as error:
-        raise FileError(f"the identity {path} cannot be read: {error.strerror}.") from None
     if len(seed) != KEY_BYTES:
         raise FileError(f"the identity {path} must have {KEY_BYTES} bytes, it has {len(seed)}.")
     return Identity.from_seed(seed)
@@ -117,10 +115,8 @@ def read_identity(path: Path) -> Identity:
 
 def read_peers(path: Path) -> dict[str, bytes]:
     """Return site -> public key from a TOML file of hexadecimal lines."""
-    try:
+    with reading(f"the list of peers {path}", "TOML"):
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileError(f"the list of peers {path} cannot be read: {error}.") from None
     for site, key in values.items():
         if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{64}", key):
             raise FileError(f"the list of peers {path} has no key of 64 hexadecimal digits for {site!r}.")
