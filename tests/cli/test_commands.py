@@ -135,6 +135,17 @@ def test_compare_without_a_truth_tests_on_rows_no_method_saw(run, federation):
     assert max(map(len, outcome.stdout.splitlines())) <= 80
 
 
+def test_compare_says_warnings_of_fits_as_the_command_line_writes_them(run, tmp_path):
+    made = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0, mess=["offsets"])
+    for name, (table,) in made.sites.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    outcome = run("compare", tmp_path, "-m", "oneshot", "-m", "fdbnl")
+    assert outcome.exit_code == 0, outcome.output
+    assert "note: OneShotDBN: " in outcome.stderr
+    assert "-p noise_variance=free" in " ".join(outcome.stderr.split())
+    assert "noise_variance='" not in outcome.stderr
+
+
 def test_real_process_prints_pure_json_and_no_progress(federation, tmp_path):
     command = [sys.executable, "-m", "feddbn", "fit", str(federation), "-o", str(tmp_path / "r.json")]
     done = subprocess.run([*command, "-m", "fdbnl", "--json"], capture_output=True, text=True, check=False)

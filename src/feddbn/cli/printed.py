@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from feddbn.results.result import Result
     from feddbn.results.shared_edges import SharedEdges
 
-__all__ = ["All", "print_held_out", "print_notes", "print_result", "print_shared_edges", "print_tables"]
+__all__ = [
+    "All",
+    "print_held_out",
+    "print_notes",
+    "print_result",
+    "print_shared_edges",
+    "print_tables",
+    "print_warnings",
+]
 
 All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not only what matters most.")]
 _MOST_SHOWN, _MOST_CHANGES = 20, 30
@@ -54,6 +62,16 @@ def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
     told = list(findings)
     for line in first_lines(told, "cli", len(told) if show_all else 5):
         remark(line if line.startswith("and ") else f"note: {line}")
+
+
+def print_warnings(found: Mapping[str, Iterable[Finding]]) -> None:
+    """Print the warnings of several fits by their labels, each once with all that have it."""
+    told: dict[str, list[str]] = {}
+    for label, findings in found.items():
+        for text in dict.fromkeys(sentence_of(one, "cli") for one in findings if one.level == "warning"):
+            told.setdefault(text, []).append(label)
+    for text, labels in told.items():
+        remark(f"note: {', '.join(labels)}: {text}")
 
 
 def _print_edges(result: Result) -> None:
