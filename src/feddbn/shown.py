@@ -1,4 +1,4 @@
-"""What a notebook shows as a picture and a table instead of one line of text.
+"""What a notebook shows as a picture and a table instead of one line of text, and sentences as HTML.
 
 How things look is decided far above, in `feddbn.report.notebook`. Nothing is imported from there: `feddbn` itself, which lies
 above everything, gives the function that draws (`drawn_by`), and a program that shows nothing never loads it.
@@ -6,10 +6,14 @@ above everything, gives the function that draws (`drawn_by`), and a program that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Shown", "ShownEstimator", "drawn_by"]
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["Shown", "ShownEstimator", "drawn_by", "with_code"]
 
 _DRAWERS: list[Callable[[object], str]] = []
 
@@ -31,3 +35,10 @@ class ShownEstimator(Shown):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def with_code(sentence: str) -> Markup:
+    """A sentence as HTML: what stands between backticks is code; everything is escaped."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))

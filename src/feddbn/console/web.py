@@ -20,6 +20,7 @@ from feddbn._version import __version__
 from feddbn.console.gate import FORM, REPORT_POLICY, Keys
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.findings import Finding
+from feddbn.shown import with_code
 from feddbn.words import Audience, card, say
 from feddbn.words.studies import when
 
@@ -57,6 +58,10 @@ def printable(value: Any) -> Any:
     )
 
 
+def _coded(sentence: str) -> Markup:
+    return with_code(printable(sentence))
+
+
 @dataclass
 class Pages:
     """What every page of one console knows, and what it has to say about the last button.
@@ -84,10 +89,11 @@ class Pages:
         filters = {
             "when": when,
             "level": lambda finding: LEVELS[finding.level],
-            "say": lambda finding: _begun(say(finding, self.audience)),
+            "code": _coded,
+            "say": lambda finding: _coded(_begun(say(finding, self.audience))),
             "plain": lambda finding: say(finding, self.audience),
             "card": lambda finding: card(finding, self.audience),
-            "detail": lambda finding: _begun(card(finding, self.audience).detail),
+            "detail": lambda finding: _coded(_begun(card(finding, self.audience).detail)),
         }
         self._templates.filters.update(filters)
 

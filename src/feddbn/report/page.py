@@ -44,6 +44,7 @@ from feddbn.report.matrix_plots import (
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
 from feddbn.results.result import stored_changes
+from feddbn.shown import with_code
 from feddbn.words import Audience, card, say
 from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number
 
@@ -166,6 +167,7 @@ def template(name: str) -> Any:
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=loader, undefined=StrictUndefined, **options)
     environment.filters["thousands"] = lambda value: "–" if value is None else f"{value:,}"
+    environment.filters["code"] = with_code
     return environment.get_template(name)
 
 

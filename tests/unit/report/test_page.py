@@ -72,6 +72,23 @@ def test_names_cannot_inject_markup():
     assert embedded(page)["variables"][0] == evil
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_what_stands_between_backticks_is_code_and_nothing_in_it_is_markup():
+    notes = ["use `feddbn forecast` here", "`<img src=x>` and ` alone"]
+    found = Finding("own-courses", "note", {"evidence": 9.0, "degree": 1, "periods": []})
+    result = example_result(d=3) | {"edges": None, "warnings": notes}
+    page = render_report(result | {"findings": [found.to_dict(), *map(_as_text, notes)]})
+    shown = re.sub(r"<(script|style|pre).*?</\1>", "", page, flags=re.DOTALL)
+    assert shown.count("<code>feddbn forecast</code>") == 2
+    assert "<code>&lt;img src=x&gt;</code> and ` alone" in shown
+    assert shown.count("`") == 1
+    assert "<img src=x" not in page
+
+
+def _as_text(text: str) -> dict:
+    return Finding("text", "note", {"text": text}).to_dict()
+
+
 def test_edges_of_the_page_carry_probability_interval_and_truth():
     result = example_result(d=6)
     data = page_data(read_record(result))
