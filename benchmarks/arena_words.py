@@ -14,7 +14,7 @@ SHORT = {
     "no effect on anything": "spikes",
     "often several in a row": "bursts",
     "of the cells are empty": "empty cells",
-    "no cell was empty before": "empty cells",
+    "empty before outliers": "empty cells",
     "like a code for missing": "codes",
     "the noise is autocorrelated": "memory taken off",
     "a lag was added": "lag added",

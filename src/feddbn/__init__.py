@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from feddbn.analysis.confidence import confidence as confidence
     from feddbn.analysis.confidence import edge_confidence as edge_confidence
     from feddbn.analysis.confidence import mark_confidence as mark_confidence
+    from feddbn.analysis.data_check import check as check
     from feddbn.data.layout import Layout as Layout
     from feddbn.federation.programs.fdbnl import Rounds as Rounds
     from feddbn.federation.programs.pfdbnl.rounds import Partial as Partial
@@ -69,6 +70,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "SimulatedFederation": "feddbn.sim.simulation",
     "SiteScores": "feddbn.results.scoring",
     "Comparison": "feddbn.analysis.comparison",
+    "check": "feddbn.analysis.data_check",
     "compare_methods": "feddbn.analysis.comparison",
     "confidence": "feddbn.analysis.confidence",
     "edge_confidence": "feddbn.analysis.confidence",

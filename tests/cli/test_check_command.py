@@ -36,12 +36,23 @@ def test_warnings_are_a_table_with_options_that_cure_them(run, hospitals):
 
 def test_an_error_ends_with_exit_code_1_and_json_has_every_field(run, tmp_path: Path):
     for k in range(3):
-        ward(120, k).assign(copy=lambda x: x["pulse"]).to_csv(tmp_path / f"ward-{k}.csv", index=False)
+        ward(120, k).assign(hour=range(120)).to_csv(tmp_path / f"ward-{k}.csv", index=False)
     outcome = run("check", tmp_path, "--json")
     assert outcome.exit_code == 1
-    (finding,) = json.loads(outcome.stdout)
-    assert set(finding) == {"code", "level", "values", "about", "cure", "finding", "advice"}
-    assert (finding["code"], finding["level"], finding["about"]) == ("copy", "error", ["copy", "pulse"])
+    for finding in json.loads(outcome.stdout):
+        assert set(finding) == {"code", "level", "values", "about", "cure", "finding", "advice"}
+        # A fit refuses a variable that only follows time.
+        assert (finding["code"], finding["level"], finding["about"]) == ("undeclared-time", "error", ["hour"])
+    assert run("fit", tmp_path, "-o", tmp_path / "result.json").exit_code != 0
+
+
+def test_what_is_done_to_rows_is_said_with_the_options_that_decide_otherwise(run, tmp_path: Path):
+    for k in range(4):
+        (ward(120, k) + 20.0 * k).to_csv(tmp_path / f"ward-{k}.csv", index=False)
+    outcome = run("check", tmp_path)
+    assert outcome.exit_code == 0
+    assert "prepare.center=none" in outcome.stdout
+    assert max(len(line) for line in outcome.stdout.splitlines()) <= 80
 
 
 OF_STUDY = {

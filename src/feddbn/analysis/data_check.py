@@ -1,31 +1,208 @@
-"""What is wrong with the data of all sites, from the sums of the first look alone; nothing is learned.
+"""What to know of data before a fit: of files (`check`), and of all sites from the sums of the first look alone.
 
-`feddbn check` reads files and can say in which row and column something is. Sums over sites cannot: they say that it is
-somewhere, and each owner finds it at home with `feddbn site check`.
+`check` reads files as a fit does and asks the questions with which a fit begins, of a federation in this process: what it
+says is done to the rows is what the fit does. To that it adds what the tables show by themselves, and where things are.
+
+`check_data` is for a study: it asks for the first look alone, and nothing is learned. Sums over sites say that something is
+somewhere; each owner finds it at home with `feddbn site check`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray
+from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
+from feddbn.core.statistics.diagnostics import slow_findings
+from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
-from feddbn.errors import ParameterError
+from feddbn.data import SiteData, check_sites
+from feddbn.data.layout import Layout
+from feddbn.data.preflight import preflight
+from feddbn.data.read import readable_sites
+from feddbn.errors import DataError, ParameterError, ResultWarning
+from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.sums.survey import Survey
-from feddbn.federation.sums.treatment import FirstLook, first_look_program
+from feddbn.federation.sums.treatment import (
+    AskedMoments,
+    FirstLook,
+    asked_moments_program,
+    first_look_program,
+)
 from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator
+from feddbn.methods.oneshot import OneShotDBN
 
-__all__ = ["check_data", "look_findings"]
+__all__ = ["Look", "check", "check_data", "look_findings"]
 
 ROWS_PER_COLUMN = 10.0
 """With fewer rows for each column of a lagged row than this, a check warns."""
 MANY_EMPTY = 0.3
 """From this share of empty cells on a check warns instead of noting it."""
+_EXPLAINS = ("text-cells", "undeclared-time", "shuffled-time", "glued", "constant")
+"""What tables show because of which a fit may refuse them."""
+_THREE_FACTOR = 5.0
+_ALMOST = 1e-3
+_PART = 0.02
+
+
+def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **columns: Any) -> Findings:
+    """Return what to know of `data` before a fit, errors first: what `OneShotDBN` would do to the rows, and what files show.
+
+    Parameters
+    ----------
+    data
+        Anything `feddbn.data.read_sites` takes.
+    n_lags
+        Number of lags of the fit to come.
+    layout, columns
+        Which columns are what: a `feddbn.Layout`, or its fields by name. Where kinds are declared, `MixedDBN` is to come,
+        which uses rows as they are: nothing is said about what is done to them.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=400, mess="offsets", random_state=0)
+    >>> [(one.code, one.level) for one in feddbn.check(data.sites)]
+    [('own-means', 'note')]
+    """
+    layout = Layout.of(layout, columns, "check")
+    shown = list(preflight(data, layout=layout))
+    if any(one.code == "header" for one in shown):
+        # The columns' names are values then, and belong into no sentence.
+        return Findings(shown)
+    has_kinds = any(kind.name != "continuous" for kind in layout.kinds.values())
+    look = Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare())
+    try:
+        sites, errors = readable_sites(data, replace(layout, missing="keep"))
+        for name, site in sites.items():
+            try:
+                check_sites({name: site}, look._largest_lag)
+            except DataError as error:
+                errors[name] = error
+        for name, why in errors.items():
+            shown = _explained(shown, _refusal(why, site=name))
+        kept = {name: site for name, site in sites.items() if name not in errors}
+        if kept and errors:
+            shown.append(Finding("others-looked-at", "note", {"kept": list(kept)}))
+        with warnings.catch_warnings():
+            # What a fit warns of is among its findings.
+            warnings.simplefilter("ignore", ResultWarning)
+            found = _joined(shown, look.fit(kept), kept) if kept else shown
+    except DataError as error:
+        found = _explained(shown, _refusal(error))
+    return Findings(found)
+
+
+class Look(OneShotDBN):
+    """`OneShotDBN` up to where it begins to learn; `asked_` is what the first sums told, None if it uses rows as they are."""
+
+    asked_: AskedMoments | None
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        self.asked_, rows = None, self._rows_on(federation)
+        if rows.is_settled:
+            return
+        names, options = self._variables, self._settings.options
+        program = asked_moments_program(names, options.n_lags, rows)
+        self.asked_ = asked = self._run(program, federation, observer)[0]
+        first_look(asked.moments, names, replace(options, prepare=rows))
+        self._say_treatment(asked)
+        self._say_dependent(dependent_findings(asked.moments, names, self._inputs))
+
+
+def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
+    """What tables show and what a fit says, each once; and where sums do not say it, where it is."""
+    yield from shown
+    told = {one.code for one in shown}
+    yield from (one for one in look.findings_ if one.code not in told)
+    if look.asked_ is not None:
+        moments, names = look.asked_.moments, look._variables
+        # A fit may find that it is noise with a memory, and take that off.
+        slow = (one.about for one in slow_findings(moments, names))
+        yield from (Finding("wandering", "note", about=about) for about in slow)
+        yield from _almost_dependent(moments, names)
+        yield from _far_cells(look.asked_, sites)
+        yield from _one_of_three(sites)
+
+
+def _far_cells(asked: AskedMoments, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
+    """How many cells of each site lie far from their neighbours in time, by the limits that the fit has for them."""
+    survey, done = asked.survey, asked.treatment
+    if survey is None:
+        return
+    scales = np.where(survey.has_far, survey.scales, 0.0) if done.limits is None else done.limits
+    counts = {name: np.zeros(len(scales), dtype=int) for name in sites if scales.any()}
+    for name, far in counts.items():
+        limits = limits_of(sites[name], scales, done.far)
+        for recording in sites[name].recordings():
+            for _, deviation in block_deviations(recording.blocks()):
+                far += (deviation > limits).sum(axis=0)
+    cells = {name: int(far.sum()) for name, far in counts.items() if far.any()}
+    if cells:
+        names = next(iter(sites.values())).variables
+        about = _picked(names, np.any([counts[name] > 0 for name in cells], axis=0))
+        yield Finding("outliers", "note", {"cells": cells}, about)
+
+
+def _almost_dependent(moments: Moments, variables: Sequence[str]) -> Iterator[Finding]:
+    """Variables of which others of their time step leave hardly anything; of those that follow from others a fit tells."""
+    R = correlations(moments.scatter)[0]
+    kept: list[int] = []
+    for j, name in enumerate(variables):
+        weights = np.linalg.lstsq(R[np.ix_(kept, kept)], R[kept, j], rcond=None)[0]
+        left = float(R[j, j] - R[kept, j] @ weights)
+        if 1e-6 < left < _ALMOST:
+            others = [variables[kept[k]] for k in np.flatnonzero(np.abs(weights) > _PART)]
+            yield Finding("dependent", "note", about=(name, *others))
+        if left > 1e-6:
+            kept.append(j)
+
+
+def _one_of_three(sites: Mapping[str, SiteData]) -> Iterator[Finding]:
+    """Which of three sites may have other units: a fit compares sites from `FEWEST_SITES` on."""
+    found = {name: site_profile(site, 0) for name, site in sites.items()}
+    profiles = {name: one[0] for name, one in found.items() if one is not None}
+    if len(sites) != FEWEST_SITES - 1 or len(profiles) < len(sites):
+        return
+    d = len(next(iter(sites.values())).variables)
+    apart = np.stack([one[:d] for one in profiles.values()])
+    apart -= np.median(apart, axis=0)
+    for (name, site), logs in zip(sites.items(), apart, strict=True):
+        is_far = np.abs(logs) > np.log(_THREE_FACTOR)
+        if is_far.any():
+            largest = float(logs[np.argmax(np.abs(logs))])
+            values = {"site": name, "factor": float(np.exp(abs(largest))), "is_larger": largest > 0}
+            yield Finding("units", "warning", values, _picked(site.variables, is_far))
+
+
+def _refusal(error: DataError, **where: str) -> Finding:
+    """A refusal, about the columns that it is because of."""
+    parts = [part if isinstance(part, str) else part.plain for part in error.parts]
+    values = {"text": str(error), "parts": parts, "why": error.code, **where}
+    about: Any = error.values.get("columns", ())
+    return Finding("refused", "error", values, tuple(about))
+
+
+def _explained(shown: list[Finding], refusal: Finding) -> list[Finding]:
+    """What tables show and the refusal, unless something that they show explains it; that is the error then."""
+    site = refusal.values.get("site")
+    because = [
+        one
+        for one in shown
+        if one.code in _EXPLAINS and {*one.about} & {*refusal.about} and site in (None, one.values["site"])
+    ]
+    found = [replace(one, level="error") if one in because else one for one in shown]
+    return found if because else [*found, refusal]
 
 
 def check_data(

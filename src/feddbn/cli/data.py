@@ -241,12 +241,12 @@ def check(
     Exit code 0: nothing, notes or warnings. 1: an error, with which a fit is refused or cannot be right. 2: the data
     cannot be opened.
     """
-    from feddbn.data.preflight import preflight
+    from feddbn.analysis.data_check import check as check_files
 
     if n_lags < 0:
         raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
     of_study = data.suffix == ".json"
-    findings = read_findings(data) if of_study else preflight(data, n_lags, layout=read.with_kinds())
+    findings = read_findings(data) if of_study else check_files(data, n_lags, layout=read.with_kinds())
     audience: Audience = "lead" if of_study else "cli"
     if as_json:
         said = ((one, card(one, audience)) for one in findings)

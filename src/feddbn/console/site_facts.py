@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feddbn.analysis.data_check import check
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.study import Study, parse_study
 from feddbn.findings import Finding
@@ -321,4 +322,22 @@ class SiteFacts:
 
     def findings(self, study: Study | None = None) -> list[Finding]:
         """Return what `feddbn site check` finds, also of a study."""
-        return engine_of(self._kit).check_site(self._kit, study)
+        engine = engine_of(self._kit)
+        n_lags = 1 if study is None or study.n_lags is None else study.n_lags
+        return [
+            *engine.check_site(self._kit, study),
+            *own_findings(engine.site_settings(self._kit), n_lags),
+        ]
+
+
+def own_findings(path: Path, n_lags: int = 1) -> list[Finding]:
+    """Return what a check of a site's rows alone finds (`feddbn.check`); `path` is its settings file."""
+    try:
+        settings = read_site_settings(path)
+        found = check({settings.name: settings.data}, n_lags, **settings.reading)
+    except FeddbnError:
+        # The data cannot be opened, which is said already.
+        return []
+    # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
+    told = [one for one in found if one.code != "refused"]
+    return [Finding("own-data", "note", {"finding": one.to_dict()}, one.about) for one in told]

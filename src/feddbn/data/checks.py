@@ -97,7 +97,8 @@ def check_variances(
         raise DataError(
             f"variable{'s' if many else ''} {quoted(constant)} {'are' if many else 'is'} constant over all "
             "sites, so no edge can "
-            f"be learned; leave {'them' if many else 'it'} out with {Given('variables')}."
+            f"be learned; leave {'them' if many else 'it'} out with {Given('variables')}.",
+            columns=tuple(constant),
         )
 
 

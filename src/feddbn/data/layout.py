@@ -381,7 +381,7 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
                 f"with {Given('kinds')} for a method that knows kinds (MixedDBN), leave it out with {Given('variables')}, "
                 f"or name its role with {Given('site')}, {Given('series')}, {Given('time')} or {Given('label')}.",
                 code="not-numeric",
-                column=name,
+                columns=(str(name),),
             )
     if all(_is_plain(dtype) for dtype in chosen.dtypes):
         return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))

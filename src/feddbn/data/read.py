@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -22,7 +22,7 @@ from feddbn.data.times import Clock, StepCounter, order_of
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
-__all__ = ["STREAM_BYTES", "read_sites"]
+__all__ = ["STREAM_BYTES", "read_sites", "readable_sites"]
 
 STREAM_BYTES = 64 * 2**20
 
@@ -80,7 +80,20 @@ def read_sites(
     ['a', 'b']
     """
     layout = Layout.of(layout, columns, "read_sites")
-    found, clocks = _Reader(layout, stream_bytes).read(data)
+    return _together(*_Reader(layout, stream_bytes).read(data), layout, same_variables)
+
+
+def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict[str, DataError]]:
+    """Return the sites that can be read, as `read_sites` does, and site -> why it is refused."""
+    reader = _EachReader(layout, STREAM_BYTES)
+    found, clocks = reader.read(data)
+    kept = {name: site for name, site in found.items() if name not in reader.refused}
+    return _together(kept, clocks, layout) if kept else {}, reader.refused
+
+
+def _together(
+    found: dict[str, SiteData], clocks: Mapping[str, Clock], layout: Layout, same_variables: bool = True
+) -> dict[str, SiteData]:
     if not found:
         raise DataError("data has no sites; give at least one.")
     _require_one_step(clocks)
@@ -265,6 +278,28 @@ class _Reader:
         clock = counter.clock(self.layout.tolerance, self.layout.clock)
         self.clocks[name] = clock
         return clock, uneven_times(counter, clock, timed[0][1].layout)
+
+
+class _EachReader(_Reader):
+    """Reads on after a site that is refused, which is empty then."""
+
+    def __init__(self, layout: Layout, stream_bytes: int) -> None:
+        super().__init__(layout, stream_bytes)
+        self.refused: dict[str, DataError] = {}
+
+    def _site(self, name: str, value: Any, layout: Layout) -> SiteData:
+        return self._or_empty(name, lambda: super(_EachReader, self)._site(name, value, layout))
+
+    def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
+        return self._or_empty(name, lambda: super(_EachReader, self)._files(name, files, layout))
+
+    def _or_empty(self, name: str, read: Callable[[], SiteData]) -> SiteData:
+        try:
+            return read()
+        except DataError as error:
+            self.clocks.pop(name, None)
+            self.refused[name] = error
+            return MemorySite((), ())
 
 
 def _sorted(item: _Series, where: str) -> _Series:

@@ -85,14 +85,13 @@ _SENTENCES = {
         "{columns}: {what} stands there {starts}, far outside all others, like a code for missing.",
         "leave such cells empty{or_use}",
     ),
-    "constant/everywhere": ("{columns} never change{s} within any site.", "{leave_out}"),
-    "constant/here": (
+    "constant": (
         "{columns} never change{s} here: no edge can be learned from that.",
         "leave the site out, or {leave_out}",
     ),
     "outliers": (
-        "{columns}: {n} far outside all others (outliers).",
-        "leave wrong cells empty; fits leave out those that have no effect on anything ({cure})",
+        "{columns}: cells that lie far from their neighbours in time (outliers), {where}.",
+        "leave wrong cells empty",
     ),
     "stuck": (
         "{columns}: {n_rows} or more neighbouring rows have exactly one value, like a stuck sensor.",
@@ -108,45 +107,17 @@ _SENTENCES = {
         "like an effect, and arrows may be turned round.",
         "read edges between these and other columns without their direction, or measure all at the same time steps",
     ),
-    "trend": (
-        "{columns} drift{s} along a line, which ties all drifting columns.",
-        "nothing: fits take it off where it shows; {cure} takes it off in any case",
-    ),
-    "cycle": (
-        "{columns}: a cycle of about {period:g} rows, which ties all columns that have it.",
-        "nothing: fits take it off where it shows; {cure} takes it off in any case",
-    ),
     "wandering": (
         "{columns}: neighbouring rows are almost equal; levels that wander like this look related by chance.",
         "take differences, or keep fewer rows per time",
     ),
-    "dependent/almost": (
+    "dependent": (
         "{one} is almost determined by {others}: which of them has an effect cannot be told.",
         "leave {one} out with {variables}",
     ),
-    "dependent/sum": (
-        "{one} is a sum of {others}: no method can tell their effects apart.",
-        "leave {one} out with {variables}",
-    ),
-    "copy": (
-        "{one} is a copy of {last}, up to units: no method can tell their effects apart.",
-        "leave {one} out with {variables}",
-    ),
-    "swapped": (
-        "{one} and {last} seem to be exchanged here: exchanged back, they agree with the other sites.",
-        "exchange the names of the columns",
-    ),
-    "baseline": (
-        "{columns}: the level is far from that of the other sites (other units, or another baseline).",
-        "use one unit everywhere; a baseline of its own is taken off by the fit ({cure})",
-    ),
     "units": (
-        "{columns}: the spread is up to {factor:.2g} times {more} than at the other sites; the units may differ.",
-        "use one unit everywhere; a fit leaves such a site out, or brings all sites to one scale if many differ ({cure})",
-    ),
-    "baselines": (
-        "{columns}: recordings differ in their means by more than chance, which looks like effects.",
-        "nothing: fits centre each recording where this shows ({cure}), and forecasts go on from its own level",
+        "{columns}: the spread is up to {factor:.2g} times {more} than at the two other sites; the units may differ.",
+        "use one unit everywhere: a fit does not compare fewer than four sites",
     ),
     "repeated": (
         "it is the same as recording {same_recording!r} of site {same_site!r}: its rows would count twice.",
@@ -156,6 +127,7 @@ _SENTENCES = {
         "all column names are numbers: the file seems to have no header, or variables in rows instead of columns.",
         "write one column per variable, with its name in the first line",
     ),
+    "others-looked-at": ("{listed} can be read; what is said of all is said of {them}.", ""),
     "usable-rows": (
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
@@ -218,8 +190,6 @@ def _variant(it: Said) -> str:
     code, level = it.finding.code, it.finding.level
     choices = {
         "text-cells": "some" if it.get("n_numbers", 0) >= it.get("n_text", 0) else "all",
-        "constant": "everywhere" if it.get("everywhere") else "here",
-        "dependent": "almost" if it.get("almost") else "sum",
         "all-rows": level,
         "not-compared": "asked" if it.finding.cure else "few",
         "disagreement": "few" if it.finding.cure else "many",
@@ -267,13 +237,20 @@ def _own_parts(it: Said) -> dict[str, Any]:
         what = "one value" if it["value"] is None else f"{it['value']:g}"
         return {"what": what, "or_use": f", or use {it.cure}" if it.finding.cure else ""}
     if code == "outliers":
-        return {"n": f"{it['n']} cell{'' if it['n'] == 1 else 's'}"}
+        sites = sorted(it["cells"], key=lambda name: -it["cells"][name])
+        shown = ", ".join(f"{it['cells'][name]} at {name!r}" for name in sites[:3])
+        return {"where": shown + (f" and some at {len(sites) - 3} more" if len(sites) > 3 else "")}
     if code == "all-rows":
         what = f"{it['rows']} rows in {it['recordings']} recordings of {it['sites']} sites"
         return {"what": what, "n_columns": it["columns"]}
     if code in ("uneven-times", "empty-share"):
         # A share is never told as none.
         return {name: max(it[name], 0.001) for name in ("share", "most") if name in it.finding.values}
+    if code == "others-looked-at":
+        sites = it["kept"]
+        more = f" and {len(sites) - 4} more sites" if len(sites) > 4 else ""
+        listed = ", ".join(map(repr, sites[:4])) + more
+        return {"listed": listed, "them": "these" if len(sites) > 1 else "this one"}
     if code == "cycles":
         return {"listed": ", ".join(f"{period:.4g}" for period in it["periods"])}
     return {}

@@ -1,4 +1,4 @@
-"""What fits say about what was done to the rows first."""
+"""What fits say about what is done to the rows first, and checks before them: so in the present."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _cells(it: Said) -> str:
 @says("own-means")
 def _own_means(it: Said) -> str:
     return (
-        f"recordings differ in their means (BIC {it['evidence']:.0f} better with means of their own), so each was centred on "
+        f"recordings differ in their means (BIC {it['evidence']:.0f} better with means of their own), so each is centred on "
         f"its own; {_levels(it)} {it.cure} keeps one mean for all."
     )
 
@@ -43,7 +43,7 @@ def _own_courses(it: Said) -> str:
         parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in it['periods'])} rows")
     where = " (`model.courses.fit_course`)" if it.in_python else ""
     return (
-        f"recordings have {' and '.join(parts)} of their own (BIC {it['evidence']:.0f} better), which were taken off "
+        f"recordings have {' and '.join(parts)} of their own (BIC {it['evidence']:.0f} better), which are taken off "
         "together with their means; intercepts are those of the average recording, and `feddbn forecast` goes on along a "
         f"recording's own course{where}. {it.cure} keep them."
     )
@@ -52,7 +52,7 @@ def _own_courses(it: Said) -> str:
 @says("own-scales")
 def _own_scales(it: Said) -> str:
     return (
-        f"sites measure on different scales (BIC {it['evidence']:.0f} better with scales of their own), so each was brought "
+        f"sites measure on different scales (BIC {it['evidence']:.0f} better with scales of their own), so each is brought "
         f"to the mean scale; weights are in that. {it.cure} keeps the values as they are."
     )
 
@@ -61,7 +61,7 @@ def _own_scales(it: Said) -> str:
 def _outliers_removed(it: Said) -> str:
     return (
         f"cells of {it.names} are outliers: they lie far from their neighbours in time and have no effect on anything, as "
-        f"errors of measurement do; they were left out. {it.cure} uses them."
+        f"errors of measurement do; they are left out. {it.cure} uses them."
     )
 
 
@@ -86,7 +86,7 @@ def _scales_hidden(it: Said) -> str:
 def _bursts_kept(it: Said) -> str:
     return (
         f"cells of {it.names} lie far from their neighbours in time, often several in a row, as bursts do and errors of "
-        f"measurement seldom; they were kept. If they are errors, leave them empty, or use {it.cure}."
+        f"measurement seldom; they are kept. If they are errors, leave them empty, or use {it.cure}."
     )
 
 
@@ -94,7 +94,7 @@ def _bursts_kept(it: Said) -> str:
 def _outliers_after_pulses(it: Said) -> str:
     return (
         f"cells of {it.names} lie far from their neighbours in time; they may be what pulses of the inputs "
-        f"({', '.join(it['inputs'])}) did, so they were kept. {it.cure} leaves them out."
+        f"({', '.join(it['inputs'])}) did, so they are kept. {it.cure} leaves them out."
     )
 
 
@@ -103,11 +103,11 @@ def _empty_cells(it: Said) -> str:
     share = it["share"]
     if share:
         size = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
-        what = f"{size} of the cells are empty{' besides outliers that were left out' if it['has_removed'] else ''}"
+        what = f"{size} of the cells are empty{' besides outliers that are left out' if it['has_removed'] else ''}"
     else:
-        what = "no cell was empty before outliers were left out"
+        what = "no cell is empty before outliers are left out"
     return (
-        f"{what}; all rows were used for what they hold, and are worth {it['n']:.0f} complete ones. {it.cure} uses complete "
+        f"{what}; all rows are used for what they hold, and are worth {it['n']:.0f} complete ones. {it.cure} uses complete "
         "rows only."
     )
 
@@ -134,17 +134,19 @@ def _sites_disagree(it: Said) -> str:
         f"{n} of {of} sites do not fit the others" if n > 1 else f"one of {of} sites does not fit the others"
     )
 
+    stays = "stay" if n > 1 else "stays"
+
     def wish(value: str) -> str:
         return it.setting("prepare.on_disagreement", value)
 
     if it["left_out"] and it["personal"]:
         return (
-            f"{what} and stayed out of the sums; its owner is told why. Its own network is learned at home, from its rows "
+            f"{what} and {stays} out of the sums; its owner is told why. Its own network is learned at home, from its rows "
             f"alone; {wish('exclude')} learns none for it."
         )
     if it["left_out"]:
         return (
-            f"{what} and stayed out of the sums; its owner is told why. {wish('warn')} keeps it in, {wish('personal')} "
+            f"{what} and {stays} out of the sums; its owner is told why. {wish('warn')} keeps it in, {wish('personal')} "
             f"learns a network of its own for it, {it.method('PFDBNL', 'pfdbnl')} one for each site."
         )
     if n > of / 3:

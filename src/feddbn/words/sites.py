@@ -111,7 +111,9 @@ def _own_data(it: Said) -> Card:
     """What a check of the site's own rows found by itself."""
     found = Finding.from_dict(it["finding"])
     said = card(found, it.audience)
-    return Card(f"data: {found.code}", "", f"{found.level}: {said.detail} {said.advice}".rstrip())
+    # What a fit does about it is decided by all who take part.
+    alone = " By these rows alone." if any(name.startswith("prepare.") for name in found.cure) else ""
+    return Card(f"data: {found.code}", "", f"{found.level}: {said.detail}{alone} {said.advice}".rstrip())
 
 
 @says("site-policy")

@@ -180,13 +180,15 @@ def findings_table(findings: Sequence[Finding], audience: Audience) -> Table:
     """What a check of data found, errors first: one row for each kind of finding; sites that share it stand together."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[Finding]] = {}
     for one in Findings(findings):
-        # Old files have one code for all.
-        groups.setdefault((one.level, str(one.values.get("text", one.code)), one.about), []).append(one)
+        # Old files have one code for all; a refusal names its site.
+        what = str(one.values.get("text", one.code)).replace(repr(one.values.get("site")), "")
+        groups.setdefault((one.level, what, one.about), []).append(one)
     rows = []
     for same in groups.values():
         said = card(same[0], audience)
         where = str(same[0].values.get("site", "all"))
-        where += f" and {len(same) - 1} more" if len(same) > 1 else ""
+        n = sum(one.values.get("n_sites", 1) for one in same if "site" in one.values)
+        where += f" and {n - 1} more" if n > 1 else ""
         rows.append((same[0].level, where, said.detail, said.advice))
     rows = rows or [("note", "all", "Nothing was found that would make a network wrong.", "")]
     return Table(("Level", "Site", "Finding", "Cure"), rows, (), "What the data-quality check found", _NOTE)

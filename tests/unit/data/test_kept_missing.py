@@ -11,7 +11,7 @@ import pytest
 
 from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks, stretches
 from feddbn.data import CsvSite, ParquetSite, missing_cells, read_sites, summary
-from feddbn.data.preflight import preflight, quick_warnings
+from feddbn.data.preflight import quick_warnings
 from feddbn.data.segments import MOST_EMPTY, Segmenter
 from feddbn.runtime.site.open_site import about_data
 
@@ -175,5 +175,3 @@ def test_checks_of_a_fit_look_at_the_cells_that_are_there() -> None:
     assert "usable-rows" in found
     as_used = quick_warnings({"A": values}, sites, table, 1, (), False)
     assert {one.code for one in as_used} == {"sentinel", "undeclared-time"}
-    assert preflight({"A": values}).of("usable-rows")
-    assert not preflight({"A": values}, whole_rows=False).of("usable-rows")

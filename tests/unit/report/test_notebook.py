@@ -204,7 +204,7 @@ def test_a_comparison_names_the_best(data):
 
 def test_findings_show_level_place_and_cure():
     rows = np.random.default_rng(0).normal(size=(200, 2))
-    rows[5, 0] = -999.0
+    rows[5:8, 0] = -999.0
     found = preflight({"<a>": pd.DataFrame(rows, columns=["<b>x</b>", "y"])})
     shown = card(found)
     words = words_of(found[0])

@@ -127,7 +127,7 @@ NUMBERS = (
 ANY = {
     **dict.fromkeys(NUMBERS.split(), 3),
     **{"site": "a", "same_recording": "r", "same_site": "b", "step": "1 unit", "value": -9.0},
-    **{"period": 24.0, "periods": [24.0], "share": 0.01, "most": 0.2},
+    **{"periods": [24.0], "share": 0.01, "most": 0.2, "kept": ["a", "b"], "cells": {"a": 3}},
 }
 
 

@@ -1,7 +1,7 @@
-"""The data-quality check: what a person should know about data before a fit, each with what cures it.
+"""What the tables of a federation show by themselves: roles of columns, cells that are no numbers, codes, kinds, repetitions.
 
-One pass over the tables as they were given fills a bounded `profile` of every recording; the checks look at profiles only.
-A second pass reads the data as a fit would, so that its refusals and usable rows are told, too.
+One pass over the tables as they were given fills a bounded `profile` of every recording; the checks look at profiles only,
+and say where something is. What is done to rows is decided by sums: `feddbn.analysis.data_check` joins both.
 
 `quick_warnings` is the part that every fit runs: cheap, and only what is certain. A look at the first rows of each site
 decides whether there is anything to examine; clean data stop there.
@@ -10,6 +10,7 @@ May import: data.checks, data.layout, data.memory, data.read, data.tables, core,
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,49 +20,32 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.checks import check_sites, summary
 from feddbn.data.layout import Layout
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.data.preflight.between import check_between, check_columns, shape
-from feddbn.data.preflight.columns import (
-    CODES,
-    centred,
-    check_codes,
-    check_dynamics,
-    check_values,
-    is_code,
-    sentinels,
-)
+from feddbn.data.preflight.columns import CODES, check_codes, check_values, is_code, sentinels
 from feddbn.data.preflight.profile import SiteProfile, chunks, profile_sites, recorded
 from feddbn.data.preflight.roles import check_index, check_keys, propose_kinds
-from feddbn.data.read import read_sites
-from feddbn.errors import DataError
 from feddbn.findings import Finding, Findings
 
 __all__ = ["preflight", "quick_warnings"]
 
-_MOST_ROWS = 100_000
 _KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
 
 
-def preflight(
-    data: Any, n_lags: int = 1, *, whole_rows: bool = True, layout: Layout | None = None, **columns: Any
-) -> Findings:
-    """Return what was found in `data`, errors first; it is read by `layout`, or its fields by name (`feddbn.Layout`).
+def preflight(data: Any, *, layout: Layout | None = None, **columns: Any) -> Findings:
+    """Return what the tables of `data` show, errors first; they are read by a `feddbn.Layout`, or its fields by name.
 
-    `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
-
-    Counts are of all rows; trends, cycles, outliers and comparisons look at a bounded part of each recording. Nothing here
-    needs more memory for more rows.
+    It says nothing of what a fit does to the rows: `feddbn.check` does, and has these findings, too. Counts are of all rows;
+    what is costly looks at a bounded part of each recording. Nothing here needs more memory for more rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from feddbn.data.preflight import preflight
     >>> rows = np.random.default_rng(0).normal(size=(200, 2))
-    >>> rows[5, 0] = -999.0
+    >>> rows[50:70, 0] = 0.5
     >>> [(one.code, one.level) for one in preflight({"a": rows})]
-    [('outliers', 'note')]
+    [('stuck', 'warning')]
     """
     layout = Layout.of(layout, columns, "preflight")
     sites = profile_sites(chunks(data, layout))
@@ -74,59 +58,29 @@ def preflight(
         keys |= {c for finding in about if finding.code in _KEYS for c in finding.about}
         keys |= {c for c in profile.chosen if c.startswith("Unnamed: ")}
         out += about + _header(profile)
-    settled = {name for name, kind in layout.kinds.items() if kind.name != "continuous"}
+    keys |= {name for name, kind in layout.kinds.items() if kind.name != "continuous"}
     proposed = propose_kinds(sites, keys | set(layout.kinds))
-    out += proposed
-    glued = {str(f.values.get("site")) for f in out if f.code in ("glued", "shuffled-time", "ignored-index")}
-    # Of declared kinds a fit refuses what does not fit; trends, outliers and levels mean nothing there.
-    told = {name for finding in proposed for name in finding.about}
-    out += _values(sites, keys | settled, glued, told)
-    read = replace(layout, missing="drop" if whole_rows else "keep")
-    out = _explained(out, _usable(data, n_lags, read, whole_rows))
-    return Findings(out)
+    # What seems to be something else than a measurement is told as such.
+    told = keys | {name for finding in proposed for name in finding.about}
+    values = [one for site in sites.values() for one in check_values(site, told)]
+    values = [one for one in values if not (one.about and set(one.about) <= keys)]
+    return Findings([*out, *proposed, *values, *_repeated(sites)])
 
 
-def _values(
-    sites: Mapping[str, SiteProfile], keys: set[str], glued: set[str], told: set[str]
-) -> list[Finding]:
-    """Return findings about measurements; columns that seem to be something else are left out where they would mislead.
-
-    Of `told` columns the kind is proposed already.
-    """
-    out: list[Finding] = []
-    codes = {name: sentinels(one) for name, one in sites.items()}
-    shared = [set(one.numeric) for one in sites.values()]
-    first = next(iter(sites.values()), None)
-    common = () if first is None else tuple(c for c in first.numeric if all(c in s for s in shared))
-    columns = tuple(name for name in common if name not in keys)
-    shapes = {}
-    for name, one in sites.items():
-        rows, medians = centred(one, codes[name])
-        about = check_values(one, codes[name], rows, told | keys)
-        out += [f for f in about if not (f.about and set(f.about) <= keys)]
-        if name not in glued:
-            # The course over glued recordings means nothing.
-            out += check_dynamics(one, tuple(c for c in one.numeric if c not in keys), codes[name])
-        if columns:
-            shapes[name] = shape(one, columns, rows, medians)
-    out = _everywhere(out, len(sites))
-    if shapes:
-        some = max(1, _MOST_ROWS // len(shapes))
-        out += check_columns(columns, np.concatenate([one.rows[:some] for one in shapes.values()]))
-        out += check_between(columns, shapes, sites)
+def _repeated(sites: Mapping[str, SiteProfile]) -> list[Finding]:
+    seen: dict[str, dict[str, str]] = {}
+    out = []
+    for name, site in sites.items():
+        for one in site.long:
+            head = one.head[:1000]
+            if len(head) < 5 or not np.nanstd(head) > 0:
+                continue
+            key = hashlib.sha256(np.ascontiguousarray(head).tobytes() + str(one.n_rows).encode()).hexdigest()
+            if key in seen:
+                where = {"site": name, "recording": one.name}
+                out.append(Finding("repeated", "warning", where | seen[key]))
+            seen.setdefault(key, {"same_site": name, "same_recording": one.name})
     return out
-
-
-def _everywhere(found: list[Finding], n_sites: int) -> list[Finding]:
-    """A column that is constant at every site is refused by a fit: one error instead of many warnings."""
-    flat = [finding for finding in found if finding.code == "constant"]
-    if not flat or len(flat) < n_sites:
-        return found
-    common = tuple(c for c in flat[0].about if all(c in finding.about for finding in flat))
-    if not common:
-        return found
-    error = Finding("constant", "error", {"everywhere": True}, common)
-    return [f for f in found if f.code != "constant" or not set(f.about) <= set(common)] + [error]
 
 
 def _header(site: SiteProfile) -> list[Finding]:
@@ -142,47 +96,6 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _usable(data: Any, n_lags: int, layout: Layout, whole_rows: bool) -> list[Finding]:
-    try:
-        sites = read_sites(data, layout=layout)
-        table = summary(sites, n_lags)
-    except DataError as error:
-        return [_refusal(error)]
-    out = []
-    for name, row in table.iterrows():
-        out += remarked(str(name), sites[str(name)])
-        try:
-            check_sites({str(name): sites[str(name)]}, n_lags)
-        except DataError as error:
-            out.append(_refusal(error, str(name)))
-            continue
-        out += few_usable(str(name), row, n_lags, whole_rows=whole_rows)
-    return out
-
-
-def _explained(found: list[Finding], about_rows: list[Finding]) -> list[Finding]:
-    """Return both lists without a refusal that a better finding explains; that one becomes an error."""
-    if any(finding.code == "header" for finding in found):
-        # The columns' names are values then, and belong into no sentence.
-        about_rows = []
-    for refusal in about_rows:
-        because = [f for f in found if f.code != "kinds" and set(refusal.about) & set(f.about)]
-        if refusal.code == "refused" and because:
-            about_rows = [one for one in about_rows if one is not refusal]
-            found = [replace(f, level="error") if f in because else f for f in found]
-    return found + about_rows
-
-
-def _refusal(error: DataError, site: str | None = None) -> Finding:
-    """A refusal of the reader; about a column where it says which is not numeric."""
-    column = error.values.get("column")
-    parts = [part if isinstance(part, str) else part.plain for part in error.parts]
-    values = {"text": str(error), "parts": parts, "why": error.code} | (
-        {} if site is None else {"site": site}
-    )
-    return Finding("refused", "error", values, () if column is None else (str(column),))
 
 
 _ROWS = 2000
@@ -232,7 +145,7 @@ def quick_warnings(
     usable = table["complete_rows" if whole_rows else "usable_rows"].to_numpy()
     rows = (table["rows"] + table["dropped_rows"]).to_numpy()
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
-        found += few_usable(str(table.index[k]), table.iloc[k], n_lags, _NEAR_EMPTY, whole_rows)
+        found += few_usable(str(table.index[k]), table.iloc[k], n_lags, whole_rows)
     return _once(found)
 
 
@@ -311,16 +224,14 @@ def _once(found: list[Finding]) -> list[Finding]:
     ]
 
 
-def few_usable(
-    site: str, row: pd.Series, n_lags: int, share: float = 0.5, whole_rows: bool = True
-) -> list[Finding]:
-    """Return a finding if less than this share of a site's rows can be used; `row` is one of `feddbn.data.summary`.
+def few_usable(site: str, row: pd.Series, n_lags: int, whole_rows: bool) -> list[Finding]:
+    """Return a finding if hardly any of a site's rows can be used; `row` is one of `feddbn.data.summary`.
 
     `whole_rows` says whether a row with a missing cell, or after one, is of no use.
     """
     rows = int(row["rows"] + row["dropped_rows"])
     usable = int(row["complete_rows" if whole_rows else "usable_rows"])
-    if usable >= share * (rows - n_lags * int(row["recordings"])):
+    if usable >= _NEAR_EMPTY * (rows - n_lags * int(row["recordings"])):
         return []
     values = {"site": site, "usable": usable, "rows": rows, "n_lags": n_lags, "whole_rows": whole_rows}
     return [Finding("usable-rows", "warning", values)]

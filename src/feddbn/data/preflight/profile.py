@@ -4,7 +4,7 @@ Reading for a fit refuses some tables and forgets the index of others. Here noth
 that everything that is wrong can be told at once.
 
 Counts and extremes are exact. Everything costly looks at the first rows (at most `HEAD_ROWS` of a recording, and
-`SITE_ROWS` of a site), or at means of equally long stretches where the whole course matters. Memory is bounded.
+`SITE_ROWS` of a site). Memory is bounded.
 """
 
 from __future__ import annotations
@@ -162,8 +162,6 @@ def _frames(source: _Part | Table, layout: Layout) -> Iterator[pd.DataFrame]:
 
 HEAD_ROWS = 20_000
 SITE_ROWS = 200_000
-_MOST_STRETCHES = 4096
-_MOST_COURSES = 32
 MOST_TEXTS = 51
 """So many different texts of a column are kept; a column with more holds no levels."""
 
@@ -204,41 +202,6 @@ class Extreme:
         self._first = np.minimum(self._first, first)
 
 
-class Course:
-    """Means over stretches of equal length; stretches are joined in pairs when they become too many."""
-
-    def __init__(self, d: int) -> None:
-        self.length = 1
-        self._done = np.empty((0, d))
-        self._rest = np.empty((0, d))
-
-    def feed(self, values: FloatArray) -> None:
-        """Take the next rows (n, d)."""
-        rows = np.concatenate([self._rest, values])
-        n = len(rows) // self.length
-        self._rest = rows[n * self.length :].copy()
-        means = _means(rows[: n * self.length].reshape(n, self.length, -1))
-        self._done = np.concatenate([self._done, means])
-        while len(self._done) > _MOST_STRETCHES:
-            odd = len(self._done) % 2
-            # A stretch without a partner would be half as long; it is dropped, one in thousands.
-            even = self._done[: len(self._done) - odd]
-            self._done = _means(even.reshape(len(even) // 2, 2, -1))
-            self.length *= 2
-            self._rest = self._rest[:0]
-
-    @property
-    def means(self) -> FloatArray:
-        """(m, d), NaN where a stretch has no value."""
-        return self._done
-
-
-def _means(stretches: FloatArray) -> FloatArray:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmean(stretches, axis=1))
-
-
 @dataclass
 class RecordingProfile:
     """What is known of one recording; arrays have one entry per column of `columns`."""
@@ -246,7 +209,6 @@ class RecordingProfile:
     name: str
     columns: tuple[str, ...]
     head_rows: int
-    keeps_course: bool
     n_rows: int = 0
     is_date: NDArray[np.bool_] = field(init=False)
     n_missing: NDArray[np.int64] = field(init=False)
@@ -264,7 +226,6 @@ class RecordingProfile:
         self.texts: list[set[str]] = [set() for _ in range(d)]
         self._heads: list[FloatArray] = []
         self._held = 0
-        self._course = Course(d)
 
     def feed(self, frame: pd.DataFrame) -> None:
         """Take the next rows."""
@@ -280,8 +241,6 @@ class RecordingProfile:
             kept = values[:room] if codes is None else np.where(np.isnan(values), codes, values)[:room]
             self._heads.append(kept)
             self._held += len(kept)
-        if self.keeps_course:
-            self._course.feed(values)
 
     def _numbers(self, frame: pd.DataFrame) -> tuple[FloatArray, FloatArray | None]:
         """Values (n, d), and codes (n, d) of text where there is any, so that its changes can be seen."""
@@ -320,13 +279,6 @@ class RecordingProfile:
     def head(self) -> FloatArray:
         """(m, d) the first rows; text is coded by whole numbers."""
         return np.concatenate(self._heads) if self._heads else np.empty((0, len(self.columns)))
-
-    @property
-    def course(self) -> tuple[FloatArray, int]:
-        """(m, d) the whole course where it is known, and how many rows each of them is the mean of."""
-        if self.keeps_course and self.n_rows > self.head_rows:
-            return self._course.means, self._course.length
-        return self.head, 1
 
 
 def _dates(column: pd.Series) -> FloatArray | None:
@@ -399,7 +351,7 @@ def profile_sites(rows: Iterable[Chunk]) -> dict[str, SiteProfile]:
         if recording is None:
             room = min(HEAD_ROWS, max(left.setdefault(chunk.site, SITE_ROWS), 0))
             columns = tuple(str(name) for name in chunk.frame.columns)
-            recording = RecordingProfile(chunk.recording, columns, room, len(site.recordings) < _MOST_COURSES)
+            recording = RecordingProfile(chunk.recording, columns, room)
             site.recordings[chunk.recording] = recording
         before = min(recording.n_rows, recording.head_rows)
         recording.feed(chunk.frame)

@@ -285,4 +285,5 @@ def _of_texts(profiles: list[SiteProfile], name: str) -> Said | None:
 
 
 def _named(values: FloatArray) -> list[str]:
-    return [f"{value:g}" for value in values]
+    # 0.0 is added since minus zero is no other level.
+    return [f"{value + 0.0:g}" for value in values]

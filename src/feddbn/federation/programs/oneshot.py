@@ -195,7 +195,7 @@ def learn_from_moments(
         kept = np.arange((p + 1) * d)
         working, moments = working.select(kept), moments.select(kept)
         constraints = constraints.up_to(p)
-    dependent = _dependent(moments, variables, inputs)
+    dependent = dependent_findings(moments, variables, inputs)
     learned = options.learn.learn(working, constraints, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
 
@@ -220,7 +220,7 @@ def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
     return np.delete(shape, [1 + block * d + j for block in (0, 1) for j in inputs])
 
 
-def _dependent(
+def dependent_findings(
     moments: Moments, variables: tuple[str, ...], inputs: tuple[int, ...] = ()
 ) -> tuple[Finding, ...]:
     """Each variable that follows from others; DataError if all follow from one."""

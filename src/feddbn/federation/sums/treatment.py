@@ -446,7 +446,8 @@ def _require_noise(
         for i in sorted(_vanished(scatters[0], scatter, len(variables)) - set(inputs)):
             raise DataError(
                 f"variable {variables[int(i)]!r} only follows time, as a clock, a counter or an index does; name it "
-                f"with {Given('time')}, or leave it out with {Given('variables')}."
+                f"with {Given('time')}, or leave it out with {Given('variables')}.",
+                columns=(variables[int(i)],),
             )
 
 

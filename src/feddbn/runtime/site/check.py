@@ -13,7 +13,6 @@ from pathlib import Path
 
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
-from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.sampling_noise import about_noise, few_rows
@@ -264,7 +263,6 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
     try:
         data = read_data(settings)
         out.append(about_data(data))
-        out += _own_data(settings, 1 if study is None or study.n_lags is None else study.n_lags)
         policy = read_policy(settings.policy)
         out.append(about_policy(policy))
         if policy.max_epsilon is not None:
@@ -281,7 +279,7 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
         if out:
             out.append(_wrong("study-refused", error))
         else:
-            out = [_wrong("data-wrong", error), *_own_data(settings, 1)]
+            out = [_wrong("data-wrong", error)]
     return out
 
 
@@ -308,14 +306,3 @@ def _approval(settings: SiteSettings, policy: SitePolicy, study: Study) -> list[
     one = found[0]
     values = {"expires": one.expires, "left": one.runs - len(one.used), "runs": one.runs}
     return [Finding("approval-valid", "good", values)]
-
-
-def _own_data(settings: SiteSettings, n_lags: int) -> list[Finding]:
-    """Return what the site's own data show by themselves; it is told here and nowhere else."""
-    try:
-        found = preflight({settings.name: settings.data}, n_lags, **settings.reading)
-    except FeddbnError:
-        # The data cannot be opened, which is said already.
-        return []
-    # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
-    return [Finding("own-data", "note", {"finding": one.to_dict()}, one.about) for one in found]

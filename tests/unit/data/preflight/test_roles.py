@@ -171,9 +171,11 @@ def test_what_one_site_cannot_have_is_not_proposed():
 def test_declared_kinds_are_not_proposed_and_read_by_the_check_too():
     data = with_column(lambda rng, n: rng.choice(["a", "b", "c"], n))
     assert preflight(data, kinds={"x": ["a", "b", "c"]}) == []
-    (finding,) = preflight(data, kinds={"x": ["a", "b"]})
-    assert (finding.code, finding.level) == ("refused", "error")
-    assert "'c' in column 'x'" in finding.values["text"]
+    found = feddbn.check(data, kinds={"x": ["a", "b"]})
+    assert [(one.code, one.level, one.values["site"]) for one in found] == [
+        ("refused", "error", name) for name in data
+    ]
+    assert all("'c' in column 'x'" in one.values["text"] for one in found)
 
 
 def test_the_proposal_can_be_declared_as_it_is():

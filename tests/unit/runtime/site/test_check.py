@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE
+from feddbn.console.site_facts import own_findings
 from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
@@ -29,7 +30,7 @@ def checked(place: Path, frame: pd.DataFrame, more: str = "", study: Study | Non
     frame.to_csv(place / "data" / "one.csv", index=False)
     path = place / "site.toml"
     path.write_text(f'name = "north"\ndata = "data"\nstate = "state"\n{more}', encoding="utf-8")
-    return check_settings(path, study)
+    return [*check_settings(path, study), *own_findings(path)]
 
 
 def own(findings: list[Finding], what: str) -> Finding:
@@ -72,6 +73,14 @@ def test_what_the_rows_show_by_themselves_is_told_with_lines_of_the_settings_and
     declared.mkdir()
     found = checked(declared, stays(), 'series = "patient"\ntime = "hour"\n')
     assert "glued" not in [one.values["finding"]["code"] for one in found if one.code == "own-data"]
+
+
+def test_what_a_fit_of_these_rows_alone_would_do_is_a_note(tmp_path):
+    frame = ward(200)
+    frame["oxygen"] += [0.1 * row for row in range(200)]
+    found = checked(tmp_path, frame)
+    assert own(found, "own-courses").level == "note"
+    assert own(found, "own-courses").values["finding"]["values"]["degree"] == 1
 
 
 def test_data_that_are_refused_are_explained(tmp_path):

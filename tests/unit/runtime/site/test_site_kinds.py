@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import feddbn.analysis.studies  # noqa: F401
+from feddbn.console.site_facts import own_findings
 from feddbn.errors import FileError, ParameterError, SiteRefused
 from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 from feddbn.privacy.policy import SitePolicy
@@ -119,8 +120,8 @@ def test_site_check_proposes_lines_for_the_settings(tmp_path):
     settings_of(tmp_path, '[kinds]\nward = ["north", "south"]\n')
     (text,) = [
         card(one, "owner").detail
-        for one in check_settings(tmp_path / "site.toml")
-        if one.code == "own-data" and one.values["finding"]["code"] == "kinds"
+        for one in own_findings(tmp_path / "site.toml")
+        if one.values["finding"]["code"] == "kinds"
     ]
     line = text[text.index("kinds = ") : text.rindex("}") + 1]
     assert tomllib.loads(line) == {"kinds": {"visits": "count"}}

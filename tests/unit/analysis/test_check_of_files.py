@@ -1,4 +1,4 @@
-"""Several modules: the whole data-quality check, and the part that every fit runs, on clean and on disordered federations."""
+"""`feddbn.check` and the part of it that every fit runs, on clean and on disordered federations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 import feddbn
 from feddbn import OneShotDBN, Prepare
-from feddbn.data.preflight import preflight
+from feddbn.analysis.data_check import check
 from feddbn.findings import Finding
 from support.wards import COLUMNS, UNITS, stays, ward, wards
 
 
 def only(data: object, code: str, level: str = "warning", **options: object) -> list[Finding]:
     """The findings, which all are of this kind."""
-    found = preflight(data, **options)
+    found = check(data, **options)
     assert {(one.code, one.level) for one in found} == {(code, level)}, found
     return found
 
@@ -25,7 +25,7 @@ def only(data: object, code: str, level: str = "warning", **options: object) -> 
 @pytest.mark.parametrize(("d", "n_sites", "n"), [(5, 6, 300), (8, 8, 200), (10, 10, 500), (10, 64, 8)])
 def test_clean_federations_give_no_finding(d, n_sites, n):
     fed = feddbn.simulate(d=d, n_sites=n_sites, n_samples=n * n_sites, random_state=d + n)
-    assert preflight(fed.sites) == []
+    assert check(fed.sites) == []
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
@@ -33,13 +33,13 @@ def test_other_noise_and_different_networks_are_no_warning(noise):
     fed = feddbn.simulate(
         d=6, n_sites=6, n_samples=1800, noise=noise, heterogeneity=0.5, n_recordings=2, random_state=1
     )
-    assert {finding.level for finding in preflight(fed.sites)} <= {"note"}
+    assert {finding.level for finding in check(fed.sites)} <= {"note"}
 
 
 def test_clean_wards_of_any_length_and_unit_give_no_finding():
-    assert preflight(wards()) == []
-    assert preflight(wards(in_units=False)) == []
-    assert preflight({f"ward-{k}": ward(n, k) for k, n in enumerate([20, 60, 2000, 300, 10, 700])}) == []
+    assert check(wards()) == []
+    assert check(wards(in_units=False)) == []
+    assert check({f"ward-{k}": ward(n, k) for k, n in enumerate([20, 60, 2000, 300, 10, 700])}) == []
 
 
 def one_level(data):
@@ -70,45 +70,84 @@ def trend(data):
     data["ward-2"]["oxygen"] += np.linspace(0, 12, len(data["ward-2"]))
 
 
+OUT = {"n": 1, "n_sites": 6, "left_out": True}
+
+
 @pytest.mark.parametrize(
-    ("mess", "code", "columns", "values"),
+    ("mess", "expected"),
     [
-        (one_level, "baseline", ("pressure",), {}),
-        (one_unit, "units", ("pressure",), {"is_larger": False}),
-        (exchanged, "swapped", ("pulse", "breath"), {}),
-        (outliers, "outliers", ("pressure",), {"n": 2}),
-        (stuck, "stuck", ("breath",), {}),
-        (constant, "constant", ("oxygen",), {"everywhere": False}),
-        (trend, "trend", ("oxygen",), {}),
+        (one_level, {"own-means": {}}),
+        (one_unit, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
+        (exchanged, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
+        (
+            outliers,
+            {"outliers-removed": {}, "empty-cells": {"share": 0.0}, "outliers": {"cells": {"ward-2": 2}}},
+        ),
+        (stuck, {"stuck": {"site": "ward-2"}}),
+        (constant, {"constant": {"site": "ward-2"}, "sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
+        (trend, {"own-courses": {"degree": 1, "periods": []}}),
     ],
 )
-def test_disorder_at_one_site_is_named_with_the_site_and_the_columns(mess, code, columns, values):
+def test_disorder_at_one_site_is_told_as_a_fit_sees_it_and_where_it_is(mess, expected):
     data = wards()
     mess(data)
-    (finding,) = only(data, code)
-    assert (finding.values["site"], finding.about) == ("ward-2", columns)
-    assert finding.values.items() >= values.items()
+    found = check(data)
+    assert set(found.codes) == set(expected)
+    for code, values in expected.items():
+        assert all(one.values.items() >= values.items() for one in found.of(code))
+
+
+def test_columns_are_named_where_tables_or_limits_show_them():
+    for mess, code, columns in ((outliers, "outliers", ("pressure",)), (stuck, "stuck", ("breath",))):
+        data = wards()
+        mess(data)
+        assert [one.about for one in check(data).of(code)] == [columns]
+
+
+def test_the_odd_one_of_three_sites_is_named_since_a_fit_compares_from_four_on():
+    data = wards(3)
+    data["ward-1"]["pressure"] = 121 + 0.1 * (data["ward-1"]["pressure"] - 121)
+    (finding,) = only(data, "units")
+    assert finding.about == ("pressure",)
+    assert finding.values.items() >= {"site": "ward-1", "is_larger": False}.items()
+    assert finding.values["factor"] == pytest.approx(10, rel=0.3)
+    data["ward-1"]["pressure"] = 121 + 4.0 * (data["ward-1"]["pressure"] - 121)
+    assert check(data) == []
+
+
+def with_own(change) -> dict[str, pd.DataFrame]:
+    return {name: x.assign(**change(x)) for name, x in wards(4).items()}
 
 
 @pytest.mark.parametrize(
     ("change", "code", "level", "columns"),
     [
-        (lambda frame: {"oxygen": 97.0}, "constant", "error", ("oxygen",)),
-        (lambda frame: {"own": 2 * frame["pulse"] + 1}, "copy", "error", ("own", "pulse")),
-        (lambda frame: {"own": frame[COLUMNS].sum(axis=1).round(3)}, "dependent", "error", ("own", *COLUMNS)),
+        (lambda x: {"own": 2 * x["pulse"] + 1}, "dependent-column", "warning", ("own",)),
+        (lambda x: {"own": x[COLUMNS].sum(axis=1)}, "dependent-column", "warning", ("own",)),
+        (lambda x: {"own": x["pulse"].round(0)}, "dependent", "note", ("own", "pulse")),
     ],
 )
-def test_disorder_at_every_site_is_one_finding_about_no_site(change, code, level, columns):
-    (finding,) = only({name: x.assign(**change(x)) for name, x in wards(4).items()}, code, level)
+def test_a_column_that_follows_from_others_is_one_finding_about_no_site(change, code, level, columns):
+    (finding,) = only(with_own(change), code, level)
     assert (finding.about, "site" in finding.values) == (columns, False)
+
+
+@pytest.mark.parametrize("value", [97.0, [97.0, 98.0, 96.0, 99.0]])
+def test_a_column_that_never_changes_is_an_error_where_a_fit_refuses_it(value):
+    levels = iter(np.broadcast_to(value, 4))
+    data = with_own(lambda x: {"oxygen": next(levels)})
+    found = only(data, "constant", "error")
+    assert [one.values["site"] for one in found] == list(data)
+    with pytest.raises(feddbn.errors.DataError):
+        OneShotDBN().fit(data)
 
 
 def test_different_baselines_are_told_for_all_sites():
     data = {
         k: x + np.random.default_rng(i).normal(size=4) * UNITS for i, (k, x) in enumerate(wards().items())
     }
-    (finding,) = only(data, "baselines", "note")
-    assert finding.cure == {"prepare.center": "auto"}
+    (finding,) = only(data, "own-means", "note")
+    assert finding.cure == {"prepare.center": "none"}
 
 
 def test_a_recording_that_is_given_twice_is_named():
@@ -122,8 +161,8 @@ def test_a_cycle_is_found_with_its_period():
     data = wards(3, n=480)
     for frame in data.values():
         frame[COLUMNS] += np.outer(np.sin(np.arange(480) * 2 * np.pi / 24), 2.5 * np.asarray(UNITS))
-    for finding in only(data, "cycle"):
-        assert finding.values["period"] == finding.cure["prepare.period"] == 24
+    (finding,) = only(data, "own-courses", "note")
+    assert finding.values["periods"] == [pytest.approx(24, abs=0.1)]
 
 
 @pytest.mark.parametrize("code", [-999.0, 1e30])
@@ -131,27 +170,41 @@ def test_codes_for_missing_are_counted_and_spoil_no_other_check(code):
     data = {
         name: x.mask(np.random.default_rng(5).random(x.shape) < 0.03, code) for name, x in wards(3).items()
     }
-    findings = only(data, "sentinel")
-    assert {finding.values["site"] for finding in findings} == set(data)
-    assert {finding.values["value"] for finding in findings} == {code}
+    found = check(data)
+    assert set(found.codes) == {"sentinel", "outliers-removed", "empty-cells", "outliers"}
+    assert {finding.values["site"] for finding in found.of("sentinel")} == set(data)
+    assert {finding.values["value"] for finding in found.of("sentinel")} == {code}
+    cells = found.of("outliers")[0].values["cells"]
+    for name, x in data.items():
+        # A cell among codes may lie far from its neighbours, too.
+        assert 0 <= cells[name] - int((x == code).to_numpy().sum()) <= 1
 
 
-def test_gaps_are_shares_and_usable_rows_are_counted():
+def test_gaps_are_shares_of_sites_and_worth_what_the_fit_says():
     data = {name: x.mask(np.random.default_rng(5).random(x.shape) < 0.3) for name, x in wards(3).items()}
-    found = preflight(data)
-    assert {(one.code, one.level) for one in found} == {("missing", "note"), ("usable-rows", "warning")}
-    usable = int(feddbn.data.summary(feddbn.data.read_sites(data), 1).iloc[0]["usable_rows"])
-    assert found[0].values.items() >= {"usable": usable, "rows": 300}.items()
+    found = check(data)
+    assert set(found.codes) == {"missing", "empty-cells"}
+    for one in found.of("missing"):
+        assert one.values["shares"] == pytest.approx(data[one.values["site"]].isna().mean().to_dict())
+    share = np.mean([x.isna().to_numpy().mean() for x in data.values()])
+    assert found.of("empty-cells")[0].values["share"] == pytest.approx(share)
 
 
-def test_a_site_without_usable_rows_is_an_error():
-    data = wards(3)
+def test_sites_that_are_refused_are_errors_and_the_others_are_looked_at():
+    data = wards(6)
     data["ward-1"] = data["ward-1"].iloc[:1]
-    (finding,) = only(data, "refused", "error")
-    assert finding.values["site"] == "ward-1"
+    data["ward-3"]["breath"] = data["ward-3"]["breath"].astype(object)
+    data["ward-3"].iloc[3, 2] = "high"
+    data["ward-2"]["pressure"] *= 0.133
+    found = check(data)
+    assert [one.values["site"] for one in found.of("refused")] == ["ward-1"]
+    assert [(one.values["site"], one.level) for one in found.of("text-cells")] == [("ward-3", "error")]
+    assert found.of("others-looked-at")[0].values["kept"] == ["ward-0", "ward-2", "ward-4", "ward-5"]
+    assert [one.values["site"] for one in found.of("site-note")] == ["ward-2"]
+    only({"ward-1": data["ward-1"]}, "refused", "error")
 
 
-def test_yes_no_codes_and_counts_are_notes():
+def test_yes_no_codes_and_counts_are_told():
     rng = np.random.default_rng(0)
     data = wards(3)
     for frame in data.values():
@@ -159,8 +212,9 @@ def test_yes_no_codes_and_counts_are_notes():
         frame["calls"] = rng.poisson(1.5, len(frame))
         frame["room"] = rng.choice([1, 2, 7, 9], len(frame))
         frame["warmth"] = 36 + rng.integers(0, 4, len(frame))
-    found = {(one.code, one.level, one.about) for one in preflight(data)}
+    found = {(one.code, one.level, one.about) for one in check(data)}
     assert found == {
+        ("kinds-as-lines", "warning", ("alarm", "calls", "room")),
         ("kinds", "note", ("alarm", "calls", "room")),
         ("few-values", "note", ("warmth",)),
     }
@@ -168,10 +222,10 @@ def test_yes_no_codes_and_counts_are_notes():
 
 def test_glued_patients_are_named_with_the_options_that_part_them():
     data = {"north": stays(), "south": stays(8)}
-    assert all(one.cure == {"series": "patient", "time": "hour"} for one in only(data, "glued"))
-    assert not preflight(data, series="patient", time="hour").of("glued")
+    assert all(one.cure == {"series": "patient", "time": "hour"} for one in check(data).of("glued"))
+    assert not check(data, series="patient", time="hour").of("glued")
     table = pd.concat([stays(3).assign(hospital=0), stays(3).assign(hospital=1)])
-    (finding,) = preflight({"all": table.reset_index(drop=True)}).of("glued")
+    (finding,) = check({"all": table.reset_index(drop=True)}).of("glued")
     assert finding.cure == {"site": "hospital", "series": "patient", "time": "hour"}
 
 
@@ -199,19 +253,11 @@ def test_streamed_files_give_the_findings_of_files_in_memory(tmp_path: Path, mon
         frame["oxygen"] += np.linspace(0, 12, 400)
         frame.iloc[50:53, 1] = -999.0
         frame.to_csv(tmp_path / f"ward-{k}.csv", index=False)
-    whole = preflight(tmp_path)
-    assert set(whole.codes) == {"trend", "sentinel"}
+    whole = check(tmp_path)
+    assert set(whole.codes) == {"own-courses", "sentinel", "outliers-removed", "outliers", "empty-cells"}
     monkeypatch.setattr("feddbn.data.preflight.profile.STREAM_BYTES", 100)
     monkeypatch.setattr("feddbn.data.preflight.profile._BATCH_ROWS", 37)
-    assert preflight(tmp_path) == whole
-
-
-def test_a_trend_over_more_rows_than_are_kept_is_found(monkeypatch):
-    monkeypatch.setattr("feddbn.data.preflight.profile.HEAD_ROWS", 200)
-    data = {"a": ward(3000, 1)}
-    assert preflight(data) == []
-    data["a"]["pulse"] += np.linspace(0, 60, 3000)
-    assert [one.about for one in only(data, "trend")] == [("pulse",)]
+    assert check(tmp_path) == whole
 
 
 QUICK = {"ignored-index", "sentinel", "glued", "undeclared-time", "shuffled-time", "usable-rows"}
