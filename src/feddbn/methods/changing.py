@@ -15,6 +15,7 @@ from feddbn.core.changes import Changing, CutLearner, Limits
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
+from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
@@ -490,7 +491,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         if outcome.constant is not None:
             learned = outcome.constant.learned
             numbers = refit(outcome.constant.moments, learned.support)
-            networks = [learned_network(learned, numbers, names, range(d))]
+            networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]
             order, self.noise_variance_ = learned.order, learned.noise.kind
         else:
             networks = [_network(found.network(s), mean, names) for s in range(len(found.cuts) + 1)]

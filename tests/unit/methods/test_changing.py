@@ -266,3 +266,19 @@ def test_every_edge_of_every_segment_has_a_probability(fit):
     assert sorted(fit.edge_probabilities_["weight"]) == sorted(last["weight"])
     stored = Result.from_estimator(fit).to_dict()["edges"]
     assert all(edge["probability"] > 0.5 for edge in stored)
+
+
+def test_equal_variances_are_those_of_outputs_alone():
+    rng = np.random.default_rng(0)
+    data = {}
+    for name in "abcd":
+        u, noise = 10 * rng.normal(size=ROWS), rng.normal(size=(ROWS, 2))
+        y = noise[:, 0] + np.concatenate([[0.0], 0.2 * u[:-1]])
+        data[name] = pd.DataFrame({"u": u, "y": y, "z": 0.8 * y + noise[:, 1]})
+    given = {"noise_variance": "equal", "prepare": Prepare(exogenous=["u"])}
+    changing, constant = ChangingDBN(**given).fit(data), OneShotDBN(**given).fit(data)
+    assert len(changing.segments_) == 1
+    # An input of variance 100 is no noise: those of the outputs, which are 1, become one.
+    assert changing.dbn_.noise_variances[1] == changing.dbn_.noise_variances[2]
+    np.testing.assert_allclose(changing.dbn_.noise_variances, [100.0, 1.0, 1.0], rtol=0.15)
+    np.testing.assert_allclose(changing.dbn_.noise_variances, constant.dbn_.noise_variances, rtol=0.01)
