@@ -140,9 +140,9 @@ def reached(guards: Sequence[Guarded], copy: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {str(one): [] for one in guards}
     for line in notes.read_text(encoding="utf-8").splitlines():
         name, _, test = line.partition("\t")
-        # Set-up that tests share has no test of its own.
-        test = test.rpartition(" ")[0]
-        if test and test not in found[name]:
+        # Set-up that tests share has no test of its own; a note on a full disk may be torn.
+        torn, test = "\t" in test or name not in found, test.rpartition(" ")[0]
+        if test and not torn and test not in found[name]:
             found[name].append(test)
     return found
 
