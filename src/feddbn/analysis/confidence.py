@@ -38,6 +38,7 @@ from feddbn.methods.base import DBNEstimator, in_process
 from feddbn.methods.latent import LatentDBN
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
+from feddbn.model.graph import effect_shapes
 from feddbn.model.summary import Summary
 from feddbn.results.residuals import are_looked_at, fitted_network, residual_findings, summarise
 from feddbn.results.result import plain
@@ -315,12 +316,7 @@ def confidence_table(
 
 def curved_edges(dbn: DBN) -> BoolArray:
     """(p+1, d, d) where a network has a curve or a product, [lag, from, to]."""
-    found = np.zeros(dbn.adjacency_matrices.shape, dtype=bool)
-    for curve in dbn.curves:
-        found[curve.lag, curve.source, curve.target] = True
-    for product in dbn.products:
-        found[product.lag, [product.first, product.second], product.target] = True
-    return found
+    return np.isin(effect_shapes(dbn), ("curved", "product"))
 
 
 def mark_table(full: AncestralGraph, replicates: Sequence[AncestralGraph]) -> pd.DataFrame:

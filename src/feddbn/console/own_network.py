@@ -153,7 +153,7 @@ def _place(settings: SiteSettings, run: str) -> Path:
 def _compared(shared: DBN, own: DBN, name: str) -> TwoNetworks:
     from feddbn.report.matrix_plots import site_differences
 
-    if any((shared.conditionals, own.conditionals, shared.bends, own.bends)):
+    if shared.bends or own.bends:
         return TwoNetworks(Finding("networks-not-compared", "note", {"why": "kinds"}))
     table = site_differences(shared, {name: own})
     at = (

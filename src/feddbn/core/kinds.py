@@ -112,6 +112,11 @@ class Kind:
         return None
 
     @property
+    def is_by_level(self) -> bool:
+        """Whether every level is told by itself: a mean, or the probability of 1, is told of the others."""
+        return self.name in ("ordinal", "categorical")
+
+    @property
     def n_levels(self) -> int:
         """How many levels it has; 0 if it has none."""
         return len(self.levels)

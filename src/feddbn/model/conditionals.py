@@ -1,8 +1,13 @@
-"""What the arrays W, A, intercept and noise_variances of a network hold where its variables have distributions of their own.
+"""Distributions of variables of any kind given their causes, and what one cause does on the natural scale of its target.
+
+What the arrays W, A, intercept and noise_variances of a network hold where its variables have distributions of their own:
 
 A weight is the coefficient on the scale of the link where cause and variable have one column each; else it is the Euclidean
 norm of the matrix of effects, which has no sign. The intercept of L levels is 0 here (they have L-1), and the variance of
 a variable that has no such parameter is 1.
+
+A natural effect (`NaturalEffect`) is the mean over many rows of what is expected of the target if the source alone is set: of
+its mean, of the probability of 1, of those of its levels. Intervals are those of the delta method.
 """
 
 from __future__ import annotations
@@ -12,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.special import (
     betainc,
     betaln,
@@ -29,11 +36,14 @@ from scipy.special import (
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
+from feddbn.model.inputs import level_position, normal_reach
+from feddbn.settings import whole
 
 __all__ = [
     "Conditional",
     "Law",
     "Levels",
+    "NaturalEffect",
     "Normal",
     "Weights",
     "check_agreement",
@@ -41,6 +51,8 @@ __all__ = [
     "codes_of",
     "has_one_sign",
     "law_of",
+    "link_scale",
+    "meaning",
     "weights_of",
 ]
 
@@ -72,12 +84,18 @@ class Law(Protocol):
     def is_certain(self) -> bool:
         """Whether there is no noise, and so no density: the value is what it is."""
 
+    @property
+    def probabilities(self) -> FloatArray | None:
+        """(n, L) those of levels; None without levels."""
+
     def z(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """(n,) what values stand for, standard normal if they are draws; those of counts and levels are partly drawn."""
 
 
 class Normal:
     """Normal numbers with means (n,) and one variance."""
+
+    probabilities = None
 
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.sd = eta, float(np.sqrt(dispersion))
@@ -113,6 +131,8 @@ class Normal:
 
 
 class _LogNormal:
+    probabilities = None
+
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.log, self.dispersion = Normal(eta, dispersion), dispersion
 
@@ -159,6 +179,8 @@ class _Discrete:
 
 
 class _Count(_Discrete):
+    probabilities = None
+
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.dispersion = eta, dispersion
         self.mean: FloatArray = np.exp(eta)
@@ -407,10 +429,10 @@ class Conditional:
 
     def probabilities(self, codes: FloatArray) -> FloatArray:
         """(n, L) probabilities of the levels; (n, 2) of a binary variable."""
-        law = self.law(codes)
-        if not isinstance(law, Levels):
+        found = self.law(codes).probabilities
+        if found is None:
             raise ParameterError(f"a {self.kind.name} variable has no levels; use mean(codes).")
-        return law.probabilities
+        return found
 
     def sample(self, codes: FloatArray, rng: np.random.Generator) -> FloatArray:
         """(n,) values, one drawn for each row."""
@@ -445,6 +467,191 @@ def codes_of(nodes: Sequence[Conditional], rows: FloatArray, target: int) -> Flo
     """(n, w) the columns of the causes of one variable in rows with their past (n, (p+1) d)."""
     columns = [nodes[i].kind.encode(rows[:, lag * len(nodes) + i]) for i, lag in nodes[target].parents]
     return np.concatenate([np.zeros((len(rows), 0)), *columns], axis=1)
+
+
+_SCALES = {
+    "continuous": "value",
+    "positive": "log value",
+    "count": "log rate",
+    "binary": "log odds",
+    "ordinal": "log odds",
+    "categorical": "log odds",
+}
+
+
+def link_scale(kind: Kind) -> str:
+    """On which scale causes add up: value, log value, log rate or log odds."""
+    return _SCALES[kind.name]
+
+
+def meaning(source: str, cause: Kind, row: int, target: str, kind: Kind, column: int) -> str:
+    """What a coefficient says, in words: row and column are its place in the matrix of effects."""
+    per = {
+        "continuous": f"per unit of {source}",
+        "positive": f"per factor e of {source}",
+        "count": f"per factor e of 1 + {source}",
+        "ordinal": f"per level of {source}",
+    }.get(cause.name)
+    if per is None:
+        per = f"for {source}={cause.levels[row + 1]} against {cause.levels[0]}"
+    what = {
+        "continuous": f"change of {target}",
+        "positive": f"log of the factor on {target}",
+        "count": f"log of the rate ratio of {target}",
+        "binary": f"log odds ratio of {target}={kind.levels[-1] if kind.levels else ''}",
+        "ordinal": f"log odds ratio of a higher {target}",
+    }.get(kind.name)
+    if what is None:
+        what = f"log odds ratio of {target}={kind.levels[column + 1]} against {kind.levels[0]}"
+    return f"{what} {per}"
+
+
+_STEP = 1e-5
+_RARE = (0.01, 0.99)
+
+
+@dataclass(frozen=True, eq=False)
+class NaturalEffect:
+    """The effect of one edge on the scale of its target.
+
+    Attributes
+    ----------
+    source, target, lag
+        Which edge.
+    cause, kind
+        What the values of source and target are.
+    node
+        The distribution of the target.
+    values
+        (n,) values of the source in the rows that are averaged over.
+    codes
+        (n, w) columns of all causes in these rows.
+    columns
+        Which of them are those of the source.
+    """
+
+    source: str
+    target: str
+    lag: int
+    cause: Kind
+    kind: Kind
+    node: Conditional
+    values: FloatArray
+    codes: FloatArray
+    columns: slice
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """What is told: "mean", "P(level)" of the second level of a binary target, or of every level."""
+        if self.kind.name == "binary":
+            return (f"P({self.kind.levels[1]})",)
+        return tuple(f"P({level})" for level in self.kind.levels) or ("mean",)
+
+    def at(self, values: ArrayLike) -> FloatArray:
+        """(m, k) what is expected of the target if the source has these m values (of levels: names, or positions)."""
+        return np.stack([self._mean(self.node, self._set(x)) for x in self._read(values)])
+
+    def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """(m, k) bounds of that, pointwise; NaN if it is not known how sure the numbers are."""
+        given = self._read(values)
+        reach = normal_reach(level)
+        middle = self.at(given)
+        error = np.stack([self._error(self._set(x)) for x in given])
+        return middle - reach * error, middle + reach * error
+
+    def change(
+        self, before: float | str, after: float | str, level: float = 0.95
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(k,) change if the source is `after` instead of `before`, and its bounds."""
+        one, other = self._read([before])[0], self._read([after])[0]
+        return self._change(self._set(one), self._set(other), level)
+
+    def change_by(self, by: float, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(k,) mean change if the source is larger by `by` in every row than it is there, and its bounds."""
+        if self.cause.levels:
+            raise ParameterError(f"{self.source!r} has levels; use change(before, after) with two of them.")
+        return self._change(self.codes, self._with(self.cause.encode(self.values + by)), level)
+
+    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """Frame value, outcome, expected, lower, upper: every level, or n values from rare to rare of the source."""
+        n = whole(2).check("n", n)
+        if self.cause.levels:
+            values: FloatArray = np.arange(self.cause.n_levels, dtype=np.float64)
+        else:
+            low, high = np.quantile(self.values, _RARE)
+            values = np.linspace(float(low), float(high), n)
+            values = np.unique(np.round(values)) if self.cause.name == "count" else values
+        middle, (lower, upper) = self.at(values), self.band(values, level)
+        names = [self.cause.levels[int(x)] for x in values] if self.cause.levels else values
+        k = len(self.outcomes)
+        return pd.DataFrame(
+            {
+                "value": np.repeat(np.asarray(names, dtype=object if self.cause.levels else np.float64), k),
+                "outcome": list(self.outcomes) * len(values),
+                "expected": middle.ravel(),
+                "lower": lower.ravel(),
+                "upper": upper.ravel(),
+            }
+        )
+
+    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame(n, level)
+
+    def _read(self, values: ArrayLike) -> FloatArray:
+        found = []
+        for value in np.atleast_1d(np.asarray(values, dtype=object)):
+            position = level_position(value, self.cause)
+            try:
+                found.append(float(value) if position is None else position)
+            except (TypeError, ValueError):
+                raise ParameterError(f"values has {value!r}, which {self.source!r} cannot have.") from None
+        misfits = self.cause.misfits(np.array(found))
+        if len(misfits) or not np.isfinite(found).all():
+            raise ParameterError(f"values must be those of a {self.cause.name} variable, got {values!r}.")
+        return np.array(found)
+
+    def _set(self, value: float) -> FloatArray:
+        return self._with(self.cause.encode(np.full(len(self.codes), value)))
+
+    def _with(self, columns: FloatArray) -> FloatArray:
+        codes = self.codes.copy()
+        codes[:, self.columns] = columns
+        return codes
+
+    def _mean(self, node: Conditional, codes: FloatArray) -> FloatArray:
+        law = node.law(codes)
+        if law.probabilities is None:
+            return np.array([law.mean.mean()])
+        shares = law.probabilities.mean(axis=0)
+        return shares[1:] if self.kind.name == "binary" else np.asarray(shares)
+
+    def _change(
+        self, one: FloatArray, other: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        reach = normal_reach(level)
+        middle = self._mean(self.node, other) - self._mean(self.node, one)
+        error = self._error(other, one)
+        return middle, middle - reach * error, middle + reach * error
+
+    def _error(self, codes: FloatArray, less: FloatArray | None = None) -> FloatArray:
+        """(k,) standard error of what is expected, or of its difference to other codes."""
+        node = self.node
+        if not node.has_covariance or node.covariance is None:
+            return np.full(len(self.outcomes), np.nan)
+        theta = node.estimates
+        gradient = np.empty((len(theta), len(self.outcomes)))
+        for k in range(len(theta)):
+            moved = []
+            for sign in (1.0, -1.0):
+                near = theta.copy()
+                near[k] += sign * _STEP
+                there = node.with_estimates(near)
+                value = self._mean(there, codes)
+                moved.append(value if less is None else value - self._mean(there, less))
+            gradient[k] = (moved[0] - moved[1]) / (2 * _STEP)
+        variance = np.einsum("ik,ij,jk->k", gradient, node.covariance, gradient)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 _WITH_VARIANCE = ("continuous", "positive")

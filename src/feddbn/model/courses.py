@@ -160,7 +160,7 @@ def forecast_along(
             f"course is one of {', '.join(course.variables[:10])}, but the network has {', '.join(dbn.variables[:10])}."
         )
     steps = whole(1).check("steps", steps)
-    if dbn.conditionals:
+    if dbn.mechanisms.has_kinds:
         require_linear(dbn, "forecast_along", "dbn.do(held, history, steps)")
     rows = rows_of(history, dbn.variables, "history")
     last = course.span[1] if end is None else float(end)

@@ -3,7 +3,8 @@
     x_t = c + x_t W + sum_l x_{t-l} A_l + sum of curves + sum of products + u_t
 
 A curve stands beside the straight part ``weight * x``, which stays in W or A. Under a normal with the curve's origin and
-scale its functions have mean 0 and are uncorrelated with x, so the weight is the average slope of the whole effect.
+scale its functions have mean 0 and are uncorrelated with x, so the weight is the average slope of the whole effect
+(`EdgeEffect`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
@@ -24,9 +26,10 @@ from feddbn.core.designs.features import (
     square_features,
 )
 from feddbn.errors import ParameterError
+from feddbn.model.inputs import normal_reach
 from feddbn.settings import number, whole
 
-__all__ = ["PRODUCT_REACH", "Curve", "Product", "basis_features"]
+__all__ = ["PRODUCT_REACH", "Curve", "EdgeEffect", "Product", "basis_features"]
 
 PRODUCT_REACH = 4.0
 """Beyond this many scales from its origin a variable counts in a product as if it were there."""
@@ -195,6 +198,100 @@ class Product:
             for origin, k in zip(self.origins, (self.first, self.second), strict=True)
         )
         return replace(self, origins=(first, second))
+
+
+_BEYOND = 2.4
+# How far beyond the range seen a table goes, so that it shows how the line goes on.
+_MARGIN = 1.25
+
+
+@dataclass(frozen=True)
+class EdgeEffect:
+    """The effect of one edge as a function of its source.
+
+    Attributes
+    ----------
+    source, target, lag
+        Which edge.
+    weight
+        Its straight part: the average slope.
+    curve
+        Its curved part, or None.
+    squares
+        Products of the source with itself at this lag. Products with others are 0 where those are at their origin, and
+        are no part of this.
+    origin, scale
+        Where the effect is called 0, and what counts as one step away from there, in the units of the source.
+    """
+
+    source: str
+    target: str
+    lag: int
+    weight: float
+    curve: Curve | None
+    squares: tuple[Product, ...]
+    origin: float
+    scale: float
+
+    @property
+    def range_seen(self) -> tuple[float, float]:
+        """Between which values of the source the function is free; infinite for a straight line."""
+        ranges = [both for part in (*self.squares, self.curve) if part for both in part.ranges.values()]
+        return max((low for low, _ in ranges), default=-np.inf), min(
+            (high for _, high in ranges), default=np.inf
+        )
+
+    @property
+    def has_band(self) -> bool:
+        """Whether it is known how sure the effect is."""
+        return self.curve is not None and bool(self.curve.covariance) and not self.squares
+
+    def at(self, values: ArrayLike) -> FloatArray:
+        """What the target gains if the source has these values rather than its origin; same shape as `values`."""
+        x = np.asarray(values, dtype=np.float64)
+        effect = self.weight * (x - self.origin)
+        if self.curve is not None:
+            effect = effect + (self.curve.at(x) - self.curve.at(self.origin))
+        for square in self.squares:
+            effect = effect + (square.at(x, x) - square.at(self.origin, self.origin))
+        # Exactly so, also where sums are rounded in another order.
+        return np.where(x == self.origin, 0.0, effect)
+
+    def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound of the effect at each value, pointwise; NaN if it is not known how sure the weights are."""
+        sds = normal_reach(level)
+        x = np.asarray(values, dtype=np.float64)
+        effect = self.at(x)
+        if not self.has_band or self.curve is None:
+            unknown = np.full(x.shape, np.nan)
+            return unknown, unknown.copy()
+        h = self.curve.features(x) - self.curve.features(self.origin)
+        columns = np.concatenate([(x - self.origin)[..., None], h], axis=-1)
+        variance = ((columns @ np.array(self.curve.covariance)) * columns).sum(axis=-1)
+        reach = sds * np.sqrt(np.maximum(variance, 0.0))
+        return np.asarray(effect - reach), np.asarray(effect + reach)
+
+    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """Frame value, effect, lower, upper, inside over n values, a quarter further than the range seen.
+
+        `inside` is False beyond the range seen, where a straight line goes on.
+        """
+        n = whole(2).check("n", n)
+        low, high = self.range_seen
+        reach = _MARGIN * (
+            min(self.origin - low, high - self.origin) if np.isfinite(high) else _BEYOND * self.scale
+        )
+        values = np.linspace(self.origin - reach, self.origin + reach, n)
+        lower, upper = self.band(values, level)
+        inside = (values >= low) & (values <= high)
+        effect = self.at(values)
+        return pd.DataFrame(
+            {"value": values, "effect": effect, "lower": lower, "upper": upper, "inside": inside}
+        )
+
+    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame(n, level)
 
 
 def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:

@@ -20,15 +20,13 @@ from numpy.typing import ArrayLike
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.model import dynamics, effects, export, graph, natural_effects, residuals
+from feddbn.model import dynamics, effects, export, graph, residuals
 from feddbn.model import forecast as forecasts
 from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
-from feddbn.model.effects import EdgeEffect
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.inputs import RandomState, Rows, random_generator
 from feddbn.model.mechanisms import Noise
-from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import Network
 from feddbn.settings import whole
 from feddbn.shown import Shown
@@ -149,9 +147,11 @@ class DBN(Network, Shown):
     mediated_effects = effects.mediated_effects
     standardised_weights = effects.standardised_weights
     curves_table = effects.curves_table
+    coefficients = effects.coefficient_table
+    average_effects = effects.average_effects
+    mechanism = effects.mechanism_of
+    effect = effects.edge_effect
     effects = effects.effect_table
-    coefficients = natural_effects.coefficient_table
-    average_effects = natural_effects.average_effects
     # How well it fits.
     log_likelihood = residuals.log_likelihood
     residual_diagnostics = residuals.residual_diagnostics
@@ -195,7 +195,7 @@ class DBN(Network, Shown):
         Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
         rows then.
         """
-        if self.conditionals:
+        if self.mechanisms.has_kinds:
             dynamics.require_linear(self, "at_level", "dbn.forecast with the recording's rows as history")
         level = np.asarray(mean, dtype=np.float64)
         if level.shape != (self.d,) or not np.isfinite(level).all():
@@ -259,12 +259,6 @@ class DBN(Network, Shown):
     def frames(self) -> Frames:
         """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
         return Frames(self)
-
-    def effect(self, source: str | int, target: str | int, lag: int) -> EdgeEffect | NaturalEffect:
-        """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``."""
-        if self.conditionals:
-            return natural_effect(self, source, target, lag)
-        return effects.edge_effect(self, source, target, lag)
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
         """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item.

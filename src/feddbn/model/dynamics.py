@@ -27,7 +27,6 @@ from feddbn.model.network import Network
 from feddbn.settings import whole
 
 __all__ = [
-    "BY_LEVEL",
     "Outcome",
     "ResponseKind",
     "State",
@@ -211,10 +210,6 @@ def first_rows(dbn: Network) -> FloatArray:
     return np.tile(origins, (1, dbn.n_lags, 1))
 
 
-BY_LEVEL = ("ordinal", "categorical")
-"""Kinds of which every level is told by itself: a mean, or the probability of 1, is told of the others."""
-
-
 class Outcome(NamedTuple):
     """What one column tells of."""
 
@@ -231,13 +226,13 @@ def outcome_columns(dbn: Network) -> tuple[Outcome, ...]:
     """The columns, variable after variable."""
     found = []
     for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
-        found += [Outcome(name, level) for level in kind.levels] if kind.name in BY_LEVEL else [Outcome(name)]
+        found += [Outcome(name, level) for level in kind.levels] if kind.is_by_level else [Outcome(name)]
     return tuple(found)
 
 
 def columns_of(dbn: Network, variable: int) -> slice:
     """Which of these columns are those of one variable."""
-    widths = [kind.n_levels if kind.name in BY_LEVEL else 1 for kind in dbn.kinds]
+    widths = [kind.n_levels if kind.is_by_level else 1 for kind in dbn.kinds]
     begin = sum(widths[:variable])
     return slice(begin, begin + widths[variable])
 
@@ -247,7 +242,7 @@ def indicators(dbn: Network, values: FloatArray) -> FloatArray:
     parts = []
     for j, kind in enumerate(dbn.kinds):
         column = values[..., j, None]
-        parts.append((column == np.arange(kind.n_levels)) * 1.0 if kind.name in BY_LEVEL else column)
+        parts.append((column == np.arange(kind.n_levels)) * 1.0 if kind.is_by_level else column)
     return np.concatenate(parts, axis=-1)
 
 
@@ -257,9 +252,8 @@ ResponseKind = Literal["structural", "reduced", "orthogonalised"]
 def require_linear(dbn: Network, what: str, instead: str) -> None:
     """Refuse a network that bends, and say what to use instead."""
     if dbn.bends:
-        has = "variables of other kinds" if dbn.conditionals else "curves or products"
         raise ParameterError(
-            f"{what} is only defined for linear networks, and this one has {has}; use {instead}."
+            f"{what} is only defined for linear networks, and this one has {dbn.mechanisms.bends}; use {instead}."
         )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from numpy.typing import ArrayLike
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, ParameterError
-from feddbn.model.conditionals import Conditional, codes_of, has_one_sign
-from feddbn.model.curves import Curve, Product
+from feddbn.model.conditionals import Conditional, NaturalEffect, link_scale, meaning
+from feddbn.model.curves import EdgeEffect
 from feddbn.model.dynamics import (
     columns_of,
     drawn_rows,
@@ -50,138 +49,87 @@ from feddbn.model.inputs import (
     rows_of,
     variable_index,
 )
+from feddbn.model.mechanisms import Mechanism
 from feddbn.model.network import Network, edge_at
+from feddbn.model.residuals import rows_with_past
 from feddbn.settings import is_number, nothing, number, whole
 
 __all__ = [
     "Changes",
-    "EdgeEffect",
+    "Usually",
+    "average_effects",
     "average_slopes",
     "changes_by_variable",
     "changes_table",
+    "coefficient_table",
     "curves_table",
     "direct_effects",
     "edge_effect",
-    "effect_sizes",
     "effect_table",
     "expected_changes",
     "from_and_by",
     "has_sign",
+    "mechanism_of",
     "mediated_effects",
     "origin_and_scale",
     "sizes_by_source",
     "standard_deviations",
-    "standardised_effects",
     "standardised_weights",
     "total_effects",
 ]
 
-_LOGISTIC = np.pi**2 / 3
 
-
-def standardised_effects(dbn: Network) -> FloatArray:
-    """(p+1, d, d) standard deviation of what a cause adds on the scale of the link over that of all that moves the variable
-    there, W first; negative where a single coefficient is.
-
-    What moves it is the spread of its predictor and, by its kind: the variance of noise (continuous, positive),
-    ``pi^2/3`` (levels: the variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the
-    log of a number with their mean and variance). Spreads are those of rows that the network visits by itself; where
-    it has no usual level, coefficients are given as they are.
+class Usually(NamedTuple):
+    """What a network implies about where it usually is (`feddbn.model.mechanisms.Implied`); effects are averaged `over` rows
+    that are given, or that it visits by itself.
     """
-    found = dbn.adjacency_matrices
-    try:
-        with np.errstate(all="ignore"):
-            rows = usual_lagged(dbn)
-    except ParameterError:
-        return found
-    for j, node in enumerate(dbn.conditionals):
-        codes = codes_of(dbn.conditionals, rows, j)
-        total = (codes @ node.slopes).var(axis=0) + _own_variance(node, codes)
-        begin = 0
-        for (i, lag), effect in zip(node.parents, node.effects, strict=True):
-            added = (codes[:, begin : begin + len(effect)] @ effect).var(axis=0)
-            begin += len(effect)
-            size = np.sqrt(added.sum() / total.sum()) if total.sum() > 0 else 0.0
-            found[lag, i, j] = -size if effect.size == 1 and effect[0, 0] < 0 else size
-    return found
+
+    dbn: Network
+    over: Rows | None = None
+
+    def deviations(self) -> FloatArray:
+        """(d,) standard deviations."""
+        return standard_deviations(self.dbn)
+
+    def origin_and_scale(self, variable: int) -> tuple[float, float]:
+        """Those of a variable's functions; without any, its mean and standard deviation."""
+        return origin_and_scale(self.dbn, variable)
+
+    def rows(self) -> FloatArray:
+        """(n, (p+1) d) rows with their past."""
+        return usual_lagged(self.dbn) if self.over is None else rows_with_past(self.dbn, self.over)
 
 
-def _own_variance(node: Conditional, codes: FloatArray) -> float:
-    if node.kind.levels:
-        return float(_LOGISTIC)
-    if node.kind.name == "count":
-        mean = max(float(node.mean(codes).mean()), 1e-12)
-        return float(np.log1p(1 / mean + node.dispersion))
-    return node.dispersion
+def mechanism_of(dbn: Network, variable: str | int, over: Rows | None = None) -> Mechanism:
+    """What one variable does given its causes: mean, sample, log density, effect of a cause."""
+    j = variable_index(variable, dbn.variables, "variable")
+    return Mechanism(dbn.mechanisms, j, dbn.variables, dbn.adjacency_matrices, Usually(dbn, over))
 
 
-_Z = np.linspace(-8.0, 8.0, 1601)
-_DENSITY = np.exp(-(_Z**2) / 2)
-_DENSITY /= _DENSITY.sum()
-# Variance of the square of a standard normal.
-_SQUARE = 2.0
+def edge_effect(
+    dbn: Network, source: str | int, target: str | int, lag: int, over: Rows | None = None
+) -> EdgeEffect | NaturalEffect:
+    """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``.
+
+    Of variables of other kinds it is averaged `over` rows, by default those that the network visits by itself.
+    """
+    i, j, lag = edge_at(dbn, source, target, lag)
+    return mechanism_of(dbn, j, over).effect(i, lag)
 
 
 def average_slopes(dbn: Network) -> FloatArray:
-    """(p+1, d, d) average slope of every effect in its own units, W first.
-
-    It is the weight, except for functions of a registered feature map that are not uncorrelated with the value. A product
-    has no slope on average.
-    """
-    slopes = dbn.adjacency_matrices
-    for curve in dbn.curves:
-        if curve.basis not in ("spline", "quadratic"):
-            # Stein: under a standard normal z, E h'(z) = E z h(z).
-            values = curve.at(curve.origin + curve.scale * _Z)
-            slopes[curve.lag, curve.source, curve.target] += (_DENSITY * _Z) @ values / curve.scale
-    return slopes
-
-
-def effect_sizes(dbn: Network, sd: FloatArray) -> FloatArray:
-    """(p+1, d, d) standard deviation of every effect in the units of its target, negative where it falls (`has_sign`).
-
-    A straight effect has ``weight * sd``, with the (d,) standard deviations `sd` of the sources. Functions are taken over a
-    normal with their own origin and scale, and the two variables of a product as independent.
-    """
-    falls = has_sign(dbn) & (average_slopes(dbn) < 0)
-    return np.asarray(np.where(falls, -1.0, 1.0) * np.sqrt(_variances(dbn, sd)))
+    """(p+1, d, d) average slope of every effect in its own units, W first."""
+    return dbn.mechanisms.slopes(dbn.adjacency_matrices)
 
 
 def sizes_by_source(dbn: Network) -> FloatArray:
     """(p+1, d, d) size of every effect over the scale of its source: |weight| of a straight one."""
-    scale = np.ones(dbn.d)
-    for source, (_, unit) in dbn.units.items():
-        scale[source] = unit
-    return np.asarray(np.sqrt(_variances(dbn, scale)) / scale[:, None])
+    return dbn.mechanisms.sizes_by_source(dbn.adjacency_matrices)
 
 
 def has_sign(dbn: Network) -> BoolArray:
-    """(p+1, d, d) whether an effect goes one way: its average slope makes up half of its variance or more.
-
-    What rises and falls, and what depends on another variable, is neither positive nor negative.
-    """
-    if dbn.conditionals:
-        return has_one_sign(dbn.conditionals, dbn.n_lags)
-    if not dbn.bends:
-        return np.ones(dbn.adjacency_matrices.shape, dtype=bool)
-    return np.asarray(np.abs(average_slopes(dbn)) >= np.sqrt(0.5) * sizes_by_source(dbn))
-
-
-def _variances(dbn: Network, sd: FloatArray) -> FloatArray:
-    """(p+1, d, d) variances of the effects of sources with standard deviations `sd`."""
-    weights = dbn.adjacency_matrices
-    variances = (weights * sd[:, None]) ** 2
-    for curve in dbn.curves:
-        place = (curve.lag, curve.source, curve.target)
-        values = weights[place] * curve.scale * _Z + curve.at(curve.origin + curve.scale * _Z)
-        variances[place] = _DENSITY @ (values - _DENSITY @ values) ** 2
-    for product in dbn.products:
-        is_square = product.first == product.second
-        for source in {product.first, product.second}:
-            variances[product.lag, source, product.target] += (
-                _SQUARE if is_square else 1.0
-            ) * product.weight**2
-    return np.asarray(variances)
+    """(p+1, d, d) whether an effect goes one way."""
+    return dbn.mechanisms.signs(dbn.adjacency_matrices)
 
 
 def standard_deviations(dbn: Network) -> FloatArray:
@@ -191,34 +139,27 @@ def standard_deviations(dbn: Network) -> FloatArray:
     those of one time step given the past; where W has a cycle without a solution or curves, those of the noise.
     """
     variances = dbn.noise_variances
-    if dbn.conditionals:
-        return _of_kinds(dbn)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # Numbers beyond all bounds are no reason to have no edge table.
         warnings.simplefilter("ignore")
         try:
-            is_stationary = dbn.bends or spectral_radius(dbn) < 1
-            found = np.diag(stationary_covariance(dbn) if is_stationary else innovation_covariance(dbn))
+            if dbn.bends:
+                found = np.diag(usual(dbn).covariance)
+            else:
+                is_stationary = spectral_radius(dbn) < 1
+                found = np.diag(stationary_covariance(dbn) if is_stationary else innovation_covariance(dbn))
             variances = found if np.all(np.isfinite(found)) else variances
         except (ParameterError, np.linalg.LinAlgError, ValueError):
             pass
-    return np.sqrt(np.where(variances > 0, variances, 1.0))
-
-
-def _of_kinds(dbn: Network) -> FloatArray:
-    """Those of simulated rows; 1 for a categorical variable, whose positions have none."""
-    try:
-        variances = np.diag(usual(dbn).covariance)
-    except ParameterError:
-        return np.ones(dbn.d)
+    # Positions of categorical levels have none.
     plain = np.array([kind.name != "categorical" for kind in dbn.kinds])
     return np.sqrt(np.where(plain & (variances > 0), variances, 1.0))
 
 
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
-    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``
-    (`feddbn.model.effects.effect_sizes`), negative where it falls; with variables of other kinds
-    `feddbn.model.effects.standardised_effects`.
+    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``,
+    negative where it falls; with variables of other kinds the share of a cause on the scale of the link
+    (`feddbn.model.mechanisms.Generalised.standardised`).
 
     Parameters
     ----------
@@ -227,129 +168,14 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     sd
         (d,) standard deviations, for example of the rows it was learned from; those that it implies if None.
     """
-    if dbn.conditionals:
-        if sd is not None:
-            raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
-        return standardised_effects(dbn)
-    if sd is None:
-        scale = standard_deviations(dbn)
-    else:
-        scale = np.asarray(sd, dtype=np.float64)
-        if scale.shape != (dbn.d,) or not (np.isfinite(scale).all() and (scale > 0).all()):
-            raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
+    scale = None if sd is None else np.asarray(sd, dtype=np.float64)
+    if scale is not None and not (scale.shape == (dbn.d,) and np.isfinite(scale).all() and (scale > 0).all()):
+        raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
     with np.errstate(over="ignore", under="ignore"):
-        if dbn.bends:
-            return np.asarray(effect_sizes(dbn, scale) / scale)
-        # No weight stays none, also where the ratio of two scales overflows.
-        weights = dbn.adjacency_matrices
-        return np.multiply(weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0)
+        return dbn.mechanisms.standardised(dbn.adjacency_matrices, scale, Usually(dbn))
 
 
-_REACH = 2.4
-# How far beyond the range seen a table goes, so that it shows how the line goes on.
-_MARGIN = 1.25
 _COLUMNS = ["source", "target", "lag", "value", "effect", "lower", "upper", "inside"]
-
-
-@dataclass(frozen=True)
-class EdgeEffect:
-    """The effect of one edge as a function of its source.
-
-    Attributes
-    ----------
-    source, target, lag
-        Which edge.
-    weight
-        Its straight part: the average slope.
-    curve
-        Its curved part, or None.
-    squares
-        Products of the source with itself at this lag. Products with others are 0 where those are at their origin, and
-        are no part of this.
-    origin, scale
-        Where the effect is called 0, and what counts as one step away from there, in the units of the source.
-    """
-
-    source: str
-    target: str
-    lag: int
-    weight: float
-    curve: Curve | None
-    squares: tuple[Product, ...]
-    origin: float
-    scale: float
-
-    @property
-    def range_seen(self) -> tuple[float, float]:
-        """Between which values of the source the function is free; infinite for a straight line."""
-        ranges = [both for part in (*self.squares, self.curve) if part for both in part.ranges.values()]
-        return max((low for low, _ in ranges), default=-np.inf), min(
-            (high for _, high in ranges), default=np.inf
-        )
-
-    @property
-    def has_band(self) -> bool:
-        """Whether it is known how sure the effect is."""
-        return self.curve is not None and bool(self.curve.covariance) and not self.squares
-
-    def at(self, values: ArrayLike) -> FloatArray:
-        """What the target gains if the source has these values rather than its origin; same shape as `values`."""
-        x = np.asarray(values, dtype=np.float64)
-        effect = self.weight * (x - self.origin)
-        if self.curve is not None:
-            effect = effect + (self.curve.at(x) - self.curve.at(self.origin))
-        for square in self.squares:
-            effect = effect + (square.at(x, x) - square.at(self.origin, self.origin))
-        # Exactly so, also where sums are rounded in another order.
-        return np.where(x == self.origin, 0.0, effect)
-
-    def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the effect at each value, pointwise; NaN if it is not known how sure the weights are."""
-        sds = normal_reach(level)
-        x = np.asarray(values, dtype=np.float64)
-        effect = self.at(x)
-        if not self.has_band or self.curve is None:
-            unknown = np.full(x.shape, np.nan)
-            return unknown, unknown.copy()
-        h = self.curve.features(x) - self.curve.features(self.origin)
-        columns = np.concatenate([(x - self.origin)[..., None], h], axis=-1)
-        variance = ((columns @ np.array(self.curve.covariance)) * columns).sum(axis=-1)
-        reach = sds * np.sqrt(np.maximum(variance, 0.0))
-        return np.asarray(effect - reach), np.asarray(effect + reach)
-
-    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
-        """Frame value, effect, lower, upper, inside over n values, a quarter further than the range seen.
-
-        `inside` is False beyond the range seen, where a straight line goes on.
-        """
-        n = whole(2).check("n", n)
-        low, high = self.range_seen
-        reach = _MARGIN * (
-            min(self.origin - low, high - self.origin) if np.isfinite(high) else _REACH * self.scale
-        )
-        values = np.linspace(self.origin - reach, self.origin + reach, n)
-        lower, upper = self.band(values, level)
-        inside = (values >= low) & (values <= high)
-        effect = self.at(values)
-        return pd.DataFrame(
-            {"value": values, "effect": effect, "lower": lower, "upper": upper, "inside": inside}
-        )
-
-    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
-        """The older name of `to_frame`."""
-        return self.to_frame(n, level)
-
-
-def edge_effect(dbn: Network, source: str | int, target: str | int, lag: int) -> EdgeEffect:
-    """Return the effect of the edge source -> target at `lag`; ParameterError if there is none."""
-    i, j, lag = edge_at(dbn, source, target, lag)
-    names = dbn.variables
-    place = (i, j, lag)
-    curve = next((c for c in dbn.curves if (c.source, c.target, c.lag) == place), None)
-    squares = tuple(p for p in dbn.products if p.first == p.second and (p.first, p.target, p.lag) == place)
-    origin, scale = (curve.origin, curve.scale) if curve else origin_and_scale(dbn, i)
-    weight = float(dbn.adjacency_matrices[lag, i, j])
-    return EdgeEffect(names[i], names[j], lag, weight, curve, squares, origin, scale)
 
 
 def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame:
@@ -368,7 +194,7 @@ def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
     if source in dbn.units:
         return dbn.units[source]
     try:
-        if dbn.conditionals:
+        if dbn.bends:
             # Of a categorical variable these are numbers without a meaning; nobody asks for them.
             mean, variance = usual(dbn).mean[source], usual(dbn).covariance[source, source]
         else:
@@ -519,7 +345,7 @@ def direct_effects(dbn: Network, horizon: int) -> FloatArray:
     """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags), its average
     slope if it is curved.
     """
-    if dbn.conditionals:
+    if dbn.mechanisms.has_kinds:
         require_linear(dbn, "direct_effects", "dbn.average_effects()")
     horizon = whole(0).check("horizon", horizon)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
@@ -614,3 +440,114 @@ def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:
             arriving += sums[h - lag] @ A[lag - 1]
         sums[h] = arriving @ B
     return sums
+
+
+_COEFFICIENTS = (
+    "source",
+    "source_level",
+    "target",
+    "target_level",
+    "lag",
+    "coefficient",
+    "error",
+    "lower",
+    "upper",
+    "ratio",
+    "scale",
+    "meaning",
+)
+
+
+def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
+    """Frame source, source_level, target, target_level, lag, coefficient, error, lower, upper, ratio, scale, meaning.
+
+    `ratio` is ``exp(coefficient)``: an odds ratio, a rate ratio or a factor; NaN where the target is continuous. `error`
+    and the bounds are NaN where it is not known how sure the numbers are.
+    """
+    _require_kinds(dbn, "coefficients", "dbn.edges()")
+    reach = normal_reach(level)
+    rows = []
+    for j, node in enumerate(dbn.conditionals):
+        with np.errstate(over="ignore"):
+            ratios = [np.exp(effect) for effect in node.effects]
+        errors = _errors(node)
+        for (i, lag), effect, error, ratio in zip(node.parents, node.effects, errors, ratios, strict=True):
+            cause = dbn.kinds[i]
+            for (r, c), b in np.ndenumerate(effect):
+                rows.append(
+                    {
+                        "source": dbn.variables[i],
+                        "source_level": cause.levels[r + 1]
+                        if cause.name in ("binary", "categorical")
+                        else "",
+                        "target": dbn.variables[j],
+                        "target_level": node.kind.levels[c + 1] if node.kind.name == "categorical" else "",
+                        "lag": lag,
+                        "coefficient": float(b),
+                        "error": float(error[r, c]),
+                        "lower": float(b - reach * error[r, c]),
+                        "upper": float(b + reach * error[r, c]),
+                        "ratio": np.nan if node.kind.name == "continuous" else float(ratio[r, c]),
+                        "scale": link_scale(node.kind),
+                        "meaning": meaning(dbn.variables[i], cause, r, dbn.variables[j], node.kind, c),
+                    }
+                )
+    return pd.DataFrame(rows, columns=list(_COEFFICIENTS))
+
+
+def _require_kinds(dbn: Network, what: str, instead: str) -> None:
+    if not dbn.mechanisms.has_kinds:
+        raise ParameterError(
+            f"{what} is for variables of other kinds, and all of this network's are plain numbers; use {instead}."
+        )
+
+
+def _errors(node: Conditional) -> list[FloatArray]:
+    """Standard errors in the shapes of the effects; NaN if unknown."""
+    if not node.has_covariance or node.covariance is None:
+        return [np.full(effect.shape, np.nan) for effect in node.effects]
+    variances = np.maximum(np.diag(node.covariance), 0.0)[node.n_intercepts :]
+    ends = np.cumsum([effect.size for effect in node.effects])
+    parts = np.split(np.sqrt(variances), ends[:-1]) if len(ends) else []
+    return [part.reshape(effect.shape) for part, effect in zip(parts, node.effects, strict=True)]
+
+
+def average_effects(
+    dbn: Network, over: Rows | None = None, *, by: str = "unit", level: float = 0.95
+) -> pd.DataFrame:
+    """Frame source, target, lag, from, to, outcome, change, lower, upper of all edges, on the scales of the targets.
+
+    Parameters
+    ----------
+    over
+        Rows to average over; without them those that the network visits by itself.
+    by
+        "unit": a source without levels is raised by 1 in every row; "sd": by its standard deviation in these rows. Binary
+        and categorical sources go from the first level to each other one, ordinal ones from each level to the next.
+    """
+    _require_kinds(dbn, "average_effects", "dbn.edges(), whose weights are such changes")
+    if by not in ("unit", "sd"):
+        raise ParameterError(f"by must be 'unit' or 'sd', got {by!r}.")
+    parts = []
+    for j, node in enumerate(dbn.conditionals):
+        for i, lag in node.parents:
+            effect = edge_effect(dbn, i, j, lag, over)
+            assert isinstance(effect, NaturalEffect)
+            for before, after, found in _changes(effect, by, level):
+                for k, outcome in enumerate(effect.outcomes):
+                    numbers = [float(part[k]) for part in found]
+                    parts.append((effect.source, effect.target, lag, before, after, outcome, *numbers))
+    columns = ["source", "target", "lag", "from", "to", "outcome", "change", "lower", "upper"]
+    return pd.DataFrame(parts, columns=columns)
+
+
+def _changes(
+    effect: NaturalEffect, by: str, level: float
+) -> list[tuple[str, str, tuple[FloatArray, FloatArray, FloatArray]]]:
+    levels = effect.cause.levels
+    if not levels:
+        step = 1.0 if by == "unit" else float(effect.values.std())
+        return [("x", f"x + {step:.4g}", effect.change_by(step, level))]
+    first = effect.cause.name != "ordinal"
+    pairs = [(levels[0 if first else k - 1], levels[k]) for k in range(1, len(levels))]
+    return [(one, other, effect.change(one, other, level)) for one, other in pairs]

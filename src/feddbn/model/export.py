@@ -22,7 +22,7 @@ import pandas as pd
 
 from feddbn.core.arrays import BoolArray
 from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.effects import curves_table
+from feddbn.model.effects import coefficient_table, curves_table
 from feddbn.model.graph import (
     PARTS,
     Parts,
@@ -33,7 +33,6 @@ from feddbn.model.graph import (
     plain_parts,
     time_series_graph,
 )
-from feddbn.model.natural_effects import coefficient_table
 from feddbn.model.network import Network
 
 __all__ = [
@@ -96,7 +95,7 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": 4 if dbn.conditionals else 3 if dbn.bends else 2 if dbn.open_edges else 1,
+        "version": 4 if dbn.conditionals else 3 if dbn.parts else 2 if dbn.open_edges else 1,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),

@@ -21,9 +21,7 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
-from feddbn.model.conditionals import Levels
 from feddbn.model.dynamics import (
-    BY_LEVEL,
     Outcome,
     State,
     columns_of,
@@ -38,7 +36,7 @@ from feddbn.model.dynamics import (
     stationary_mean,
 )
 from feddbn.model.inputs import RandomState, Rows, level_position, random_generator, rows_of, variable_index
-from feddbn.model.mechanisms import Linear, Noise, companion
+from feddbn.model.mechanisms import Noise
 from feddbn.model.network import Network
 from feddbn.settings import is_number, nothing, number, whole, word
 from feddbn.shown import Shown
@@ -123,9 +121,8 @@ def _far(dbn: Network, rows: FloatArray) -> list[str]:
         mean, sd = stationary_mean(dbn), np.sqrt(np.diag(stationary_covariance(dbn)))
     except ParameterError:
         return []
-    if dbn.conditionals:
-        # Levels are where they can be; of others the mean says little about how far away is far.
-        sd = np.where([kind.name == "continuous" for kind in dbn.kinds], sd, 0.0)
+    # Levels are where they can be; of others the mean says little about how far away is far.
+    sd = np.where([kind.name == "continuous" for kind in dbn.kinds], sd, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.where(sd > 0, np.abs(rows - mean).min(axis=0) / sd, 0.0)
     far = off > _FAR
@@ -291,23 +288,23 @@ def do(
         rows = drawn_rows(dbn, start, n, rng)
         return rows, paths_from(dbn, rows, shocks, values)
 
-    beyond = None
-    if dbn.bends:
+    beyond, variance = None, dbn.mechanisms.ahead(start.covariance, values)
+    if variance is None:
         rows, paths = simulated()
         mean, sd, *bounds = outlook(dbn, rows, paths, values, level)
-        if not dbn.conditionals:
+        if not dbn.mechanisms.has_kinds:
             beyond = frame(share_beyond(dbn, paths))
         for sentence in _remarks(beyond, method):
             warnings.warn(sentence, CurvesWarning, stacklevel=3)
     else:
-        mean, variance = _propagate(dbn, start, values)
+        mean = paths_from(dbn, start.rows[None], np.zeros((1, steps, dbn.d)), values)[0]
         sd = np.sqrt(variance)
         reach = ndtri(0.5 + (level or 0.0) / 2) * sd
         bounds = [mean - reach, mean + reach]
         if method == "simulation" and level is not None:
             bounds = list(np.quantile(simulated()[1], [0.5 - level / 2, 0.5 + level / 2], axis=0))
     lower, upper = (None if level is None else frame(bound) for bound in bounds)
-    told = outcomes if dbn.conditionals else ()
+    told = outcomes if dbn.mechanisms.has_kinds else ()
     return Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
 
 
@@ -334,12 +331,10 @@ def outlook(
     # The mean of many copies of one number is that number only up to rounding.
     mean = np.where(is_held, shown[0], shown.mean(axis=0))
     whole = np.concatenate([np.broadcast_to(start, (len(paths), p, dbn.d)), paths], axis=1)
-    for t in range(steps if dbn.conditionals else 0):
+    for t in range(steps):
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
         free = np.flatnonzero(np.isnan(held[t])).tolist()
-        for j, law in zip(free, dbn.mechanisms.laws(rows, free), strict=True):
-            is_told = dbn.kinds[j].name in BY_LEVEL
-            expected = law.probabilities if is_told and isinstance(law, Levels) else law.mean[:, None]
+        for j, expected in zip(free, dbn.mechanisms.expected(rows, free) or (), strict=False):
             mean[t, columns[j]] = expected.mean(axis=0)
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
     quantiles = [0.5, 0.5] if level is None else [0.5 - level / 2, 0.5 + level / 2]
@@ -388,7 +383,7 @@ def sample_paths(
 def _start(dbn: Network, history: Rows | None) -> State:
     """The rows x_{t-p}, ..., x_{t-1} before the first step, and how sure they are."""
     p = dbn.n_lags
-    if history is None and dbn.conditionals:
+    if history is None and dbn.mechanisms.has_kinds:
         # Levels have no mean to begin at.
         return known_state(np.full((p, dbn.d), np.nan))
     if history is None:
@@ -441,22 +436,6 @@ def _counted(values: FloatArray, name: str, kind: Kind) -> FloatArray:
 
 def _or_level(kind: Kind) -> str:
     return f", or one of its levels {', '.join(kind.levels)}" if kind.levels else ""
-
-
-def _propagate(dbn: Network, start: State, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t; of a linear network."""
-    d, going = dbn.d, dbn.mechanisms
-    assert isinstance(going, Linear)
-    mean = paths_from(dbn, start.rows[None], np.zeros((1, len(values), d)), values)[0]
-    variance = np.empty((len(values), d))
-    P = start.covariance
-    for t, row in enumerate(values):
-        now = going.surgery(row)
-        F = companion(now.coefficients)
-        P = F.T @ P @ F
-        P[:d, :d] += (now.B.T * (now.free * dbn.noise_variances)) @ now.B
-        variance[t] = np.maximum(np.diag(P)[:d], 0.0)
-    return mean, variance
 
 
 def _time_index(history: Rows | None, steps: int) -> pd.Index:

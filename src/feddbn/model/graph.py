@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import DataError, FileError, ParameterError
-from feddbn.model.conditionals import Conditional
+from feddbn.model.conditionals import Conditional, link_scale
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dynamics import require_linear
 from feddbn.model.effects import average_slopes, has_sign, sizes_by_source, standardised_weights
-from feddbn.model.natural_effects import link_scale
 from feddbn.model.network import Network
 from feddbn.settings import is_number
 
@@ -274,7 +273,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
-    if dbn.conditionals:
+    if dbn.mechanisms.has_kinds:
         single = has_sign(dbn)[lag, i, j] & np.array(
             [dbn.kinds[k].name != "continuous" for k in j], dtype=bool
         )
@@ -289,14 +288,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
 
 def effect_shapes(dbn: Network) -> NDArray[np.object_]:
     """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
-    shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
-    if dbn.conditionals:
-        shapes[:] = [link_scale(kind) for kind in dbn.kinds]
-    for part in dbn.parts:
-        shapes[part.lag, list(part.sources), part.target] = (
-            "curved" if len(set(part.sources)) == 1 else "product"
-        )
-    return shapes
+    return dbn.mechanisms.shapes()
 
 
 def parts_of_edges(
@@ -365,7 +357,7 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
                     "intercept": float(dbn.intercept[k]),
                     "noise_variance": float(dbn.noise_variances[k]),
                 }
-            if dbn.conditionals:
+            if dbn.mechanisms.has_kinds:
                 extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
@@ -392,7 +384,7 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
 
     graph = nx.DiGraph(n_lags=dbn.n_lags)
     for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
-        graph.add_node(name, **({"kind": kind.name} if dbn.conditionals else {}))
+        graph.add_node(name, **({"kind": kind.name} if dbn.mechanisms.has_kinds else {}))
     stack, is_edge = dbn.adjacency_matrices, dbn.is_edge
     for i, j in np.argwhere(is_edge.any(axis=0)):
         lags = np.flatnonzero(is_edge[:, i, j])

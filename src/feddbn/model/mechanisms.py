@@ -2,7 +2,8 @@
 
 A variable has a distribution given its causes (`feddbn.model.conditionals.Law`: mean, draw, log density). Three families
 give it: `Linear` (all effects are straight lines), `Additive` (functions of causes add up, with normal noise) and
-`Generalised` (variables of any kind). Each takes all variables of a network at once, for many rows.
+`Generalised` (variables of any kind). Each takes all variables of a network at once, for many rows; `Mechanism` is one
+variable's view. Whatever differs between families is a method here: no other module asks which family a network is of.
 
 Rows with their past are ``[x_t, x_{t-1}, ..., x_{t-p}]``, (n, (p+1) d).
 """
@@ -12,21 +13,33 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import Conditional, Law, Normal, codes_of
-from feddbn.model.curves import PRODUCT_REACH, Curve, Product, basis_features
+from feddbn.model.conditionals import (
+    Conditional,
+    Law,
+    NaturalEffect,
+    Normal,
+    codes_of,
+    has_one_sign,
+    link_scale,
+)
+from feddbn.model.curves import PRODUCT_REACH, Curve, EdgeEffect, Product, basis_features
 
 __all__ = [
     "NOISE_FAMILIES",
     "Additive",
     "Generalised",
+    "Implied",
     "Linear",
+    "Mechanism",
     "Mechanisms",
     "Noise",
     "Terms",
@@ -99,11 +112,31 @@ def depths(edges: BoolArray) -> IntArray:
     return depth
 
 
+class Implied(Protocol):
+    """What a network implies about where it usually is; asked only where something depends on that."""
+
+    def deviations(self) -> FloatArray:
+        """(d,) standard deviations."""
+
+    def origin_and_scale(self, variable: int) -> tuple[float, float]:
+        """Where a variable usually is, and how far it usually is from there."""
+
+    def rows(self) -> FloatArray:
+        """(n, (p+1) d) rows with their past that it visits."""
+
+
 class Mechanisms(ABC):
-    """How a network of d variables and p lags goes on."""
+    """How a network of d variables and p lags goes on; no one else asks which family it is.
+
+    `weights` (p+1, d, d) are those of the network, W first.
+    """
 
     d: int
     n_lags: int
+    bends: ClassVar[str] = ""
+    """What is no straight line, in words. Empty: the formulas of linear networks hold; else paths are simulated."""
+    has_kinds: ClassVar[bool] = False
+    """Whether variables may be of any kind, each with a distribution of its own."""
 
     @abstractmethod
     def shocks(self, noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
@@ -116,6 +149,76 @@ class Mechanisms(ABC):
     @abstractmethod
     def laws(self, rows: FloatArray, which: Iterable[int] | None = None) -> list[Law]:
         """The distributions of all variables, or of some, in rows with their past."""
+
+    def residuals(self, rows: FloatArray) -> FloatArray:
+        """(n, d) what is left of rows with their past without what is expected of them."""
+        raise ParameterError(
+            "variables of other kinds have no additive residuals; use dbn.quantile_residuals(data), standard normal if the"
+            " network holds."
+        )
+
+    def checked_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n, d) residuals of rows with their past that tell what a network misses, with the variances below."""
+        return self.normal_residuals(rows, rng)
+
+    @property
+    def residual_variances(self) -> FloatArray:
+        """(d,) variances that `checked_residuals` have if the network holds."""
+        return np.ones(self.d)
+
+    @property
+    def log_jacobian(self) -> float:
+        """What a row's log density has beside those of its variables."""
+        return 0.0
+
+    @property
+    def has_density(self) -> bool:
+        """Whether every variable has noise."""
+        return True
+
+    def expected(self, rows: FloatArray, which: Sequence[int]) -> list[FloatArray] | None:
+        """(n, k) for some variables: what is expected of their outcomes in rows with their past; None: paths tell."""
+        return None
+
+    def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray | None:
+        """(steps, d) exact variances of what follows a state with this (pd, pd) covariance, newest row first, `held` as in
+        `run`; None: paths tell.
+        """
+        return None
+
+    def slopes(self, weights: FloatArray) -> FloatArray:
+        """(p+1, d, d) average slope of every effect in its own units."""
+        return weights
+
+    def variances(self, weights: FloatArray, sd: FloatArray) -> FloatArray:
+        """(p+1, d, d) variances of the effects of sources with standard deviations `sd` (d,)."""
+        return np.asarray((weights * sd[:, None]) ** 2)
+
+    def sizes_by_source(self, weights: FloatArray) -> FloatArray:
+        """(p+1, d, d) size of every effect over the scale of its source: |weight| of a straight one."""
+        return np.sqrt(self.variances(weights, np.ones(self.d)))
+
+    def signs(self, weights: FloatArray) -> BoolArray:
+        """(p+1, d, d) whether an effect goes one way."""
+        return np.ones(weights.shape, dtype=bool)
+
+    def shapes(self) -> NDArray[np.object_]:
+        """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
+        return np.full((self.n_lags + 1, self.d, self.d), "linear", dtype=object)
+
+    def standardised(self, weights: FloatArray, sd: FloatArray | None, implied: Implied) -> FloatArray:
+        """(p+1, d, d) every effect in standard deviations (d,) of source and target, those implied if `sd` is None."""
+        scale = implied.deviations() if sd is None else sd
+        falls = self.signs(weights) & (self.slopes(weights) < 0)
+        sizes = np.where(falls, -1.0, 1.0) * np.sqrt(self.variances(weights, scale))
+        return np.asarray(sizes / scale)
+
+    def effect(
+        self, names: tuple[str, ...], edge: tuple[int, int, int], weight: float, implied: Implied
+    ) -> EdgeEffect | NaturalEffect:
+        """What an edge (source, target, lag) with this weight does by value."""
+        i, j, lag = edge
+        return EdgeEffect(names[i], names[j], lag, weight, None, (), *implied.origin_and_scale(i))
 
     def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
         """(n,) log density of the cells `seen` (d,) of the time step x (n, d) after `past`; what has no noise has none."""
@@ -169,27 +272,39 @@ class WithNoise(Mechanisms):
     """Noise is added to what is expected."""
 
     def __init__(self, n_lags: int, intercept: FloatArray, variances: FloatArray) -> None:
-        self.n_lags, self.d, self.intercept, self.variances = n_lags, len(intercept), intercept, variances
+        self.n_lags, self.d = n_lags, len(intercept)
+        self.intercept, self.variances_of_noise = intercept, variances
 
-    @abstractmethod
-    def residuals(self, rows: FloatArray) -> FloatArray:
-        """(n, d) what is left of rows with their past without what is expected of them."""
+    def checked_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n, d) the residuals themselves."""
+        return self.residuals(rows)
+
+    @property
+    def residual_variances(self) -> FloatArray:
+        """(d,) those of the noise."""
+        return self.variances_of_noise
+
+    @property
+    def has_density(self) -> bool:
+        """Whether every variable has noise."""
+        return bool((self.variances_of_noise > 0).all())
 
     def shocks(self, noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """(*shape, d) noise of a named distribution, or drawn rows of residuals (`draw_noise`)."""
-        return draw_noise(noise, np.sqrt(self.variances), shape, rng)
+        return draw_noise(noise, np.sqrt(self.variances_of_noise), shape, rng)
 
     def laws(self, rows: FloatArray, which: Iterable[int] | None = None) -> list[Law]:
         """Normal distributions about what is expected."""
         expected = rows[:, : self.d] - self.residuals(rows)
         return [
-            Normal(expected[:, j], self.variances[j]) for j in (range(self.d) if which is None else which)
+            Normal(expected[:, j], self.variances_of_noise[j])
+            for j in (range(self.d) if which is None else which)
         ]
 
     def normal_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
         """(n, d) residuals over the standard deviations of the noise; infinite or NaN without noise."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.residuals(rows) / np.sqrt(self.variances))
+            return np.asarray(self.residuals(rows) / np.sqrt(self.variances_of_noise))
 
 
 class Surgery(NamedTuple):
@@ -264,6 +379,29 @@ class Linear(WithNoise):
         C = np.concatenate([self.W[None], self.A]).reshape(-1, self.d)
         return np.asarray(rows[:, : self.d] - self.intercept - rows @ C)
 
+    @property
+    def log_jacobian(self) -> float:
+        """``log |det(I - W)|``: 0 for an acyclic W."""
+        return float(np.linalg.slogdet(np.eye(self.d) - self.W)[1])
+
+    def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray:
+        """(steps, d) diagonals of ``P_t = F_t' P_{t-1} F_t + Q_t``."""
+        d, P = self.d, covariance
+        found = np.empty((len(held), d))
+        for t, row in enumerate(held):
+            now = self.surgery(row)
+            F = companion(now.coefficients)
+            P = F.T @ P @ F
+            P[:d, :d] += (now.B.T * (now.free * self.variances_of_noise)) @ now.B
+            found[t] = np.maximum(np.diag(P)[:d], 0.0)
+        return found
+
+    def standardised(self, weights: FloatArray, sd: FloatArray | None, implied: Implied) -> FloatArray:
+        """(p+1, d, d) ``weight * sd_from / sd_to``."""
+        scale = implied.deviations() if sd is None else sd
+        # No weight stays none, also where the ratio of two scales overflows.
+        return np.multiply(weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0)
+
 
 def _times(x: FloatArray, M: FloatArray) -> FloatArray:
     """(n, d) rows times one matrix, or each times its own."""
@@ -314,6 +452,13 @@ class Terms(NamedTuple):
         total += np.bincount(cells.ravel(), weights=acts.ravel(), minlength=total.size).reshape(total.shape)
 
 
+_Z = np.linspace(-8.0, 8.0, 1601)
+_DENSITY = np.exp(-(_Z**2) / 2)
+_DENSITY /= _DENSITY.sum()
+# Variance of the square of a standard normal.
+_SQUARE = 2.0
+
+
 class Additive(WithNoise):
     """``x_t = c + sums of functions of causes + u_t``.
 
@@ -325,7 +470,11 @@ class Additive(WithNoise):
         Terms with a cause in the same time step, in an order in which causes are complete before they act.
     n_lags, intercept, variances
         p, (d,) and (d,).
+    parts
+        The curves and products that some of the terms are, as far as they are known as such.
     """
+
+    bends = "curves or products"
 
     def __init__(
         self,
@@ -334,9 +483,13 @@ class Additive(WithNoise):
         n_lags: int,
         intercept: FloatArray,
         variances: FloatArray,
+        parts: Sequence[Curve | Product] = (),
     ) -> None:
         super().__init__(n_lags, intercept, variances)
         self._lagged, self._within = lagged, within
+        self._parts = tuple(parts)
+        self._curves = [part for part in parts if isinstance(part, Curve)]
+        self._products = [part for part in parts if isinstance(part, Product)]
 
     @classmethod
     def of(
@@ -361,7 +514,7 @@ class Additive(WithNoise):
             )
             for k in range(1, depth.max(initial=0) + 1)
         ]
-        return cls([*chain(*lagged)], [*chain(*within)], len(A), intercept, variances)
+        return cls([*chain(*lagged)], [*chain(*within)], len(A), intercept, variances, parts)
 
     def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
         """(n, d) the time step after `past`, which may have fewer than p rows: nothing acts from before it."""
@@ -387,6 +540,70 @@ class Additive(WithNoise):
                 terms.add_to(expected, x, past)
             found[first : first + _CHUNK] = x - expected
         return found
+
+    def slopes(self, weights: FloatArray) -> FloatArray:
+        """(p+1, d, d) the weights, except for functions of a registered feature map that are not uncorrelated with the value.
+
+        A product has no slope on average.
+        """
+        slopes = weights.copy()
+        for curve in self._curves:
+            if curve.basis not in ("spline", "quadratic"):
+                # Stein: under a standard normal z, E h'(z) = E z h(z).
+                values = curve.at(curve.origin + curve.scale * _Z)
+                slopes[curve.lag, curve.source, curve.target] += (_DENSITY * _Z) @ values / curve.scale
+        return slopes
+
+    def variances(self, weights: FloatArray, sd: FloatArray) -> FloatArray:
+        """(p+1, d, d) variances of effects; functions are taken over a normal with their own origin and scale, and the two
+        variables of a product as independent.
+        """
+        variances = super().variances(weights, sd)
+        for curve in self._curves:
+            place = (curve.lag, curve.source, curve.target)
+            values = weights[place] * curve.scale * _Z + curve.at(curve.origin + curve.scale * _Z)
+            variances[place] = _DENSITY @ (values - _DENSITY @ values) ** 2
+        for product in self._products:
+            is_square = product.first == product.second
+            for source in {product.first, product.second}:
+                variances[product.lag, source, product.target] += (
+                    _SQUARE if is_square else 1.0
+                ) * product.weight**2
+        return variances
+
+    def signs(self, weights: FloatArray) -> BoolArray:
+        """(p+1, d, d) whether the average slope makes up half of the variance of an effect or more.
+
+        What rises and falls, and what depends on another variable, is neither positive nor negative.
+        """
+        return np.asarray(np.abs(self.slopes(weights)) >= np.sqrt(0.5) * self.sizes_by_source(weights))
+
+    def sizes_by_source(self, weights: FloatArray) -> FloatArray:
+        """(p+1, d, d) size of every effect over the scale of its source."""
+        scale = np.ones(self.d)
+        for part in reversed(self._parts):
+            for source, (_, unit) in part.units.items():
+                scale[source] = unit
+        return np.asarray(np.sqrt(self.variances(weights, scale)) / scale[:, None])
+
+    def shapes(self) -> NDArray[np.object_]:
+        """(p+1, d, d) linear, curved or product."""
+        shapes = super().shapes()
+        for part in self._parts:
+            shapes[part.lag, list(part.sources), part.target] = (
+                "curved" if len(set(part.sources)) == 1 else "product"
+            )
+        return shapes
+
+    def effect(
+        self, names: tuple[str, ...], edge: tuple[int, int, int], weight: float, implied: Implied
+    ) -> EdgeEffect:
+        """The line, the curve and the squares of an edge."""
+        i, j, lag = edge
+        curve = next((c for c in self._curves if (c.source, c.target, c.lag) == edge), None)
+        squares = tuple(p for p in self._products if (p.first, p.second, p.target, p.lag) == (i, i, j, lag))
+        units = (curve.origin, curve.scale) if curve else implied.origin_and_scale(i)
+        return EdgeEffect(names[i], names[j], lag, weight, curve, squares, *units)
 
 
 def _terms(weights: FloatArray, parts: Sequence[Curve | Product], lag: int) -> list[Terms]:
@@ -448,6 +665,9 @@ def _multiplied(products: Sequence[Product]) -> Evaluated:
 class Generalised(Mechanisms):
     """Variables of any kind, each with its own distribution given its causes."""
 
+    bends = "variables of other kinds"
+    has_kinds = True
+
     def __init__(self, nodes: Sequence[Conditional], n_lags: int, order: Sequence[int]) -> None:
         self.d, self.n_lags, self._nodes, self._order = len(nodes), n_lags, nodes, order
 
@@ -474,3 +694,118 @@ class Generalised(Mechanisms):
         """One distribution for each variable, or for some."""
         chosen = range(self.d) if which is None else which
         return [self._nodes[j].law(codes_of(self._nodes, rows, j)) for j in chosen]
+
+    def expected(self, rows: FloatArray, which: Sequence[int]) -> list[FloatArray]:
+        """(n, k) means, the probability of 1, or those of all levels: exact where the causes are known."""
+        return [
+            law.mean[:, None]
+            if law.probabilities is None or not self._nodes[j].kind.is_by_level
+            else law.probabilities
+            for j, law in zip(which, self.laws(rows, which), strict=True)
+        ]
+
+    def signs(self, weights: FloatArray) -> BoolArray:
+        """(p+1, d, d) whether an effect is one coefficient."""
+        return has_one_sign(self._nodes, self.n_lags)
+
+    def shapes(self) -> NDArray[np.object_]:
+        """(p+1, d, d) the scale of every target on which causes add up."""
+        shapes = super().shapes()
+        shapes[:] = [link_scale(node.kind) for node in self._nodes]
+        return shapes
+
+    def standardised(self, weights: FloatArray, sd: FloatArray | None, implied: Implied) -> FloatArray:
+        """(p+1, d, d) standard deviation of what a cause adds on the scale of the link over that of all that moves the
+        variable there; negative where a single coefficient is.
+
+        What moves it is the spread of its predictor and, by its kind: the variance of noise (continuous, positive),
+        ``pi^2/3`` (levels: the variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the
+        log of a number with their mean and variance). Spreads are those of rows that the network visits by itself; where
+        it has no usual level, coefficients are given as they are.
+        """
+        if sd is not None:
+            raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
+        found = weights.copy()
+        try:
+            with np.errstate(all="ignore"):
+                rows = implied.rows()
+        except ParameterError:
+            return found
+        for j, node in enumerate(self._nodes):
+            codes = codes_of(self._nodes, rows, j)
+            total = (codes @ node.slopes).var(axis=0) + _own_variance(node, codes)
+            begin = 0
+            for (i, lag), effect in zip(node.parents, node.effects, strict=True):
+                added = (codes[:, begin : begin + len(effect)] @ effect).var(axis=0)
+                begin += len(effect)
+                size = np.sqrt(added.sum() / total.sum()) if total.sum() > 0 else 0.0
+                found[lag, i, j] = -size if effect.size == 1 and effect[0, 0] < 0 else size
+        return found
+
+    def effect(
+        self, names: tuple[str, ...], edge: tuple[int, int, int], weight: float, implied: Implied
+    ) -> NaturalEffect:
+        """What an edge does to the mean or the probabilities of its target, averaged over rows."""
+        (i, j, lag), rows = edge, implied.rows()
+        node = self._nodes[j]
+        widths = [len(effect) for effect in node.effects]
+        place = node.parents.index((i, lag))
+        begin = sum(widths[:place])
+        return NaturalEffect(
+            names[i],
+            names[j],
+            lag,
+            self._nodes[i].kind,
+            node.kind,
+            node,
+            rows[:, lag * self.d + i],
+            codes_of(self._nodes, rows, j),
+            slice(begin, begin + widths[place]),
+        )
+
+
+_LOGISTIC = np.pi**2 / 3
+
+
+def _own_variance(node: Conditional, codes: FloatArray) -> float:
+    if node.kind.levels:
+        return float(_LOGISTIC)
+    if node.kind.name == "count":
+        mean = max(float(node.mean(codes).mean()), 1e-12)
+        return float(np.log1p(1 / mean + node.dispersion))
+    return node.dispersion
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What one variable does given its causes: a view of the mechanisms of its network.
+
+    Rows are with their past, (n, (p+1) d).
+    """
+
+    network: Mechanisms
+    variable: int
+    names: tuple[str, ...]
+    weights: FloatArray
+    implied: Implied
+
+    def law(self, rows: FloatArray) -> Law:
+        """Its distribution in each row."""
+        return self.network.laws(rows, [self.variable])[0]
+
+    def mean(self, rows: FloatArray) -> FloatArray:
+        """(n,) what is expected of it."""
+        return self.law(rows).mean
+
+    def sample(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n,) one value drawn for each row."""
+        return self.law(rows).driven(rng.standard_normal(len(rows)))
+
+    def log_density(self, rows: FloatArray) -> FloatArray:
+        """(n,) log density, or log probability, of its values."""
+        return self.law(rows).log_density(rows[:, self.variable])
+
+    def effect(self, source: int, lag: int) -> EdgeEffect | NaturalEffect:
+        """What one of its causes does by value."""
+        edge, weight = (source, self.variable, lag), float(self.weights[lag, source, self.variable])
+        return self.network.effect(self.names, edge, weight, self.implied)

@@ -118,7 +118,7 @@ class Network:
             if self.curves or self.products:
                 raise ParameterError("a network has curves and products, or conditionals, not both.")
         within = self.is_edge[0]
-        if self.bends and len(causes_first(within)) < d:
+        if (self.parts or nodes) and len(causes_first(within)) < d:
             raise ParameterError(
                 "curves, products and conditionals need contemporaneous effects without a cycle; W has one."
             )
@@ -161,7 +161,7 @@ class Network:
 
         What is computed from the numbers depends on that.
         """
-        return bool(self.curves or self.products or self.conditionals)
+        return bool(self.mechanisms.bends)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -174,7 +174,7 @@ class Network:
         if self.conditionals:
             return Generalised(self.conditionals, self.n_lags, causes_first(self.is_edge[0]))
         numbers = (self.W, self.A, self.intercept, self.noise_variances)
-        if self.bends:
+        if self.parts:
             return Additive.of(*numbers, self.is_edge[0], self.parts)
         return Linear(*numbers)
 

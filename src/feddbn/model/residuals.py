@@ -10,9 +10,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import Levels
 from feddbn.model.inputs import Rows, segments_of
-from feddbn.model.mechanisms import WithNoise
 from feddbn.model.network import Network
 from feddbn.settings import whole
 
@@ -52,7 +50,7 @@ def calibration_table(dbn: Network, data: Rows | Sequence[Rows], n_bins: int = 1
     rows = rows_with_past(dbn, data)
     parts = []
     for j, (kind, law) in enumerate(zip(dbn.kinds, dbn.mechanisms.laws(rows), strict=True)):
-        if not isinstance(law, Levels):
+        if law.probabilities is None:
             continue
         for k in range(1 if kind.name == "binary" else 0, kind.n_levels):
             p, there = law.probabilities[:, k], rows[:, j] == k
@@ -93,7 +91,7 @@ def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame
     laws, density = dbn.mechanisms.laws(rows), dbn.mechanisms.log_densities(rows).mean(axis=0)
     brier, error = np.full(dbn.d, np.nan), np.full(dbn.d, np.nan)
     for j, law in enumerate(laws):
-        if isinstance(law, Levels):
+        if law.probabilities is not None:
             there = rows[:, j, None] == np.arange(law.probabilities.shape[1])
             total = ((law.probabilities - there) ** 2).sum(axis=1).mean()
             brier[j] = total / 2 if dbn.kinds[j].name == "binary" else total
@@ -115,13 +113,7 @@ def residual_segments(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatAr
     """Residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products if there are any, one (n - p, d)
     array per usable stretch.
     """
-    going = dbn.mechanisms
-    if not isinstance(going, WithNoise):
-        raise ParameterError(
-            "variables of other kinds have no additive residuals; use dbn.quantile_residuals(data), standard normal if the"
-            " network holds."
-        )
-    return [going.residuals(rows) for rows in stretches_with_past(dbn, data)]
+    return [dbn.mechanisms.residuals(rows) for rows in stretches_with_past(dbn, data)]
 
 
 def normal_segments(dbn: Network, data: Rows | Sequence[Rows], rng: np.random.Generator) -> list[FloatArray]:
@@ -139,13 +131,12 @@ def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
     ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]``; the determinant is 1 for an
     acyclic W, also with curves.
     """
-    if not dbn.conditionals and np.any(dbn.noise_variances <= 0):
+    if not dbn.mechanisms.has_density:
         raise ParameterError(
             "log_likelihood needs positive noise_variances, but one of this network's is 0 or less."
         )
     rows = rows_with_past(dbn, data)
-    log_det = 0.0 if dbn.bends else np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1]
-    return float(len(rows) * log_det + dbn.mechanisms.log_densities(rows).sum())
+    return float(len(rows) * dbn.mechanisms.log_jacobian + dbn.mechanisms.log_densities(rows).sum())
 
 
 def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
@@ -158,11 +149,8 @@ def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int 
     `normal_segments`, drawn always with the same random numbers, and the network's variance is 1.
     """
     n_lags = whole(1).check("n_lags", n_lags)
-    expected = dbn.noise_variances
-    if dbn.conditionals:
-        segments, expected = normal_segments(dbn, data, np.random.default_rng(0)), np.ones(dbn.d)
-    else:
-        segments = residual_segments(dbn, data)
+    going, rng = dbn.mechanisms, np.random.default_rng(0)
+    segments = [going.checked_residuals(rows, rng) for rows in stretches_with_past(dbn, data)]
     u = np.concatenate(segments)
     # Imported here: it takes longer than the rest of the package, and commands that only read a network wait for it.
     from scipy import stats
@@ -181,7 +169,7 @@ def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int 
         weights = 1.0 / np.maximum(n - np.arange(1, n_lags + 1), 1)
         q = n * (n + 2) * (weights[:, None] * correlations**2).sum(axis=0)
         t = np.where(variance > 0, mean / np.sqrt(variance / max(n - 1, 1)), np.where(mean == 0, 0.0, np.inf))
-        ratio = variance / expected
+        ratio = variance / going.residual_variances
     normality = np.full(dbn.d, np.nan)
     if n >= 20:
         normality[variance > 0] = stats.normaltest(u[:, variance > 0]).pvalue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,9 +15,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from feddbn.errors import ParameterError
+from feddbn.model.conditionals import NaturalEffect
+from feddbn.model.curves import EdgeEffect
 from feddbn.model.dbn import DBN
-from feddbn.model.effects import EdgeEffect
-from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.graph import effect_shapes
 from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, panel_grid, shortened, tidy_panel
 from feddbn.settings import whole
@@ -53,6 +54,19 @@ def _check(dbn: DBN, at_most: int) -> None:
     whole(1).check("at_most", at_most)
 
 
+_CURVED = ("curved", "product")
+
+
+def _edges_of(dbn: DBN, wanted: Callable[[str], bool]) -> list[dict[Hashable, Any]]:
+    """Rows of `dbn.edges()` whose effects have a shape that is wanted."""
+    shapes, place = effect_shapes(dbn), list(dbn.variables).index
+    return [
+        row
+        for row in dbn.edges().to_dict("records")
+        if wanted(shapes[row["lag"], place(row["source"]), place(row["target"])])
+    ]
+
+
 def curve_panels(
     dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 161
 ) -> list[Panel[EdgeEffect]]:
@@ -69,13 +83,8 @@ def curve_panels(
     1
     """
     _check(dbn, at_most)
-    edges = dbn.edges()
-    if dbn.conditionals:
-        return []
-    if dbn.bends:
-        edges = edges[edges["shape"] != "linear"]
     panels = []
-    for row in edges.to_dict("records"):
+    for row in _edges_of(dbn, lambda shape: shape in _CURVED):
         effect = dbn.effect(row["source"], row["target"], row["lag"])
         if isinstance(effect, EdgeEffect) and (effect.curve is not None or effect.squares):
             panels.append(Panel(effect, effect.table(n, level), abs(float(row["standardised"]))))
@@ -227,13 +236,11 @@ def effect_panels(
     True
     """
     _check(dbn, at_most)
-    if not dbn.conditionals:
-        return []
-    edges = dbn.edges()
-    order = np.argsort(-edges["standardised"].abs().to_numpy(), kind="stable")[:at_most]
+    rows = _edges_of(dbn, lambda shape: shape not in (*_CURVED, "linear"))
     panels = []
-    for row in edges.iloc[order].to_dict("records"):
-        effect = natural_effect(dbn, row["source"], row["target"], row["lag"])
+    for row in sorted(rows, key=lambda row: -abs(row["standardised"]))[:at_most]:
+        effect = dbn.effect(row["source"], row["target"], row["lag"])
+        assert isinstance(effect, NaturalEffect)
         panels.append(Panel(effect, effect.table(n, level), abs(float(row["standardised"]))))
     return _in_order(dbn, panels)
 
@@ -241,7 +248,7 @@ def effect_panels(
 def plot_effects(dbn: DBN, *, at_most: int = 24, level: float = 0.95, ax: Axes | None = None) -> Axes:
     """The axes with one panel per effect: the mean of the target, or the probabilities of its levels, against the cause.
 
-    All other causes are as they usually are (`feddbn.model.natural_effects`). A binary target has one line, the
+    All other causes are as they usually are (`feddbn.model.conditionals`). A binary target has one line, the
     probability of its second level.
 
     Parameters

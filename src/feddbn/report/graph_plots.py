@@ -212,7 +212,11 @@ def _sides(angle: float) -> tuple[int, int]:
 def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
     """Say some points below the picture what a line without a head and a grey one are, if there are any."""
     words = ["line without a head: direction not known"] if is_open else []
-    both = "grey: several levels, no one direction" if dbn.conditionals else "grey: the effect goes both ways"
+    both = (
+        "grey: several levels, no one direction"
+        if dbn.mechanisms.has_kinds
+        else "grey: the effect goes both ways"
+    )
     words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else [both]
     if words:
         ax.annotate(

@@ -242,7 +242,7 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
     if record.dbn.d <= MOST_DRAWN:
         figures["graph"] = graph_svg(record.dbn)
-    if record.dbn.conditionals and record.dbn.is_edge.any():
+    if record.dbn.mechanisms.has_kinds and record.dbn.is_edge.any():
         text = "Effects on variables of other kinds: mean or probability against each cause"
         # Without rows that are usual there is nothing to average over; the coefficients are there.
         with suppress(ParameterError):
@@ -420,7 +420,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
-        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.conditionals else [],
+        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.mechanisms.has_kinds else [],
         "horizon": HORIZON,
         "networks": networks,
     }
@@ -504,7 +504,7 @@ _DISTRIBUTIONS = {
 
 def kind_table(dbn: DBN) -> Table | None:
     """Variable, kind, distribution and usual values of each; None without variables of other kinds."""
-    if not dbn.conditionals:
+    if not dbn.mechanisms.has_kinds:
         return None
     try:
         rows = usual(dbn).rows.reshape(-1, dbn.d)
@@ -531,7 +531,7 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
 
 def coefficient_table(dbn: DBN) -> Table | None:
     """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
-    if not dbn.conditionals:
+    if not dbn.mechanisms.has_kinds:
         return None
     rows = []
     for row in dbn.coefficients().head(_MOST_ROWS).to_dict("records"):

@@ -212,7 +212,7 @@ def _stable(dbn: DBN) -> Finding | None:
         try:
             usual(dbn)
         except ParameterError as error:
-            return _verdict("stable", "error", "leaves", why=str(error), has_kinds=bool(dbn.conditionals))
+            return _verdict("stable", "error", "leaves", why=str(error), has_kinds=dbn.mechanisms.has_kinds)
         return _verdict("stable", "good", "settles")
     try:
         radius = float(dbn.spectral_radius)

@@ -508,7 +508,7 @@ def _edges(
 ) -> list[dict[str, Any]]:
     """Edges with whatever is known of them."""
     edges, place = dbn.edges(), list(dbn.variables).index
-    if sd is not None and not dbn.conditionals:
+    if sd is not None and not dbn.mechanisms.has_kinds:
         ends = zip(edges["lag"], edges["source"].map(place), edges["target"].map(place), strict=True)
         weights = dbn.standardised_weights(sd)
         edges["standardised"] = [float(weights[lag, i, j]) for lag, i, j in ends]

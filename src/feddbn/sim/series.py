@@ -30,14 +30,14 @@ def mechanisms_of(systems: Sequence[System]) -> Linear | Additive:
     first = systems[0]
     silent, loud = np.zeros(len(first.W)), np.ones(len(first.W))
     if first.shapes is not None:
-        return Additive(*_terms(systems), len(first.A), silent, loud)
+        return Additive(*terms_of(systems), len(first.A), silent, loud)
     if all(system is first for system in systems):
         return Linear(first.W, first.A, silent, loud)
     W, A = np.stack([system.W for system in systems]), np.stack([system.A for system in systems], axis=1)
     return Linear(W, A, silent, loud)
 
 
-def _terms(systems: Sequence[System]) -> tuple[list[Terms], list[Terms]]:
+def terms_of(systems: Sequence[System]) -> tuple[list[Terms], list[Terms]]:
     """Terms of past causes, then those within a time step. Cells are counted over (rows, d)."""
     members: dict[int, list[int]] = {}
     for row, system in enumerate(systems):

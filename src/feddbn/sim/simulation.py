@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from feddbn.core.ancestral.marks import true_marks
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.ancestral import AncestralGraph
-from feddbn.model.conditionals import Conditional
+from feddbn.model.conditionals import Conditional, NaturalEffect
 from feddbn.model.dbn import DBN
-from feddbn.model.inputs import Rows, random_generator
-from feddbn.model.mechanisms import Mechanisms
-from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.dynamics import require_linear
+from feddbn.model.inputs import random_generator
+from feddbn.model.mechanisms import Additive, Mechanisms
 from feddbn.model.network import edge_at
 from feddbn.settings import whole, word
 from feddbn.shown import Shown
@@ -35,7 +36,7 @@ from feddbn.sim import (
     simulate_arrays,
     split_evenly,
 )
-from feddbn.sim.series import mechanisms_of
+from feddbn.sim.series import terms_of
 from feddbn.sim.systems import HiddenVariables
 
 __all__ = [
@@ -47,27 +48,42 @@ __all__ = [
 ]
 
 
-def _linear_only(name: str) -> Any:
-    """A method of `DBN` that is refused where effects are not linear: its formula would be wrong there."""
+def _needs_functions(name: str) -> Any:
+    """A method of `DBN` that is refused where a system has a graph, but no functions of edges."""
 
     def method(self: TrueNetwork, *args: Any, **kwargs: Any) -> Any:
-        if not self.is_linear and not self.conditionals:
-            raise ParameterError(
-                f"{name} holds for linear effects, but this true network has others; "
-                "use effect(source, target, lag) and residuals(data), or simulate with effects='linear'."
-            )
+        self._require_functions(name)
         return getattr(DBN, name)(self, *args, **kwargs)
 
     method.__name__, method.__doc__ = name, getattr(DBN, name).__doc__
     return method
 
 
+class _Drawn(Additive):
+    """What the variables of a drawn system do; unlike curves that were learned, its functions are tables."""
+
+    def __init__(self, system: System, variances: FloatArray) -> None:
+        super().__init__(*terms_of([system]), len(system.A), np.zeros(len(system.W)), variances)
+        self._system = system
+
+    def shapes(self) -> NDArray[np.object_]:
+        """(p+1, d, d) linear, curved or product."""
+        shapes, drawn = super().shapes(), self._system.shapes
+        assert drawn is not None
+        for edge in drawn.curves:
+            shapes[edge] = "curved"
+        for product in drawn.products:
+            for i, lag in product.causes:
+                shapes[lag, i, product.target] = "product"
+        return shapes
+
+
 class TrueNetwork(DBN):
     """A true network: W and A as in `DBN`, and the function of every edge.
 
     Where effects are not linear, W and A hold the weights of the edges (`feddbn.simulate`), so edges can be scored as
-    ever; forecasts and other formulas for linear networks are refused (the column `standardised` of `edges` takes all
-    edges as linear). A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
+    ever, and the column `standardised` of `edges` is ``weight * sd_from / sd_to``; forecasts, effects and simulated data are
+    those of the functions. A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
 
     Attributes
     ----------
@@ -99,28 +115,32 @@ class TrueNetwork(DBN):
     @property
     def is_linear(self) -> bool:
         """Whether all effects are linear, no product acts, and all variables are continuous."""
-        if self.system is None:
-            return False
-        shapes = self.system.shapes
-        return shapes is None or not (shapes.curves or shapes.products)
+        return self.system is not None and super().is_linear
 
     @cached_property
     def mechanisms(self) -> Mechanisms:
         """What its variables do given their causes."""
-        is_plain = self.system is None or self.system.shapes is None
-        return super().mechanisms if is_plain else mechanisms_of([self.system])  # type: ignore[list-item]
+        shapes = None if self.system is None else self.system.shapes
+        if self.system is None or shapes is None or not (shapes.curves or shapes.products):
+            return super().mechanisms
+        return _Drawn(self.system, self.noise_variances)
 
     def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect | NaturalEffect:  # type: ignore[override]
         """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
 
         It is a function of the data as they are before sites change units, offsets or cells of them.
         """
-        if self.conditionals:
-            return natural_effect(self, source, target, lag)
+        self._require_functions("effect")
         if self.system is None:
-            raise ParameterError("this system has no functions of edges: its causes do not act one by one.")
+            return super().effect(source, target, lag)  # type: ignore[return-value]
         i, j, lag = edge_at(self, source, target, lag)
         return self.system.effect((lag, i, j))
+
+    def _require_functions(self, what: str) -> None:
+        if self.system is None and not self.mechanisms.has_kinds:
+            raise ParameterError(
+                f"{what} needs functions of edges, and this system has none: its causes do not act one by one."
+            )
 
     @property
     def interactions(self) -> list[dict[str, Any]]:
@@ -148,25 +168,27 @@ class TrueNetwork(DBN):
             found.append({**names, "kind": effect.kind, "weight": effect.weight, "values": x, "adds": y})
         return found
 
-    def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
-        """(n, d) of every usable row: the row less what its causes add. Of data without mess: the noise."""
-        if self.system is None and not self.conditionals:
-            raise ParameterError("residuals need the functions of edges, and this system has none.")
-        return super().residuals(data)
+    residuals = _needs_functions("residuals")
+    forecast = _needs_functions("forecast")
+    do = _needs_functions("do")
+    simulate = _needs_functions("simulate")
+    stationary_mean = _needs_functions("stationary_mean")
+    stationary_covariance = _needs_functions("stationary_covariance")
+    impulse_responses = _needs_functions("impulse_responses")
+    fevd = _needs_functions("fevd")
+    total_effects = _needs_functions("total_effects")
+    mediated_effects = _needs_functions("mediated_effects")
+    effects = _needs_functions("effects")
 
-    forecast = _linear_only("forecast")
-    do = _linear_only("do")
-    simulate = _linear_only("simulate")
-    stationary_mean = _linear_only("stationary_mean")
-    stationary_covariance = _linear_only("stationary_covariance")
-    impulse_responses = _linear_only("impulse_responses")
-    fevd = _linear_only("fevd")
-    total_effects = _linear_only("total_effects")
-    direct_effects = _linear_only("direct_effects")
-    mediated_effects = _linear_only("mediated_effects")
-    effects = _linear_only("effects")
-    log_likelihood = _linear_only("log_likelihood")
-    residual_diagnostics = _linear_only("residual_diagnostics")
+    def direct_effects(self, horizon: int) -> FloatArray:
+        """As `DBN.direct_effects`, of linear networks: a function that was drawn has no weight that is its slope."""
+        self._require_functions("direct_effects")
+        if self.system is not None:
+            require_linear(self, "direct_effects", "truth.effect(source, target, lag)")
+        return super().direct_effects(horizon)
+
+    log_likelihood = _needs_functions("log_likelihood")
+    residual_diagnostics = _needs_functions("residual_diagnostics")
 
 
 SYSTEMS: Mapping[str, Callable[..., Trajectories]] = MappingProxyType(

@@ -10,7 +10,7 @@ from feddbn.core.kinds import Kind
 from feddbn.errors import FileError
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
-from feddbn.model.natural_effects import natural_effect
+from feddbn.model.effects import edge_effect as natural_effect
 from support.mixed_networks import effect, mixed_network
 
 Z = 1.959963984540054

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import feddbn
 from feddbn.analysis.truth import read_truth, write_truth
@@ -286,3 +287,25 @@ def test_columns_that_a_mess_adds_have_straight_edges():
     left = fed.truth.residuals([x])
     np.testing.assert_allclose(left[:, -2:], 0, atol=1e-12)
     assert left[:, :5].std() == pytest.approx(1, abs=0.15)
+
+
+def test_a_drawn_network_with_curves_goes_on_by_its_functions():
+    data = feddbn.simulate(d=4, n_sites=1, n_samples=3000, effects="mixed", random_state=2)
+    truth, rows = data.truth, next(iter(data.sites.values()))[0]
+    assert not truth.is_linear
+    again = truth.simulate(3000, random_state=0)
+    u = truth.residuals(again)
+    np.testing.assert_allclose(u.var(axis=0), truth.noise_variances, rtol=0.12)
+    of = stats.norm.logpdf(truth.residuals(rows), scale=np.sqrt(truth.noise_variances)).sum()
+    assert truth.log_likelihood(rows) == pytest.approx(of, rel=1e-12)
+    # Where it goes on its own is where the data are.
+    np.testing.assert_allclose(again.std(), rows.std(), rtol=0.15)
+    edges = truth.edges()
+    row = edges[(edges["shape"] == "curved") & (edges["lag"] == 1)].iloc[0]
+    effect, history = truth.effect(row["source"], row["target"], lag=1), rows.iloc[-1:].copy()
+    means = []
+    for value in (-0.5, 1.0):
+        history[row["source"]] = value
+        others = {name: 0.0 for name in truth.variables if name != row["target"]}
+        means.append(truth.do(others, history, 1, random_state=0).mean[row["target"]].iloc[0])
+    assert means[1] - means[0] == pytest.approx(float(np.diff(effect(np.array([-0.5, 1.0])))[0]), abs=1e-9)
