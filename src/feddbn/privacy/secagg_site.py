@@ -538,105 +538,71 @@ class SecAggSite:
 Stream = Callable[[bytes, int, bool], bytes]
 
 
+_NUMBERS = ("number", "n_slots", "length", "next_slot", "n_erased")
+
+
 def kept_epoch(epoch: Epoch) -> Message:
     """Return everything of an epoch that cannot be computed again."""
-    meta: dict[str, Any] = {
-        "site": epoch.site,
-        "number": epoch.number,
-        "n_slots": epoch.n_slots,
-        "length": epoch.length,
-        "next_slot": epoch.next_slot,
-        "n_erased": epoch.n_erased,
-        "signed": None if epoch.signed is None else list(epoch.signed),
-        "admitted": None if epoch.admitted is None else sorted(epoch.admitted),
-        "own_share": epoch.own_share.hex(),
-    }
-    arrays = {"key": as_bytes([epoch.key.private.private_bytes_raw()])[0], "secrets": epoch.secrets}
-    if epoch.roster is not None:
-        meta["roster"] = _roster_fields(epoch.roster)
-    if epoch.masked is not None:
-        some = epoch.masked.participants
-        meta["masked"] = [epoch.masked.slot, epoch.masked.task_digest, None if some is None else list(some)]
-    if epoch.pairs:
-        meta["peers"] = sorted(epoch.pairs)
-        arrays["pairs"] = as_bytes([_joined(epoch.pairs[peer]) for peer in sorted(epoch.pairs)])
-    for name, array in (("shares", epoch.shares), ("expected", epoch.expected)):
-        if array is not None:
-            arrays[name] = array
+    roster, order, peers = epoch.roster, epoch.masked, sorted(epoch.pairs)
+    meta: dict[str, Any] = {name: getattr(epoch, name) for name in ("site", *_NUMBERS)}
+    meta["own_share"] = epoch.own_share.hex()
+    for name in ("signed", "admitted"):
+        sites = getattr(epoch, name)
+        meta[name] = None if sites is None else sorted(sites)
+    if roster is not None:
+        meta["roster"] = {name: getattr(roster, name) for name in ("names", "threshold", "data", "min_sites")}
+        meta["roster"]["publics"] = [public.hex() for public in roster.publics]
+        meta["roster"]["entries"] = [entry.listed() for entry in roster.entries]
+    if order is not None:
+        meta["masked"] = [order.slot, order.task_digest, order.participants]
+    kept = {"secrets": epoch.secrets, "shares": epoch.shares, "expected": epoch.expected}
+    arrays = {name: array for name, array in kept.items() if array is not None}
+    arrays["key"] = as_bytes([epoch.key.private.private_bytes_raw()])[0]
+    if peers:
+        meta["peers"] = peers
+        arrays["pairs"] = as_bytes([b"".join(vars(epoch.pairs[peer]).values()) for peer in peers])
     return meta, arrays
 
 
 def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
     """Inverse of `kept_epoch`."""
+    meta, arrays = message
     try:
-        return _read(*message, run, stream)
+        number, n_slots, length, next_slot, n_erased = (int(meta[name]) for name in _NUMBERS)
+        seed = arrays["key"].tobytes()
+        epoch = Epoch(
+            str(meta["site"]),
+            number,
+            n_slots,
+            length,
+            AgreementKey.fresh(lambda n: seed),
+            stream,
+            own_share=bytes.fromhex(meta["own_share"]),
+            secrets=arrays["secrets"],
+            shares=arrays.get("shares"),
+            next_slot=next_slot,
+            n_erased=n_erased,
+            expected=arrays.get("expected"),
+            signed=None if meta["signed"] is None else tuple(meta["signed"]),
+            admitted=None if meta["admitted"] is None else frozenset(meta["admitted"]),
+        )
+        if "roster" in meta:
+            told = meta["roster"]
+            names, publics, data = told["names"], map(bytes.fromhex, told["publics"]), told["data"]
+            # One by one: what many sites tell together may be more than one may tell.
+            entries = tuple(entry for one in told["entries"] for entry in read_entries([one]))
+            about = (int(told["threshold"]), tuple(data), entries, int(told["min_sites"]))
+            epoch.roster = Roster(run, number, n_slots, length, tuple(names), tuple(publics), *about)
+        if "masked" in meta:
+            slot, digest, some = meta["masked"]
+            epoch.masked = Order(number, int(slot), str(digest), None if some is None else tuple(some))
+        for peer, row in zip(meta.get("peers", ()), arrays.get("pairs", ()), strict=True):
+            epoch.pairs[str(peer)] = PairKeys(*(part.tobytes() for part in np.split(row, 4)))
+        return epoch
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(
             f"the masks that were kept of run {run!r} cannot be read: {error!r}.", code="damaged-state"
         ) from None
-
-
-def _read(meta: dict[str, Any], arrays: dict[str, np.ndarray], run: str, stream: Stream) -> Epoch:
-    seed = arrays["key"].tobytes()
-    epoch = Epoch(
-        str(meta["site"]),
-        int(meta["number"]),
-        int(meta["n_slots"]),
-        int(meta["length"]),
-        AgreementKey.fresh(lambda n: seed),
-        stream,
-    )
-    epoch.secrets = arrays["secrets"]
-    epoch.own_share = bytes.fromhex(meta["own_share"])
-    epoch.next_slot, epoch.n_erased = int(meta["next_slot"]), int(meta["n_erased"])
-    epoch.signed = None if meta["signed"] is None else tuple(meta["signed"])
-    epoch.admitted = None if meta["admitted"] is None else frozenset(meta["admitted"])
-    if "roster" in meta:
-        epoch.roster = _roster(meta["roster"], run, epoch)
-    if "masked" in meta:
-        slot, digest, some = meta["masked"]
-        epoch.masked = Order(epoch.number, int(slot), str(digest), None if some is None else tuple(some))
-    if "peers" in meta:
-        rows = zip(meta["peers"], arrays["pairs"], strict=True)
-        epoch.pairs = {str(peer): _pair(row.tobytes()) for peer, row in rows}
-    epoch.shares, epoch.expected = arrays.get("shares"), arrays.get("expected")
-    return epoch
-
-
-def _roster_fields(roster: Roster) -> dict[str, Any]:
-    return {
-        "names": list(roster.names),
-        "publics": [public.hex() for public in roster.publics],
-        "threshold": roster.threshold,
-        "data": list(roster.data),
-        "entries": [entry.listed() for entry in roster.entries],
-        "min_sites": roster.min_sites,
-    }
-
-
-def _roster(fields: dict[str, Any], run: str, epoch: Epoch) -> Roster:
-    return Roster(
-        run,
-        epoch.number,
-        epoch.n_slots,
-        epoch.length,
-        tuple(fields["names"]),
-        tuple(bytes.fromhex(public) for public in fields["publics"]),
-        int(fields["threshold"]),
-        tuple(fields["data"]),
-        # One by one: what many sites tell together may be more than one may tell.
-        tuple(entry for one in fields["entries"] for entry in read_entries([one])),
-        int(fields["min_sites"]),
-    )
-
-
-def _joined(pair: PairKeys) -> bytes:
-    return pair.seal_to_peer + pair.seal_from_peer + pair.seeds + pair.tags
-
-
-def _pair(joined: bytes) -> PairKeys:
-    quarter = len(joined) // 4
-    return PairKeys(*(joined[k * quarter : (k + 1) * quarter] for k in range(4)))
 
 
 # The sites of one process masked together, at the speed of a few large array operations.

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from feddbn.errors import AggregationError, ProtocolError, StateError
+from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.integers import encode_fixed, sum_residues
 from feddbn.privacy.keys import keystream, open_sealed
 from feddbn.privacy.secagg import Order
-from feddbn.privacy.secagg_site import epoch_from
 from support.saying import refused
 from support.secagg_wire import N, Wire, assert_sum
 
@@ -166,9 +165,3 @@ def test_late_input_stays_hidden_although_the_pair_masks_of_its_site_were_opened
     own = encode_fixed(wire.vectors["s00"], 5)
     assert not np.any(left == own)
     np.testing.assert_array_equal(left, sum_residues([own, keystream(b, N * 16)], N))
-
-
-@pytest.mark.parametrize("wrong", [({}, {}), ({"site": "a"}, {"key": np.zeros(32, dtype=np.uint8)})])
-def test_masks_that_were_kept_and_cannot_be_read_are_refused(wrong):
-    with refused(StateError, "run-1", code="damaged-state"):
-        epoch_from(wrong, "run-1", None)
