@@ -170,13 +170,13 @@ def _almost_dependent(moments: Moments, variables: Sequence[str]) -> Iterator[Fi
 
 def _one_of_three(sites: Mapping[str, SiteData]) -> Iterator[Finding]:
     """Which of three sites may have other units: a fit compares sites from `FEWEST_SITES` on."""
-    found = {name: site_profile(site, 0) for name, site in sites.items()}
-    profiles = {name: one[0] for name, one in found.items() if one is not None}
-    if len(sites) != FEWEST_SITES - 1 or len(profiles) < len(sites):
+    if len(sites) != FEWEST_SITES - 1:
         return
-    d = len(next(iter(sites.values())).variables)
-    apart = np.stack([one[:d] for one in profiles.values()])
-    apart -= np.median(apart, axis=0)
+    found = {name: site_profile(site, 0) for name, site in sites.items()}
+    profiles = [one[0][: len(sites[name].variables)] for name, one in found.items() if one is not None]
+    if len(profiles) < len(sites):
+        return
+    apart = np.stack(profiles) - np.median(profiles, axis=0)
     for (name, site), logs in zip(sites.items(), apart, strict=True):
         is_far = np.abs(logs) > np.log(_THREE_FACTOR)
         if is_far.any():

@@ -88,7 +88,7 @@ def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict
     reader = _EachReader(layout, STREAM_BYTES)
     found, clocks = reader.read(data)
     kept = {name: site for name, site in found.items() if name not in reader.refused}
-    return _together(kept, clocks, layout) if kept else {}, reader.refused
+    return {} if reader.refused and not kept else _together(kept, clocks, layout), reader.refused
 
 
 def _together(

@@ -202,6 +202,7 @@ def test_sites_that_are_refused_are_errors_and_the_others_are_looked_at():
     assert found.of("others-looked-at")[0].values["kept"] == ["ward-0", "ward-2", "ward-4", "ward-5"]
     assert [one.values["site"] for one in found.of("site-note")] == ["ward-2"]
     only({"ward-1": data["ward-1"]}, "refused", "error")
+    only({}, "refused", "error")
 
 
 def test_yes_no_codes_and_counts_are_told():
