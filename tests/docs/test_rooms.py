@@ -88,3 +88,21 @@ def test_a_room_may_import_only_what_lies_below_it(room):
     house = name_of(room).split(".")[0]
     for name in {one.split(".")[0] for one in set().union(*map(allowed, said(room)))} - {house}:
         assert PLACE[name] > PLACE[house], f"{house} lies below {name}"
+
+
+def test_the_page_is_one_page_with_one_picture_and_names_the_rooms_in_their_order():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 110
+    assert re.findall(r"!\[[^]]*\]\(([^)]*)\)", page) == ["architecture.svg"]
+    listed = page.split("## Rooms\n")[1].split("\n## ")[0]
+    heads = [line.strip().split("  ")[0] for line in listed.splitlines() if line.startswith("    ")]
+    assert [name for head in heads for name in head.split(", ")] == [
+        name for layer in LAYERS for name in layer
+    ]
+
+
+def test_the_picture_is_that_of_the_code(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from architecture_picture import PICTURE, picture
+
+    assert PICTURE.read_text(encoding="utf-8") == picture(), "python tools/architecture_picture.py writes it"
