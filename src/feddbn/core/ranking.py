@@ -51,6 +51,7 @@ from feddbn.core.designs.design import Design
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments, correlations, upper_triangle
 from feddbn.errors import DataError, ParameterError
+from feddbn.settings import number
 
 _R2_MAX = 1.0 - 1e-12
 
@@ -211,8 +212,7 @@ def average_parent_sets(
     n_hub_steps
         EM steps of the regulators' rates; 0 keeps the same rate for all.
     """
-    if not 0.0 < edge_rate < 1.0:
-        raise ParameterError(f"edge_rate must lie strictly between 0 and 1, got {edge_rate!r}.")
+    number(above=0.0, below=1.0).check("edge_rate", edge_rate)
     r = scores.r
     group = np.arange(r) if regulator_of is None else np.asarray(regulator_of)
     n_possible = np.bincount(group, weights=np.isfinite(scores.singles).sum(axis=0))

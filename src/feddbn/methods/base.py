@@ -55,7 +55,7 @@ from feddbn.results.residuals import (
 )
 from feddbn.results.treated import kind_findings, of_site, site_notes, treatment_findings, treatment_summary
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.settings import MethodSettings, is_federation, with_parameters
+from feddbn.settings import MethodSettings, is_federation, with_parameters, word
 from feddbn.shown import ShownEstimator
 from feddbn.words import say
 
@@ -146,8 +146,7 @@ def simulated(
     """
     found = replace(Layout.of(layout, columns, "simulated"), missing="keep")
     sites, on = read_sites(data, layout=found), open_device(device)
-    if protection not in ("exact", "noise"):
-        raise ParameterError(f"protection={protection!r} is not known; choose 'exact' or 'noise'.")
+    word("exact", "noise").check("protection", protection)
     if protection == "exact":
         return in_process(sites, on)
     return InProcessFederation(

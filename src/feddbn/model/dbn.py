@@ -28,7 +28,7 @@ from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.inputs import RandomState, Rows, random_generator
 from feddbn.model.mechanisms import Noise
 from feddbn.model.network import Network
-from feddbn.settings import whole
+from feddbn.settings import whole, word
 from feddbn.shown import Shown
 
 __all__ = ["DBN", "Frames"]
@@ -301,8 +301,7 @@ class DBN(Network, Shown):
 
     def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
         """Graph with nodes ``{variable}_lag{l}``, or (``"summary"``) over the variables."""
-        if kind not in ("time-series", "summary"):
-            raise ParameterError(f"kind must be 'time-series' or 'summary', got {kind!r}.")
+        word("time-series", "summary").check("kind", kind)
         return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
 
     @classmethod

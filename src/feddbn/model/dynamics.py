@@ -24,7 +24,7 @@ from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.mechanisms import companion, impact, run
 from feddbn.model.network import Network
-from feddbn.settings import whole
+from feddbn.settings import whole, word
 
 __all__ = [
     "Outcome",
@@ -384,8 +384,7 @@ def fevd(
     """
     horizon = whole(1).check("horizon", horizon)
     require_linear(dbn, "fevd", "dbn.forecast, whose sd holds all shocks together")
-    if kind not in ("structural", "orthogonalised"):
-        raise ParameterError(f"kind must be 'structural' or 'orthogonalised', got {kind!r}.")
+    word("structural", "orthogonalised").check("kind", kind)
     squared = np.cumsum(impulse_responses(dbn, horizon - 1, kind, sd=True) ** 2, axis=0)
     total = squared.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(squared, total, out=np.zeros_like(squared), where=total > 0))

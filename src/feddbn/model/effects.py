@@ -52,7 +52,7 @@ from feddbn.model.inputs import (
 from feddbn.model.mechanisms import Mechanism
 from feddbn.model.network import Network, edge_at
 from feddbn.model.residuals import rows_with_past
-from feddbn.settings import is_number, nothing, number, whole
+from feddbn.settings import is_number, nothing, number, whole, word
 
 __all__ = [
     "Changes",
@@ -526,8 +526,7 @@ def average_effects(
         and categorical sources go from the first level to each other one, ordinal ones from each level to the next.
     """
     _require_kinds(dbn, "average_effects", "dbn.edges(), whose weights are such changes")
-    if by not in ("unit", "sd"):
-        raise ParameterError(f"by must be 'unit' or 'sd', got {by!r}.")
+    word("unit", "sd").check("by", by)
     parts = []
     for j, node in enumerate(dbn.conditionals):
         for i, lag in node.parents:

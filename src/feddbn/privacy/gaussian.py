@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.settings import number
 
 
 def gaussian_delta(epsilon: float, multiplier: float, n_releases: int = 1) -> float:
@@ -54,8 +55,7 @@ def noise_multiplier(epsilon: float, delta: float, n_releases: int = 1) -> float
     together.
     """
     _check_delta(delta)
-    if not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon must be positive and finite, got {epsilon}.")
+    number(above=0).check("epsilon", epsilon)
     if n_releases < 1:
         raise ParameterError(f"n_releases must be at least 1, got {n_releases}.")
     low, high = 0.0, 1.0
@@ -69,8 +69,7 @@ def noise_multiplier(epsilon: float, delta: float, n_releases: int = 1) -> float
 
 
 def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1, got {delta}.")
+    number(above=0, below=1).check("delta", delta)
 
 
 # Whole numbers with a Gaussian shape, drawn exactly, and what their being whole costs.

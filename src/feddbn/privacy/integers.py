@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ParameterError
+from feddbn.settings import number
 
 Residues = NDArray[np.uint64]
 
@@ -50,8 +51,7 @@ DEFAULT_FRACTIONAL_BITS = 64
 
 
 def _check_bits(fractional_bits: int) -> None:
-    if not 0 <= fractional_bits <= 120:
-        raise ParameterError(f"fractional_bits must be between 0 and 120, got {fractional_bits}.")
+    number(0, most=120).check("fractional_bits", fractional_bits)
 
 
 def largest_summand(n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> float:

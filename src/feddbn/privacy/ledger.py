@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from feddbn.errors import BudgetExceeded, MissingExtra, ParameterError
+from feddbn.errors import BudgetExceeded, MissingExtra
 from feddbn.privacy.audit import AuditEntry
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
 from feddbn.privacy.policy import Unit
+from feddbn.settings import number, word
 
 Accountant = Literal["pld", "rdp"]
 # Privacy losses are counted in steps of this size; coarser is faster and, by the accountant's rounding,
@@ -46,8 +47,7 @@ class GaussianRelease(Release):
     unit: Unit = "recording"
 
     def __post_init__(self) -> None:
-        if not 0 < self.multiplier < math.inf:
-            raise ParameterError(f"a noise multiplier must be positive and finite, got {self.multiplier}.")
+        number(above=0).check("multiplier", self.multiplier)
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,8 @@ class Ledger:
         """Return the total epsilon at `delta`; infinite if one release is unprotected or unknown, or of another unit than
         the others.
         """
-        if not 0 < delta < 1:
-            raise ParameterError(f"delta must lie strictly between 0 and 1, got {delta}.")
-        if accountant not in ("pld", "rdp"):
-            raise ParameterError(f"accountant must be 'pld' or 'rdp', got {accountant!r}.")
+        number(above=0, below=1).check("delta", delta)
+        word("pld", "rdp").check("accountant", accountant)
         if not self._is_of_one_unit:
             return math.inf
         counts = Counter(r.multiplier for r in self.releases if isinstance(r, GaussianRelease))

@@ -14,6 +14,7 @@ from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import DataError, ParameterError
 from feddbn.privacy.gaussian import LARGEST_EPSILON, LONGEST, SLACK, Grid, RandomBytes, noise_multiplier
 from feddbn.privacy.policy import Unit
+from feddbn.settings import number, word
 
 SHARE_OF_ERROR = 0.3
 """Noise in the sums of a masked study, in units of their sampling errors."""
@@ -80,8 +81,7 @@ def choose_clip(histogram: FloatArray, edges: FloatArray, sigma: float, quantile
     Bins within three standard deviations of zero are read as empty, so that noise in empty bins does not add
     up to units that are not there.
     """
-    if not 0 < quantile <= 1:
-        raise ParameterError(f"quantile must lie in (0, 1], got {quantile}.")
+    number(above=0, most=1).check("quantile", quantile)
     counts = np.where(histogram > 3 * sigma, histogram, 0.0)
     if not counts.any():
         raise DataError(
@@ -210,10 +210,8 @@ class NoisePlan:
     n_colluding: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.multiplier < math.inf:
-            raise ParameterError(f"multiplier must be positive and finite, got {self.multiplier}.")
-        if self.unit not in ("recording", "row"):
-            raise ParameterError(f"unit must be 'recording' or 'row', got {self.unit!r}.")
+        number(above=0).check("multiplier", self.multiplier)
+        word("recording", "row").check("unit", self.unit)
         if self.n_colluding < 0:
             raise ParameterError(f"n_colluding must not be negative, got {self.n_colluding}.")
 

@@ -21,6 +21,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.effects import has_sign
 from feddbn.model.network import check_network
 from feddbn.report.canvas import symmetric_scale
+from feddbn.settings import number
 
 __all__ = [
     "CIRCLE_LIMIT",
@@ -329,5 +330,4 @@ def _strongest(values: FloatArray) -> FloatArray:
 
 def require_not_negative(min_weight: float) -> None:
     """Refuse a negative weight."""
-    if not min_weight >= 0:
-        raise ParameterError(f"min_weight must be 0 or larger, got {min_weight!r}.")
+    number(0, finite=False).check("min_weight", min_weight)

@@ -14,6 +14,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import DEVICES, HOST, WORTH_STARTING, Device, Host, pays
 from feddbn.errors import MissingExtra, ParameterError
+from feddbn.settings import word
 
 
 def _torch() -> Any:
@@ -101,8 +102,7 @@ class AutoDevice(Host):
 
 def open_device(name: str) -> Device:
     """Return the device that a user named; the sentence of an error says what is missing."""
-    if name not in DEVICES:
-        raise ParameterError(f"device={name!r} is not known; choose one of {', '.join(DEVICES)}.")
+    word(*DEVICES).check("device", name)
     if name == "cpu":
         return HOST
     if name == "auto":

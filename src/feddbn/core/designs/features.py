@@ -30,6 +30,7 @@ from scipy.linalg import eigh
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.settings import number
 
 DEFAULT_KNOTS = (-1.645, -0.385, 0.385, 1.645)
 """Knots in public standard deviations: the 5, 35, 65 and 95 % points of a normal."""
@@ -85,8 +86,7 @@ def smooth(values: FloatArray, smoothing: float, before: FloatArray | None = Non
 
     `before` is the e of the row before, or None at the start of a segment, where e = x.
     """
-    if not 0.0 < smoothing <= 1.0:
-        raise ParameterError(f"smoothing must lie in (0, 1], got {smoothing!r}; 1 means no smoothing.")
+    number(above=0.0, most=1.0).check("smoothing", smoothing)
     if smoothing == 1.0 or len(values) == 0:
         return values
     # Imported here: it takes longer than all else a site's process imports, and few studies smooth.

@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dgebal
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.errors import ParameterError
+from feddbn.settings import word
 
 __all__ = [
     "ACYCLICITIES",
@@ -177,8 +177,7 @@ ACYCLICITIES: dict[str, Acyclicity] = {"expm": expm_value_and_grad, "logdet": lo
 
 def get_acyclicity(name: str, device: Device = HOST) -> Acyclicity:
     """Look an acyclicity up by name; `device` multiplies for "expm", "logdet" takes one graph after the other."""
-    if name not in ACYCLICITIES:
-        raise ParameterError(f"acyclicity={name!r} is not known; choose one of {', '.join(ACYCLICITIES)}.")
+    word(*ACYCLICITIES).check("acyclicity", name)
     if name == "expm" and device is not HOST:
         return functools.partial(expm_value_and_grad, device=device)
     return ACYCLICITIES[name]

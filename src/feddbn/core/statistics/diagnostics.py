@@ -66,8 +66,8 @@ from scipy.optimize import minimize_scalar
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.statistics.moments import Moments, correlations
-from feddbn.errors import ParameterError
 from feddbn.findings import Finding
+from feddbn.settings import word
 
 _RIDGE = 1e-10
 
@@ -252,10 +252,8 @@ def units_of(summary: ColumnStatistics, d: int, center: str, scale: str) -> Unit
     ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors
     inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
     """
-    if center not in CENTERS:
-        raise ParameterError(f"center={center!r} is not known; choose one of {', '.join(CENTERS)}.")
-    if scale not in ("none", "federated"):
-        raise ParameterError(f"scale={scale!r} is not known; choose 'none' or 'federated'.")
+    word(*CENTERS).check("center", center)
+    word("none", "federated").check("scale", scale)
     rule = center
     if center == "auto":
         r = np.maximum(summary.autocorrelation, 0.0)

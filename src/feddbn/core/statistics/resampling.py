@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
+from feddbn.settings import word
 
 RESAMPLINGS = ("bootstrap", "stability")
 
@@ -84,8 +85,7 @@ def choose(loss: FloatArray, standard_error: FloatArray, rule: str = "one-standa
     Candidates come simplest first; `standard_error` is that of the difference to the best (paired), so it is zero
     there. "best" ignores it.
     """
-    if rule not in RULES:
-        raise ParameterError(f"rule={rule!r} is not known; choose one of {', '.join(RULES)}.")
+    word(*RULES).check("rule", rule)
     best = int(np.argmin(loss))
     if rule == "best":
         return best

@@ -26,14 +26,14 @@ from feddbn.federation.protocol.task import (
     asking,
 )
 from feddbn.federation.sums.gram import GramQuestion
+from feddbn.settings import number
 
 T = TypeVar("T")
 
 
 def make_fold(block: int, n_blocks: int, share: float) -> Fold:
     """Return the fold of a question; `share` of each recording is tested on in `n_blocks` blocks."""
-    if not 0.0 < share < 1.0:
-        raise ParameterError(f"share={share!r} of the rows to test on must lie between 0 and 1.")
+    number(above=0.0, below=1.0).check("share", share)
     if not 1 <= n_blocks <= MOST_BLOCKS or not 0 <= block < n_blocks:
         raise ParameterError(f"n_blocks={n_blocks!r} must be between 1 and {MOST_BLOCKS}.")
     return block, n_blocks, min(max(round(1000 * share), 1), 999)

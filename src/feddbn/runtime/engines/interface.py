@@ -26,6 +26,7 @@ from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.findings import Finding
 from feddbn.runtime.store import write_atomically
+from feddbn.settings import whole
 from feddbn.words import say
 
 SILENT_S = 25.0
@@ -132,8 +133,7 @@ class FederationPlan:
         if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
             raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
         for what, port in (("port", self.port), ("admin_port", self.admin_port)):
-            if not 0 < port < 65536:
-                raise ParameterError(f"{what} must be between 1 and 65535, got {port}.")
+            whole(1, 65535).check(what, port)
 
 
 Watch = Callable[[dict[str, Any]], None]
