@@ -91,6 +91,13 @@ def test_no_test_of_them_passes_without_the_source(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_diff_alone_passes_its_test(section, tmp_path):
+def test_a_diff_alone_passes_its_test_and_the_linter(section, tmp_path):
     diff = diff_of(section)
-    assert outcomes(tree_with(tmp_path, [diff]), [diff]) == {file: {"PASSED"} for file in added_tests(diff)}
+    tree = tree_with(tmp_path, [diff])
+    assert outcomes(tree, [diff]) == {file: {"PASSED"} for file in added_tests(diff)}
+    files = re.findall(r"^\+\+\+ b/(\S+)$", diff, re.M)
+    for how in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *how, *files], cwd=tree, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout

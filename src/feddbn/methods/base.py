@@ -363,7 +363,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in layout.keys.values() if name is not None]
         found = quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills)
-        known = np.ravel(self._rows.empty_values)
+        known = np.atleast_1d(np.asarray(self._rows.empty_values, dtype=float)).tolist()
         self._tell(*(one for one in found if one.code != "sentinel" or one.values["value"] not in known))
         federation = in_process(sites)
         with one_thread():
