@@ -35,6 +35,7 @@ COMMANDS = {
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
         "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
+    "file_scan": ["500"],
     "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
     "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],
     "arena": [
