@@ -27,12 +27,11 @@ import numpy as np
 
 from feddbn.core.backend.device import HOST, Device, product
 from feddbn.core.backend.torch_device import open_device
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.recordings import Block
-from feddbn.core.fdbnl.path import RunOptions, make_schedule
-from feddbn.core.fdbnl.server import ConsensusRun, penalty_matrix
-from feddbn.core.fdbnl.site import gradient_answers
-from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.penalised.acyclicity import expm_value_and_grad, get_acyclicity
+from feddbn.core.penalised.consensus import ConsensusRun, gradient_answers, penalty_matrix
+from feddbn.core.penalised.path import RunOptions, make_schedule
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import MissingExtra, ParameterError
 

@@ -29,8 +29,8 @@ from optimum import AS_IS, MILD, STRONG, lagged
 from threadpoolctl import threadpool_limits
 
 import feddbn
-from feddbn.core.graphs.constraints import break_cycles
-from feddbn.core.solvers.lasso import loss_value
+from feddbn.core.constraints import break_cycles
+from feddbn.core.penalised.lasso import loss_value
 from feddbn.core.statistics.moments import Moments
 
 LAMBDA = 0.05

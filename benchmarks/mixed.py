@@ -20,7 +20,7 @@ from mixed_peers import Lagged, exact_glm_network, lagged_pairs, pgmpy_network, 
 
 import feddbn
 from feddbn.core.kinds import Kind
-from feddbn.model.residuals import calibration_table
+from feddbn.model.dynamics import calibration_table
 
 D, SITES, WEIGHTS = 12, 4, (0.2, 0.5)
 MIXED = ["continuous", "binary", "count"]

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from peers import edges_of
 
+from feddbn.core.constraints import topological_order
 from feddbn.core.glm import family_of, row_terms
-from feddbn.core.graphs.constraints import topological_order
 from feddbn.core.kinds import Kind
 
 __all__ = ["exact_glm_network", "lagged_pairs", "pgmpy_network", "regression_ci"]

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import feddbn
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum import LassoScores, members
-from feddbn.core.solvers.lasso import loss_value, penalty_value
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.lasso import loss_value, penalty_value
+from feddbn.core.penalised.optimum import LassoScores, members
 from feddbn.core.statistics.moments import Moments
 
 AS_IS = {"prepare": feddbn.Prepare(scale="none", center="none"), "check_residuals": False}

@@ -18,8 +18,8 @@ from timing import Table
 
 import feddbn
 from feddbn.core.fdbnl import server as consensus
-from feddbn.core.graphs import acyclicity
-from feddbn.core.solvers import seen_gram
+from feddbn.core.penalised import acyclicity
+from feddbn.core.penalised import consensus as seen_gram
 from feddbn.methods import base
 from feddbn.runtime.simulated.in_process import InProcessFederation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn import simulate
-from feddbn.core.graphs.constraints import break_cycles
-from feddbn.core.solvers.lasso import loss_value
+from feddbn.core.constraints import break_cycles
+from feddbn.core.penalised.lasso import loss_value
 from feddbn.core.statistics.moments import Moments
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from feddbn.methods.selection import select as select
     from feddbn.methods.summary import MomentSummary as MomentSummary
     from feddbn.methods.summary import summary as summary
-    from feddbn.model.ancestral import AncestralGraph as AncestralGraph
     from feddbn.model.dbn import DBN as DBN
+    from feddbn.model.graph import AncestralGraph as AncestralGraph
     from feddbn.model.summary import Summary as Summary
     from feddbn.report.progress import Progress as Progress
     from feddbn.results.scoring import Scores as Scores
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "AS_THEY_ARE": "feddbn.federation.sums.prepare",
-    "AncestralGraph": "feddbn.model.ancestral",
+    "AncestralGraph": "feddbn.model.graph",
     "DBN": "feddbn.model.dbn",
     "Layout": "feddbn.data.layout",
     "Partial": "feddbn.federation.programs.pfdbnl.rounds",

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from feddbn import AS_THEY_ARE, FDBNL
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import Design, Nuisance
 from feddbn.core.designs.gram import recording_gram
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block, CompleteRows, complete_blocks, over_parts
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import DaskSite, ParquetSite, read_sites

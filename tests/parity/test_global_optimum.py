@@ -10,11 +10,10 @@ from sklearn.linear_model import Lasso
 
 import feddbn
 from feddbn import FDBNL, Dynotears, Prepare, Rounds
-from feddbn.core.fdbnl.path import RunOptions, make_schedule
-from feddbn.core.fdbnl.server import ConsensusRun
-from feddbn.core.fdbnl.site import gradient_answers
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum import (
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.consensus import ConsensusRun, gradient_answers
+from feddbn.core.penalised.lasso import followed_weights, loss_value, penalty_value
+from feddbn.core.penalised.optimum import (
     Certificate,
     LassoScores,
     best_order,
@@ -23,7 +22,7 @@ from feddbn.core.optimum import (
     order_value,
     set_of,
 )
-from feddbn.core.solvers.lasso import followed_weights, loss_value, penalty_value
+from feddbn.core.penalised.path import RunOptions, make_schedule
 from feddbn.core.statistics.moments import Moments
 from support.lassos import solve_lasso
 
@@ -207,7 +206,7 @@ def test_lassos_solved_together_are_those_solved_one_by_one(monkeypatch):
     W = np.triu(rng.uniform(-2, 2, (d, d)) * (rng.random((d, d)) < 0.5), 1)
     G = np.corrcoef(rng.standard_normal((60, d)) @ np.linalg.inv(np.eye(d) - W), rowvar=False)
     monkeypatch.setattr(
-        "feddbn.core.optimum.followed_weights",
+        "feddbn.core.penalised.optimum.followed_weights",
         lambda *given: lost.append(1) or followed_weights(*given),
     )
     together, single = (scores_of(G + 1e-10 * np.eye(d), d, penalty=0.01) for _ in range(2))

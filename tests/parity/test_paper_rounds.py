@@ -11,10 +11,9 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
-from feddbn.core.fdbnl.path import RunOptions, make_schedule
-from feddbn.core.fdbnl.server import ConsensusRun
-from feddbn.core.fdbnl.site import Consensus, Decomposed
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.consensus import Consensus, ConsensusRun, Decomposed
+from feddbn.core.penalised.path import RunOptions, make_schedule
 
 D, K, LAMBDA, ROUNDS = 3, 2, 0.1, 12
 

@@ -8,13 +8,13 @@ import pytest
 
 import feddbn
 from feddbn import PFDBNL, PersonalRounds, Prepare
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum import (
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.optimum import (
     improved,
     members,
     order_value,
 )
-from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite
+from feddbn.core.penalised.personal_site import OwnProblem, PersonalSite
 from support.lassos import lasso_column
 
 AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}

@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddbn.core.designs.design import Basis, Design, Term, design_rows
+from feddbn.core.designs.design import Basis, Design, Nuisance, Term, design_rows
 from feddbn.core.designs.gram import Gram, recording_gram
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from support.simulated_moments import gram_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.extra.numpy import arrays
 
-from feddbn.core.graphs.acyclicity import expm_value_and_grad, logdet_value_and_grad
-from feddbn.core.graphs.constraints import break_cycles, has_cycle, topological_order
+from feddbn.core.constraints import break_cycles, has_cycle, topological_order
+from feddbn.core.penalised.acyclicity import expm_value_and_grad, logdet_value_and_grad
 from feddbn.metrics import edge_scores, ranking_scores, skeleton_scores
 from feddbn.sim import SimulationSettings, simulate_arrays
 from feddbn.sim.systems import MAX_RADIUS

@@ -5,7 +5,7 @@ penalties and units would read them off sums. Sites answer only for those of the
 import numpy as np
 import pytest
 
-from feddbn.core.fdbnl.path import make_schedule
+from feddbn.core.penalised.path import make_schedule
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, tasks_of
 from feddbn.federation.programs import fdbnl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from feddbn.core.solvers.lasso import lasso_weights, prices, soft_threshold
+from feddbn.core.penalised.lasso import lasso_weights, prices, soft_threshold
 
 
 def solve_lasso(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.analysis.studies import Method, register_method
-from feddbn.core.graphs.status import Status
+from feddbn.core.penalised.path import Status
 from feddbn.federation.sums.treatment import moments_program
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN

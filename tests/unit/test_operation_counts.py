@@ -12,9 +12,9 @@ import pytest
 
 import feddbn
 from feddbn import AS_THEY_ARE
-from feddbn.core.fdbnl.site import Decomposed
-from feddbn.core.graphs import acyclicity
 from feddbn.core.orders.parents import ParentRegressions, ParentSelection
+from feddbn.core.penalised import acyclicity
+from feddbn.core.penalised.consensus import Decomposed
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.residual_checks import CurvatureSums
 from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length

@@ -20,9 +20,8 @@ from sklearn.base import clone
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.backend.device import one_thread
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.resampling import RESAMPLINGS
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.statistics.moments import RESAMPLINGS, Moments
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning
@@ -36,9 +35,8 @@ from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import DBNEstimator, in_process
 from feddbn.methods.latent import LatentDBN
-from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
-from feddbn.model.graph import effect_shapes
+from feddbn.model.graph import AncestralGraph, effect_shapes
 from feddbn.model.summary import Summary
 from feddbn.results.residuals import are_looked_at, fitted_network, residual_findings, summarise
 from feddbn.results.result import plain

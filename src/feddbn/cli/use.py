@@ -150,7 +150,7 @@ def _axes(
 
     from feddbn import report
     from feddbn.method_table import find_method
-    from feddbn.model.inputs import variable_index
+    from feddbn.model.network import variable_index
     from feddbn.results.result import stored_changes
 
     dbn, true = result.dbn, truth or result.truth
@@ -301,7 +301,7 @@ def forecast(
     from feddbn.analysis.truth import has_own_scales, own_course, read_network
     from feddbn.data.history import read_history
     from feddbn.model.courses import fit_course, forecast_along
-    from feddbn.model.inputs import variable_index
+    from feddbn.model.network import variable_index
 
     dbn = read_network(network, of)
     names = parse_variables(variables) or list(dbn.variables)
@@ -452,7 +452,7 @@ def effects(
 
 def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str | None:
     """A number, or the name of a level of the source."""
-    from feddbn.model.inputs import variable_index
+    from feddbn.model.network import variable_index
 
     levels = dbn.kinds[variable_index(source, dbn.variables, "source")].levels
     if text is None or text in levels:
@@ -467,7 +467,7 @@ def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str 
 def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
     """What is done to the source, in words."""
     from feddbn.model.effects import from_and_by
-    from feddbn.model.inputs import variable_index
+    from feddbn.model.network import variable_index
 
     if not dbn.bends:
         return f"raising {source} by {1 if by is None else by:g} for one time step"
@@ -489,7 +489,7 @@ def _on_all(
 
     from feddbn.model.dynamics import outcome_columns
     from feddbn.model.effects import expected_changes
-    from feddbn.model.inputs import variable_index
+    from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
     if not dbn.bends:

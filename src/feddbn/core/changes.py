@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.learn import STRONG_EVIDENCE, choose_noise
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import NoiseVariance, OrderSearch

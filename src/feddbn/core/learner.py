@@ -1,6 +1,6 @@
 """What a learner is: it makes a network of summed moments, and knows neither sites nor sums.
 
-`OrderLearner` (`core.orders.learn`), `PenalisedLearner` (`core.fdbnl.server`), `CutLearner` (`core.changes`) and
+`OrderLearner` (`core.orders.learn`), `PenalisedLearner` (`core.penalised.consensus`), `CutLearner` (`core.changes`) and
 `MarkLearner` (`core.ancestral.search`) are learners: a server has them learn from the sum over sites, a site from its part.
 """
 
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 
 Gram = TypeVar("Gram", contravariant=True)
 Found = TypeVar("Found", covariant=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.constraints import break_cycles, threshold
+from feddbn.core.constraints import break_cycles, threshold
 from feddbn.data import read_sites
 from feddbn.datasets import PAPER_SUBJECTS, Dataset, dream4, netsim
 from feddbn.experiments.cells import Cell, hashed_seed

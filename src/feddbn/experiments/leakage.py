@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.recordings import CompleteSite, lagged_rows
-from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.experiments.attack import (

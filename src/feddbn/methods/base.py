@@ -19,10 +19,9 @@ from sklearn.exceptions import NotFittedError
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device, one_thread
 from feddbn.core.backend.torch_device import open_device
-from feddbn.core.fdbnl.path import RoundRecord
-from feddbn.core.graphs.constraints import Edge, EdgeConstraints
-from feddbn.core.graphs.status import Status
+from feddbn.core.constraints import Edge, EdgeConstraints
 from feddbn.core.orders.hidden import HiddenDoubts
+from feddbn.core.penalised.path import RoundRecord, Status
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.constraints import break_cycles, has_cycle, threshold
-from feddbn.core.graphs.status import Status
+from feddbn.core.constraints import break_cycles, has_cycle, threshold
+from feddbn.core.penalised.path import Status
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError

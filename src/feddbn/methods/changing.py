@@ -12,7 +12,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.changes import Changing, CutLearner, Limits
-from feddbn.core.graphs.constraints import Edge, EdgeConstraints
+from feddbn.core.constraints import Edge, EdgeConstraints
 from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of

@@ -12,8 +12,8 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import Edge, EdgeConstraints
 from feddbn.core.designs.features import DEFAULT_KNOTS
-from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task

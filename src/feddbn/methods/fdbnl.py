@@ -9,9 +9,9 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.path import StagedPath
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum import Certificate
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.optimum import Certificate
+from feddbn.core.penalised.path import StagedPath
 from feddbn.core.statistics.diagnostics import ScaleChoice
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
@@ -194,7 +194,7 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
         How the fit went. With "gram" `n_rounds_` is the number of sums, and `history_` has the server's steps.
     certificate_
         How far `objective_` can be above the global minimum: "exact", or a `lower_bound` and a `gap`
-        (`core.optimum.Certificate`); None if no order was searched.
+        (`core.penalised.optimum.Certificate`); None if no order was searched.
     n_samples_
         Usable rows over all sites.
     center_, scale_

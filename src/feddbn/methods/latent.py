@@ -17,8 +17,8 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
 from feddbn.methods.summary import SummaryEstimator, SummarySettings
-from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
+from feddbn.model.graph import AncestralGraph
 from feddbn.model.summary import Summary
 from feddbn.settings import nothing, number, setting, takes, whole
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import Edge
 from feddbn.core.glm import SEPARATED_SD, NodeEstimate
-from feddbn.core.graphs.constraints import Edge
-from feddbn.core.graphs.status import Status
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.orders.learn import Learned
+from feddbn.core.penalised.path import Status
 from feddbn.data import SiteData
 from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites

@@ -11,8 +11,8 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
+from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.core.graphs.constraints import Edge
 from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.optimum import PersonalCertificate
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.optimum import PersonalCertificate
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
@@ -59,7 +59,7 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         How the fit went.
     certificate_
         How many sites have the network with their lowest objective, the common weights given, and the others' largest
-        gap (`core.optimum.PersonalCertificate`); None in a deployment (it stays there) or without a search.
+        gap (`core.penalised.optimum.PersonalCertificate`); None in a deployment (it stays there) or without a search.
     residuals_
         What the sites' residuals say about the model, as in `FDBNL`.
     center_values_, scale_values_

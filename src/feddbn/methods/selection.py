@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.resampling import choose
+from feddbn.core.statistics.moments import choose
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError

@@ -36,7 +36,7 @@ from scipy.special import (
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
-from feddbn.model.inputs import level_position, normal_reach
+from feddbn.model.curves import normal_reach
 from feddbn.settings import whole
 
 __all__ = [
@@ -601,9 +601,9 @@ class NaturalEffect:
     def _read(self, values: ArrayLike) -> FloatArray:
         found = []
         for value in np.atleast_1d(np.asarray(values, dtype=object)):
-            position = level_position(value, self.cause)
+            position = self.cause.position(value)
             try:
-                found.append(float(value) if position is None else position)
+                found.append(float(value if position is None else position))
             except (TypeError, ValueError):
                 raise ParameterError(f"values has {value!r}, which {self.source!r} cannot have.") from None
         misfits = self.cause.misfits(np.array(found))

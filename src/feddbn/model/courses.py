@@ -23,13 +23,13 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.nuisance import Nuisance
+from feddbn.core.designs.design import Nuisance
 from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import require_linear
 from feddbn.model.forecast import Forecast, Held
-from feddbn.model.inputs import Rows, rows_of, variable_index
+from feddbn.model.network import Rows, rows_of, variable_index
 from feddbn.settings import is_number, whole
 
 __all__ = ["Course", "fit_course", "forecast_along"]

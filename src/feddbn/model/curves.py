@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import (
@@ -26,10 +27,9 @@ from feddbn.core.designs.features import (
     square_features,
 )
 from feddbn.errors import ParameterError
-from feddbn.model.inputs import normal_reach
 from feddbn.settings import number, whole
 
-__all__ = ["PRODUCT_REACH", "Curve", "EdgeEffect", "Product", "basis_features"]
+__all__ = ["PRODUCT_REACH", "Curve", "EdgeEffect", "Product", "basis_features", "normal_reach"]
 
 PRODUCT_REACH = 4.0
 """Beyond this many scales from its origin a variable counts in a product as if it were there."""
@@ -308,6 +308,11 @@ def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
             " beside the value itself; register the map that the network was learned with."
         )
     return np.asarray(flat.reshape(*z.shape, n))
+
+
+def normal_reach(level: float) -> float:
+    """How many standard deviations to each side hold a share `level` of a normal distribution."""
+    return float(ndtri(0.5 + number(above=0, below=1).check("level", level) / 2))
 
 
 def _number(value: object, what: str) -> float:

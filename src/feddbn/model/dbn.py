@@ -18,16 +18,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.model import dynamics, effects, export, graph, residuals
+from feddbn.model import dynamics, effects, export, graph
 from feddbn.model import forecast as forecasts
 from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.graph import stack_of_tigramite
-from feddbn.model.inputs import RandomState, Rows, random_generator
 from feddbn.model.mechanisms import Noise
-from feddbn.model.network import Network
+from feddbn.model.network import Network, RandomState, Rows, random_generator
 from feddbn.settings import whole, word
 from feddbn.shown import Shown
 
@@ -97,7 +95,7 @@ class Frames:
 
     def residuals(self, data: Rows | Sequence[Rows]) -> pd.DataFrame:
         """(n, d) frame with one column per variable; see `DBN.residuals`."""
-        found = np.concatenate(residuals.residual_segments(self.network, data))
+        found = np.concatenate(dynamics.residual_segments(self.network, data))
         return pd.DataFrame(found, columns=list(self.network.variables))
 
 
@@ -153,10 +151,10 @@ class DBN(Network, Shown):
     effect = effects.edge_effect
     effects = effects.effect_table
     # How well it fits.
-    log_likelihood = residuals.log_likelihood
-    residual_diagnostics = residuals.residual_diagnostics
-    calibration = residuals.calibration_table
-    scores = residuals.prediction_scores
+    log_likelihood = dynamics.log_likelihood
+    residual_diagnostics = dynamics.residual_diagnostics
+    calibration = dynamics.calibration_table
+    scores = dynamics.prediction_scores
     # The forms in which others read it.
     to_curves_csv = export.curves_csv_text
     to_coefficients_csv = export.coefficients_csv_text
@@ -169,25 +167,6 @@ class DBN(Network, Shown):
     to_csv = export.csv_text
     to_graphml = export.graphml_text
     to_dot = export.dot_text
-
-    @classmethod
-    def from_moments(
-        cls, W: FloatArray, A: FloatArray, moments: Moments, variables: Sequence[str] | None = None
-    ) -> DBN:
-        """A network whose intercept and noise variances are those of summed lagged moments.
-
-        ``c = mean(z) (E - C)`` and ``v = diag((E - C)' S (E - C)) / n`` with the scatter S of ``z = [x_t,
-        ..., x_{t-p}]``: both follow from the same sum the weights were learned from.
-        """
-        W, A = np.asarray(W, dtype=np.float64), np.asarray(A, dtype=np.float64)
-        d = len(W)
-        misses = np.concatenate([np.eye(d) - W, -A.reshape(-1, d)])
-        if moments.q != len(misses) or moments.n <= 0:
-            raise ParameterError(
-                f"moments must have {len(misses)} columns and some rows, got {moments.q} and n={moments.n:g}."
-            )
-        variances = (misses * (moments.scatter @ misses)).sum(axis=0) / moments.n
-        return cls(W, A, variables, moments.mean @ misses, np.maximum(variances, 0.0))
 
     def at_level(self, mean: ArrayLike) -> DBN:
         """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
@@ -265,7 +244,7 @@ class DBN(Network, Shown):
 
         Of a recording with a level of its own: ``dbn.at_level(rows.mean())``, here and in the two below.
         """
-        return np.concatenate(residuals.residual_segments(self, data))
+        return np.concatenate(dynamics.residual_segments(self, data))
 
     @classmethod
     def from_conditionals(
@@ -288,9 +267,9 @@ class DBN(Network, Shown):
 
     def quantile_residuals(self, data: Rows | Sequence[Rows], random_state: RandomState = None) -> FloatArray:
         """(n, d) residuals that are standard normal if the network holds, whatever the kinds; see
-        `feddbn.model.residuals.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
+        `feddbn.model.dynamics.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
         """
-        return np.concatenate(residuals.normal_segments(self, data, random_generator(random_state)))
+        return np.concatenate(dynamics.normal_segments(self, data, random_generator(random_state)))
 
     @classmethod
     def from_edges(

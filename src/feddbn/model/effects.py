@@ -21,7 +21,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, ParameterError
 from feddbn.model.conditionals import Conditional, NaturalEffect, link_scale, meaning
-from feddbn.model.curves import EdgeEffect
+from feddbn.model.curves import EdgeEffect, normal_reach
 from feddbn.model.dynamics import (
     columns_of,
     drawn_rows,
@@ -34,24 +34,24 @@ from feddbn.model.dynamics import (
     paths_from,
     ranges_seen,
     require_linear,
+    rows_with_past,
     spectral_radius,
     stationary_covariance,
     stationary_mean,
     usual,
     usual_lagged,
 )
-from feddbn.model.inputs import (
+from feddbn.model.mechanisms import Mechanism
+from feddbn.model.network import (
+    Network,
     RandomState,
     Rows,
+    edge_at,
     level_position,
-    normal_reach,
     random_generator,
     rows_of,
     variable_index,
 )
-from feddbn.model.mechanisms import Mechanism
-from feddbn.model.network import Network, edge_at
-from feddbn.model.residuals import rows_with_past
 from feddbn.settings import is_number, nothing, number, whole, word
 
 __all__ = [

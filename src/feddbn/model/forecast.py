@@ -35,9 +35,16 @@ from feddbn.model.dynamics import (
     stationary_covariance,
     stationary_mean,
 )
-from feddbn.model.inputs import RandomState, Rows, level_position, random_generator, rows_of, variable_index
 from feddbn.model.mechanisms import Noise
-from feddbn.model.network import Network
+from feddbn.model.network import (
+    Network,
+    RandomState,
+    Rows,
+    level_position,
+    random_generator,
+    rows_of,
+    variable_index,
+)
 from feddbn.settings import is_number, nothing, number, whole, word
 from feddbn.shown import Shown
 

@@ -25,9 +25,9 @@ from matplotlib.path import Path
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
-from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import has_sign
+from feddbn.model.graph import AncestralGraph
 from feddbn.report.canvas import (
     EDGE_COLOURS,
     HEAT_COLOURS,

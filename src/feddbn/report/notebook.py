@@ -21,13 +21,13 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from feddbn.analysis.comparison import Comparison
 from feddbn.analysis.confidence import ConfidenceTable
-from feddbn.core.optimum import Certificate
+from feddbn.core.penalised.optimum import Certificate
 from feddbn.findings import LEVELS, Finding, Findings
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.selection import Selection
-from feddbn.model.ancestral import MEANINGS, AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
+from feddbn.model.graph import MEANINGS, AncestralGraph
 from feddbn.model.summary import Summary
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.graphs.constraints import has_cycle
+from feddbn.core.constraints import has_cycle
 from feddbn.errors import ParameterError
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.average import OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation, Learned, compelled_edges
 from feddbn.errors import ParameterError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.statistics.diagnostics import edge_robustness
 from feddbn.core.statistics.moments import Moments

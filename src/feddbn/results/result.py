@@ -38,7 +38,7 @@ import pandas as pd
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
-from feddbn.core.graphs.status import Status
+from feddbn.core.penalised.path import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.protocol.study import StudyResult

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from feddbn.core.ancestral.marks import true_marks
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.conditionals import Conditional, NaturalEffect
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import require_linear
-from feddbn.model.inputs import random_generator
+from feddbn.model.graph import AncestralGraph
 from feddbn.model.mechanisms import Additive, Mechanisms
-from feddbn.model.network import edge_at
+from feddbn.model.network import edge_at, random_generator
 from feddbn.settings import whole, word
 from feddbn.shown import Shown
 from feddbn.sim import (

@@ -15,9 +15,9 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
-from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from feddbn.model.graph import AncestralGraph
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 

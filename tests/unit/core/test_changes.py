@@ -26,7 +26,7 @@ from feddbn.core.changes import (
     ranges_of,
     time_functions,
 )
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 
 N = (300, 500)

@@ -8,9 +8,9 @@ import pytest
 import feddbn
 from feddbn.core.ancestral.search import MarkLearner
 from feddbn.core.changes import CutLearner
-from feddbn.core.fdbnl.server import PenalisedLearner
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.learn import OrderLearner
+from feddbn.core.penalised.consensus import PenalisedLearner
 from feddbn.core.statistics.moments import Moments
 from feddbn.federation.programs.changing import block_moments_program
 from feddbn.federation.protocol.task import run_program

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from feddbn.core.designs.folds import held_out_part, training_part
-from feddbn.core.designs.recordings import Block
+from feddbn.core.designs.recordings import Block, held_out_part, training_part
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
 from feddbn.federation.sums.statistics import make_fold

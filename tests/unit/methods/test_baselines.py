@@ -5,7 +5,7 @@ import pytest
 
 import feddbn
 from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Rounds, Vote
-from feddbn.core.graphs.constraints import has_cycle
+from feddbn.core.constraints import has_cycle
 from feddbn.errors import ParameterError
 from support.saying import only, refused
 

@@ -7,9 +7,9 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, Dynotears, Prepare, Rounds, simulate
-from feddbn.core.fdbnl import server
-from feddbn.core.graphs.constraints import has_cycle
-from feddbn.core.graphs.status import Status
+from feddbn.core.constraints import has_cycle
+from feddbn.core.penalised import consensus as server
+from feddbn.core.penalised.path import Status
 from feddbn.errors import ParameterError, ResidualsWarning
 from support.saying import only, refused
 

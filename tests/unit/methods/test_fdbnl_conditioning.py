@@ -8,7 +8,7 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, Dynotears, Prepare, Rounds
-from feddbn.core.graphs.constraints import topological_order
+from feddbn.core.constraints import topological_order
 from support.saying import only
 
 # Said for the duplicated column, and right.

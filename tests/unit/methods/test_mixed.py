@@ -8,7 +8,7 @@ import pytest
 
 import feddbn
 from feddbn import MixedDBN, OneShotDBN, Prepare
-from feddbn.core.graphs.status import Status
+from feddbn.core.penalised.path import Status
 from feddbn.data import read_sites
 from feddbn.errors import DataError
 from feddbn.federation.protocol.site import Site

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn import simulate
-from feddbn.core.graphs.status import Status
+from feddbn.core.penalised.path import Status
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN

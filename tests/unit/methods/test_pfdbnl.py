@@ -10,12 +10,12 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, Partial, PersonalRounds, Prepare, simulate
-from feddbn.core.fdbnl.path import make_schedule
-from feddbn.core.fdbnl.server import penalty_matrix
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle, topological_order
-from feddbn.core.pfdbnl.server import N_NUMBERS, PersonalOptions, PersonalRun
-from feddbn.core.pfdbnl.stages import searched_order
-from feddbn.core.solvers.lasso import loss_value, penalty_value
+from feddbn.core.constraints import EdgeConstraints, has_cycle, topological_order
+from feddbn.core.penalised.consensus import penalty_matrix
+from feddbn.core.penalised.lasso import loss_value, penalty_value
+from feddbn.core.penalised.path import make_schedule
+from feddbn.core.penalised.personal_rounds import N_NUMBERS, PersonalOptions, PersonalRun
+from feddbn.core.penalised.personal_site import searched_order
 from feddbn.data import read_sites
 from feddbn.federation.programs.pfdbnl import site as personal_site
 from feddbn.federation.protocol.site import Site

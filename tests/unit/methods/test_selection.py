@@ -8,8 +8,7 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, Prepare, select, simulate
-from feddbn.core.designs.folds import held_out_part, training_part
-from feddbn.core.designs.recordings import Block
+from feddbn.core.designs.recordings import Block, held_out_part, training_part
 from feddbn.data.memory import ArrayRecording
 from feddbn.federation.sums.statistics import make_fold
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn import FDBNL, Average, LocalOnly, Rounds, simulate
-from feddbn.core.graphs.status import Status
+from feddbn.core.penalised.path import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.results.result import FORMAT, VERSION, Result, write_json
 from support.saying import refused

@@ -4,7 +4,7 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from feddbn.core.graphs.constraints import has_cycle
+from feddbn.core.constraints import has_cycle
 from feddbn.model.mechanisms import NOISE_FAMILIES, draw_noise
 from feddbn.sim import SimulationSettings, systems
 from feddbn.sim.shapes import (

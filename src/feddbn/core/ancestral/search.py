@@ -24,7 +24,7 @@ from scipy.special import stdtr
 
 from feddbn.core.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, Marks, Separations, WindowGraph
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.errors import ParameterError
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 from feddbn.core.statistics.survey import (
     OWN_SCALE_CELLS,

@@ -19,8 +19,16 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray, by_row
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.design import Design, design_rows, public_blocks
-from feddbn.core.designs.nuisance import RECORDING_MEANS, SHARED, Nuisance, TimeBasis, project_off
+from feddbn.core.designs.design import (
+    RECORDING_MEANS,
+    SHARED,
+    Design,
+    Nuisance,
+    TimeBasis,
+    design_rows,
+    project_off,
+    public_blocks,
+)
 from feddbn.core.designs.recordings import Recording, Stretch, over_parts, usable_runs
 from feddbn.core.statistics.moments import Moments, outer, sums_length, symmetric, upper_triangle
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
+from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
 from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.orders.search import OrderResult
 

@@ -38,9 +38,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import CURVE, SMOOTH, relative_variances
-from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.parents import (
     NO_RESIDUAL,
     Charge,

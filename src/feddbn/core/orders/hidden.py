@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.learn import bartlett, price_of_free, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import OrderResult, OrderSearch

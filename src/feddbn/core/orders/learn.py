@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders.average import (
     OrderPosterior,
     average_orders,

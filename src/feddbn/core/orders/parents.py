@@ -47,7 +47,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 from scipy.special import gammaln
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import COLLINEAR, correlations, independent
 
 Parents = tuple[int, ...]

@@ -30,7 +30,7 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints, causes_first, topological_order
+from feddbn.core.constraints import EdgeConstraints, causes_first, topological_order
 from feddbn.core.orders.parents import (
     MANY_NODES,
     Columns,

@@ -25,14 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray
-from feddbn.core.designs.folds import SitePart, held_out_part, training_part
 from feddbn.core.designs.recordings import (
     CompleteSite,
     RowNumbers,
     SiteData,
+    SitePart,
     WithoutRows,
+    held_out_part,
     numbered,
     site_rows,
+    training_part,
 )
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.held_out import HeldOutQuestion

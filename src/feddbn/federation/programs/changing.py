@@ -16,8 +16,8 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.changes import Changing, CutLearner, Cuts, ranges_of
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import public_units
-from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design, public_units
 from feddbn.core.designs.features import feature_map
-from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.groups import (
     CurvedNetwork,
     CurvedRegressions,

@@ -1,10 +1,10 @@
 """FDBNL over sums, by three schedules.
 
-    gram     the summed Gram matrix, which the first sums ask for anyway; the rest is the server's (`core.fdbnl.server`)
+    gram     the summed Gram matrix, which the first sums ask for anyway; the rest is the server's (`PenalisedLearner`)
     rounds   one sum of gradients per round, for sites that must not send their second moments in one piece
     paper    [fdbnl] Algorithm 1: one sum of ``C_k + U_k / (rho2 D)`` per round
 
-`core.fdbnl.server` makes the steps in all of them. In rounds a site keeps its Gram matrix, and for the paper's schedule its
+`core.penalised` makes the steps in all of them. In rounds a site keeps its Gram matrix, and for the paper's schedule its
 eigendecomposition, C_k and U_k. Where sites weigh the same whatever their rows, the matrix that the first sums give is the
 wrong one, and "gram" asks for one sum more.
 """
@@ -19,11 +19,18 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.path import SCHEDULES, Schedule, make_schedule
-from feddbn.core.fdbnl.server import OPTIMA, ConsensusRun, PenalisedLearner
-from feddbn.core.fdbnl.site import Ask, Consensus, Decomposed, gradient_answers
-from feddbn.core.graphs.acyclicity import ACYCLICITIES
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.acyclicity import ACYCLICITIES
+from feddbn.core.penalised.consensus import (
+    OPTIMA,
+    Ask,
+    Consensus,
+    ConsensusRun,
+    Decomposed,
+    PenalisedLearner,
+    gradient_answers,
+)
+from feddbn.core.penalised.path import SCHEDULES, Schedule, make_schedule
 from feddbn.core.statistics.diagnostics import (
     ColumnStatistics,
     ScaleChoice,

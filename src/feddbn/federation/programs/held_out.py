@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.folds import held_out_part
+from feddbn.core.designs.recordings import held_out_part
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import DataError, StateError

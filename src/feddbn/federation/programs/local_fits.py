@@ -17,10 +17,10 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import Device
-from feddbn.core.fdbnl.path import make_schedule
-from feddbn.core.fdbnl.server import OPTIMA, PenalisedLearner
-from feddbn.core.graphs.acyclicity import ACYCLICITIES
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised.acyclicity import ACYCLICITIES
+from feddbn.core.penalised.consensus import OPTIMA, PenalisedLearner
+from feddbn.core.penalised.path import make_schedule
 from feddbn.core.statistics.diagnostics import CENTERS, SCALES, ColumnStatistics, summary_of_moments
 from feddbn.federation.programs.fdbnl import PenalisedSettings, check_summary
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment

@@ -17,6 +17,7 @@ from itertools import starmap
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.glm import (
@@ -34,7 +35,6 @@ from feddbn.core.glm import (
     slopes_of,
     starting_theta,
 )
-from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels
 from feddbn.core.orders.groups import Groups
 from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, Learned, OrderLearner, Review, Reviewed

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,

@@ -21,11 +21,17 @@ from types import MappingProxyType
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray, by_row, rows_in_cache
-from feddbn.core.designs.design import Design, are_public_units, design_rows, public_blocks, public_units
+from feddbn.core.constraints import EdgeConstraints, topological_order
+from feddbn.core.designs.design import (
+    ONE_MEAN,
+    Design,
+    are_public_units,
+    design_rows,
+    public_blocks,
+    public_units,
+)
 from feddbn.core.designs.gram import OwnLevel, nuisance_basis, recording_gram, whole_rows
-from feddbn.core.designs.nuisance import ONE_MEAN
 from feddbn.core.designs.recordings import Recording, leading_axes, stretches, usable_runs
-from feddbn.core.graphs.constraints import EdgeConstraints, topological_order
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import N_FEATURES, node_residuals, residual_features

@@ -25,11 +25,9 @@ from feddbn.core.designs.cells import (
     read_cell_map,
     site_profile,
 )
-from feddbn.core.designs.design import Basis, Design, are_public_units
+from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design, Nuisance, are_public_units
 from feddbn.core.designs.features import BEND, CURVE, SMOOTH
-from feddbn.core.designs.folds import training_site
-from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS, Nuisance
-from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData
+from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
 from feddbn.core.kinds import read_coding, read_kinds
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import DataError, Given, ParameterError
@@ -278,7 +276,7 @@ class RowsQuestion(Treatment, Question):
     kinds
         Columns stand for values of kinds, one text for each variable (`Coding.text`). Empty: values are numbers.
     fold
-        (block, number of blocks, share in thousandths): only the rows before a held-out block count (`core.designs.folds`).
+        (block, number of blocks, share in thousandths): only the rows before a held-out block count.
         Empty: all rows.
     n_blocks, block_rows, calendar, first_block
         Rows fall into so many blocks of time, and each is answered for by itself: blocks of `block_rows` rows of a

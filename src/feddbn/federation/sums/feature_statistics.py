@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.design import Basis, Design, Nuisance
 from feddbn.core.designs.features import DEFAULT_KNOTS, callable_map, feature_map, register_feature_map
 from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import CompleteSite, SiteData
 from feddbn.core.ranking import (
     DirectionSums,

@@ -38,10 +38,8 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.cells import FilledSite, off_nuisance
-from feddbn.core.designs.design import Design, design_rows
-from feddbn.core.designs.folds import training_site
+from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, TimeBasis, design_rows
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
-from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, TimeBasis
 from feddbn.core.designs.recordings import (
     CHUNK_ROWS,
     CompleteRows,
@@ -50,17 +48,21 @@ from feddbn.core.designs.recordings import (
     SiteData,
     leading_axes,
     side_by_side,
+    training_site,
     usable_runs,
 )
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs, pair_totals, pairwise_sums
-from feddbn.core.statistics.moments import Moments, as_of_rows, sums_length, upper_triangle
-from feddbn.core.statistics.resampling import (
+from feddbn.core.statistics.moments import (
     RESAMPLINGS,
+    Moments,
+    as_of_rows,
     block_sizes,
     block_sums,
     cube_root_length,
     resample_counts,
+    sums_length,
+    upper_triangle,
 )
 from feddbn.errors import DataError, Given, MissingExtra, ParameterError, ProtocolError
 from feddbn.federation.protocol.rows import FUNCTIONS, NOISY_FUNCTIONS, RowsQuestion

@@ -31,7 +31,6 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import Design, design_rows
-from feddbn.core.designs.folds import held_out_part, training_part
 from feddbn.core.designs.recordings import (
     ROWS_OF_A_RECORDING,
     CompleteRows,
@@ -39,7 +38,9 @@ from feddbn.core.designs.recordings import (
     RowNumbers,
     SiteData,
     WithoutRows,
+    held_out_part,
     site_rows,
+    training_part,
 )
 from feddbn.errors import DataError
 from feddbn.federation.protocol.rows import RowsQuestion

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddbn.core.designs.cells import CELL_MAPS
-from feddbn.core.designs.nuisance import finite_numbers
+from feddbn.core.designs.design import finite_numbers
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.sums.survey import Survey

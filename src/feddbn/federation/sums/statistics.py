@@ -1,6 +1,6 @@
 """What methods decide from the first sums: folds of held-out rows, centre and scale.
 
-A fold has every question about rows answered from its training rows only (`core.designs.folds`), so that every server program
+A fold has every question about rows answered from its training rows only, so that every server program
 can be run on a fold without knowing about it. Two folds differ by the rows of a block. Where a site has no row in it the
 difference is about the other sites alone, and with many small blocks about one: so there are few blocks, and a site that has
 none of the rows does not answer.

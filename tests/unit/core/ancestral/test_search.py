@@ -14,7 +14,7 @@ from scipy import stats
 
 from feddbn.core.ancestral.marks import true_marks, unrolled
 from feddbn.core.ancestral.search import MarkLearner, PartialCorrelations
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from support.hidden_systems import draw_system, exact_correlations

@@ -14,8 +14,8 @@ from feddbn.core.backend import torch_device
 from feddbn.core.backend.device import DEVICES, HOST, one_thread, pays, product
 from feddbn.core.backend.torch_device import AutoDevice, open_device
 from feddbn.core.designs.recordings import Block
-from feddbn.core.fdbnl.site import gradient_answers
-from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
+from feddbn.core.penalised.acyclicity import expm_value_and_grad, get_acyclicity
+from feddbn.core.penalised.consensus import gradient_answers
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import MissingExtra, ParameterError

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.cells import FilledSite, TreatedSite, block_deviations, limits_of, site_profile
-from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
+from feddbn.core.designs.design import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import Block, Recording
 from feddbn.core.statistics.survey import deviations
 from feddbn.data.memory import ArrayRecording, MemorySite

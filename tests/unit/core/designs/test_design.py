@@ -6,9 +6,8 @@ Rows of a design: where columns are, and that no cut of the stream changes them.
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Basis, Design, Group, Term, design_rows
+from feddbn.core.designs.design import Basis, Design, Group, Nuisance, Term, design_rows
 from feddbn.core.designs.features import FeatureMap, register_feature_map, smooth
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
 from feddbn.errors import ParameterError
 from support.saying import refused

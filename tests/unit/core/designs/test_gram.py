@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from feddbn.core.designs.design import Basis, Design, Term, design_rows
+from feddbn.core.designs.design import Basis, Design, Nuisance, Term, TimeBasis, design_rows, is_baseline
 from feddbn.core.designs.gram import (
     Gram,
     joint_moments,
     recording_gram,
     tried_grams,
 )
-from feddbn.core.designs.nuisance import Nuisance, TimeBasis, is_baseline
 from feddbn.core.designs.recordings import Block, CompleteRows, usable_runs
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording

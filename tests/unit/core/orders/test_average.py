@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders import average as order_average
 from feddbn.core.orders.average import Hyper, average_orders, average_within_order, median_graph
 from feddbn.core.orders.parents import Criterion, ParentRegressions

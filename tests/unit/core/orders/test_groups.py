@@ -6,7 +6,7 @@ Open directions are decided by what models of the variables' own kinds cost.
 import numpy as np
 import pytest
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.groups import CodedRegressions, Groups
 from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, EdgeOrientation, OrderLearner, Review
 from feddbn.core.orders.parents import Criterion, ParentRegressions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import FactorModel, find_hidden_causes, score_with_exceptions
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import OrderResult

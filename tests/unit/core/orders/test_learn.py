@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import feddbn
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders.learn import (
     CLEAR_ADVANTAGE,
     choose_noise,

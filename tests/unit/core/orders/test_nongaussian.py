@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.nongaussian import (
     ShapedScores,
     entropies,

@@ -6,14 +6,14 @@ Searches over many variables: shortcuts find what the long way finds.
 import numpy as np
 import pytest
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders import learn
 from feddbn.core.orders import parents as regression
 from feddbn.core.orders import search as searches
 from feddbn.core.orders.learn import settle_directions
 from feddbn.core.orders.parents import Criterion, ParentRegressions, ScreenedRegressions, regressions_of
 from feddbn.core.orders.search import OrderSearch, evident_support, order_by_variance, search_order
-from feddbn.core.pfdbnl.stages import searched_order
+from feddbn.core.penalised.personal_site import searched_order
 from support.simulated_moments import lagged_moments, simulated
 
 

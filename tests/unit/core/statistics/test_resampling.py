@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.resampling import (
+from feddbn.core.statistics.moments import (
+    Moments,
     block_sizes,
     block_sums,
     choose,

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.recordings import Block, lagged_rows
-from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.federation.programs.oneshot import OneShotOptions, checked_oneshot_program, oneshot_program
 from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.designs.nuisance import Nuisance
+from feddbn.core.designs.design import Nuisance
 from feddbn.core.statistics.residual_checks import ResidualSums, residual_sums
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.residual_checks import (

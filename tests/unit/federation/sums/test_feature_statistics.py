@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Basis, Design, Term, design_rows
+from feddbn.core.designs.design import Basis, Design, Nuisance, Term, design_rows
 from feddbn.core.designs.gram import Gram
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import DataError, ParameterError, ProtocolError, SiteRefused

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.folds import held_out_part, training_part
-from feddbn.core.designs.recordings import SiteData
+from feddbn.core.designs.recordings import SiteData, held_out_part, training_part
 from feddbn.data import read_sites
 from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.residual_checks import ResidualsQuestion

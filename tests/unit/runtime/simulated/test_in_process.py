@@ -10,7 +10,7 @@ import pytest
 import feddbn
 import feddbn.federation.programs
 from feddbn import FDBNL, PFDBNL, Dynotears, simulate
-from feddbn.core.solvers import lasso
+from feddbn.core.penalised import lasso
 from feddbn.data import read_sites
 from feddbn.errors import StateError
 from feddbn.federation.programs.fdbnl import StepQuestion

@@ -1,5 +1,5 @@
 """PFDBNL as site tasks and a server program, round by round.
 
-A round is `rounds` (who is asked), `questions` (what), `site` (its step) and `core.pfdbnl` (the arithmetic).
+A round is `rounds` (who is asked), `questions` (what), `site` (its step) and `core.penalised` (the arithmetic).
 May import: federation.programs, federation.protocol, federation.sums, core, errors, settings.
 """

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.solvers.lasso import loss_value
+from feddbn.core.penalised.lasso import loss_value
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.programs.pfdbnl.questions import ClusterQuestion
 from feddbn.federation.programs.pfdbnl.site import own_gram

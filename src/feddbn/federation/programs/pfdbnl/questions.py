@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.recordings import SiteData
-from feddbn.core.fdbnl.path import Stage, make_schedule
-from feddbn.core.fdbnl.server import OPTIMA, penalty_matrix
-from feddbn.core.graphs.acyclicity import ACYCLICITIES
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.pfdbnl.step import PersonalRound
+from feddbn.core.penalised.acyclicity import ACYCLICITIES
+from feddbn.core.penalised.consensus import OPTIMA, penalty_matrix
+from feddbn.core.penalised.path import Stage, make_schedule
+from feddbn.core.penalised.personal_site import PersonalRound
 from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
 from feddbn.federation.protocol.task import (
@@ -153,7 +153,7 @@ class SharedQuestion(FitQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class StepQuestion(SharedQuestion):
-    """One round; the fields after `serial` are those of `core.pfdbnl.step.PersonalRound`."""
+    """One round; the fields after `serial` are those of `core.penalised.personal_site.PersonalRound`."""
 
     name = "step.personal"
     purpose = (

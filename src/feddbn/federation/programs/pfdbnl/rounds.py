@@ -1,7 +1,7 @@
 """PFDBNL over sums: [fdbnl] Algorithm 2 as a server program.
 
 What leaves a site in a round is said in `site`; the state machine that this program drives is
-`core.pfdbnl.server.PersonalRun`.
+`core.penalised.personal_rounds.PersonalRun`.
 
 A site may be away for some rounds, or for good, or join late. If an answer of it got lost, its part is in the next change.
 """
@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.server import OPTIMA
-from feddbn.core.graphs.constraints import EdgeConstraints, break_cycles, has_cycle, threshold
+from feddbn.core.constraints import EdgeConstraints, break_cycles, has_cycle, threshold
 from feddbn.core.orders.search import search_order
-from feddbn.core.pfdbnl.server import PersonalOptions, PersonalRun
-from feddbn.core.pfdbnl.step import PersonalRound
+from feddbn.core.penalised.consensus import OPTIMA
+from feddbn.core.penalised.personal_rounds import PersonalOptions, PersonalRun
+from feddbn.core.penalised.personal_site import PersonalRound
 from feddbn.core.statistics.diagnostics import ScaleChoice
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError

@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.fdbnl.path import Stage
-from feddbn.core.fdbnl.site import Decomposed, loss_and_grad
-from feddbn.core.graphs.acyclicity import get_acyclicity
-from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite, searched_order
-from feddbn.core.pfdbnl.step import Members, objectives
-from feddbn.core.solvers.lasso import KnownInverses, Solve
+from feddbn.core.penalised.acyclicity import get_acyclicity
+from feddbn.core.penalised.consensus import Decomposed, loss_and_grad
+from feddbn.core.penalised.lasso import KnownInverses, Solve
+from feddbn.core.penalised.path import Stage
+from feddbn.core.penalised.personal_site import Members, OwnProblem, PersonalSite, objectives, searched_order
 from feddbn.core.statistics.moments import completed
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
@@ -67,11 +66,11 @@ class Personal(Record):
     Attributes
     ----------
     wG, V, e, weight, n
-        The site's weighted Gram matrix, decomposed (`core.fdbnl.site.Decomposed`), its weight and its rows.
+        The site's weighted Gram matrix, decomposed (`core.penalised.consensus.Decomposed`), its weight and its rows.
     C, T, U, Y, alpha, h, curvature, grad_h, knows_h
-        As in `core.pfdbnl.step.Members`.
+        As in `core.penalised.personal_site.Members`.
     allowed, orders, n_orders, is_ordered, raw, has_raw, raw_objective, path_objective, lower_bound
-        As in `core.pfdbnl.stages.PersonalSite`; there is room for two orders.
+        As in `core.penalised.personal_site.PersonalSite`; there is room for two orders.
     serial
         Number of the stage the site is in; -1 before its first.
     run, slot

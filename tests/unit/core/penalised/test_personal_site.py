@@ -7,12 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.fdbnl.site import Decomposed
-from feddbn.core.graphs.acyclicity import expm_value_and_grad
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.pfdbnl.stages import OwnProblem, order_of
-from feddbn.core.pfdbnl.step import Members, PersonalRound, auxiliary, coupling, solve_personal
-from feddbn.core.solvers.lasso import loss_value, ordered_columns, penalty_value
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.penalised.acyclicity import expm_value_and_grad
+from feddbn.core.penalised.consensus import Decomposed
+from feddbn.core.penalised.lasso import loss_value, ordered_columns, penalty_value
+from feddbn.core.penalised.personal_site import (
+    Members,
+    OwnProblem,
+    PersonalRound,
+    auxiliary,
+    coupling,
+    order_of,
+    solve_personal,
+)
 from support.lassos import solve_lasso
 
 D, Q = 4, 8

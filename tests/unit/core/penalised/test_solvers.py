@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from feddbn.core.fdbnl.site import Decomposed
-from feddbn.core.graphs.acyclicity import _BALANCE_FROM, expm_value_and_grad
-from feddbn.core.graphs.constraints import threshold
-from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
-from feddbn.core.solvers.lasso import penalty_value
+from feddbn.core.constraints import threshold
+from feddbn.core.penalised.acyclicity import (
+    _BALANCE_FROM,
+    AcyclicStart,
+    expm_value_and_grad,
+    solve_acyclic_prox,
+)
+from feddbn.core.penalised.consensus import Decomposed
+from feddbn.core.penalised.lasso import penalty_value
 
 
 def gram(seed, q=6, n=40):

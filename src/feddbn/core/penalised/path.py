@@ -1,4 +1,4 @@
-"""The path both servers follow: stages, what a run is given, what it records, and how cycles get dearer.
+"""The path both servers follow: stages, what a run is given, what it records, how cycles get dearer, and how it ended.
 
 The non-convex part is a homotopy. It begins with the lasso without acyclicity (WARM), whose loss sets the unit of what
 follows; then acyclicity gains weight, but only as fast as the weights follow (ACYCLIC). Once h is small, the order of the
@@ -35,9 +35,8 @@ from enum import Enum
 from typing import ClassVar
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.acyclicity import Acyclicity, expm_value_and_grad
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.graphs.status import Status
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.penalised.acyclicity import Acyclicity, expm_value_and_grad
 from feddbn.errors import ParameterError
 
 __all__ = [
@@ -48,8 +47,30 @@ __all__ = [
     "Schedule",
     "Stage",
     "StagedPath",
+    "Status",
     "make_schedule",
 ]
+
+
+class Status(Enum):
+    """Outcome of an iterative fit; the value is the sentence shown to the user."""
+
+    CONVERGED = "converged: the graph is acyclic and all residuals are below their tolerances"
+    MAX_ROUNDS = "stopped at the maximum number of rounds before every residual was below its tolerance"
+    NOT_ACYCLIC = "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut"
+    STALLED = "stopped because nothing changed any more although a residual is above its tolerance"
+    EXACT = "needed no rounds: the answer is exact, in closed form or by a finite search"
+
+    @property
+    def message(self) -> str:
+        """The sentence shown to the user."""
+        return str(self.value)
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether the answer can be taken as the solution of the stated problem."""
+        return self in (Status.CONVERGED, Status.EXACT)
+
 
 SCHEDULES = ("gram", "rounds", "paper")
 # Relative error of a product of many growths.
@@ -150,7 +171,7 @@ class RunOptions:
     metric
         (q,) diagonal of D: variances of the sources, or ones.
     optimum
-        "path": the order that the path leads to; else the best order known then (`core.optimum`): "order" within a small
+        "path": the order that the path leads to; else the best order known then (`optimum`): "order" within a small
         budget of work, "exact" within a large one. The paper's schedule has its path only.
     n_rows
         Rows of all sites, for the search of OneShotDBN, whose order is one of those that are begun with; None: it is not.

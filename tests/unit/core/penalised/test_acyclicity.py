@@ -3,7 +3,7 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import approx_fprime
 
-from feddbn.core.graphs.acyclicity import (
+from feddbn.core.penalised.acyclicity import (
     ACYCLICITIES,
     expm_value_and_grad,
     get_acyclicity,

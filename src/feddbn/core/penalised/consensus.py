@@ -1,4 +1,4 @@
-"""The server's half of FDBNL as a state machine, fed with sums only, or with the summed Gram matrix.
+"""FDBNL: the server's half as a state machine, fed with sums only or with the summed Gram matrix, and the site's half.
 
     min_{W, A}  1/2 tr((E - C)' G (E - C)) + sum(L o |C|)   subject to   h(W) = 0          [fdbnl] Eq. (V1)
 
@@ -34,28 +34,41 @@ the refits if asked for). Stopping on h alone would accept the first iterate W =
 nothing. # DEVIATES [fdbnl] stopping: h AND residuals; see test_zero_is_not_an_answer.
 
 Known weakness: the acyclic stage is a local method; with ``optimum="path"`` the answer depends on the penalty path.
+
+The site's half of FDBNL's rounds: functions of its Gram matrix, its state and the broadcast C; many sites at once.
+
+    gradient     w_k G_k (C - E)                                                          rounds
+    C_k = argmin  w_k loss_k(C) + tr(U_k'(C - Cbar)) + rho2/2 |C - Cbar|_D^2              the paper's
+        = (w_k G_k + rho2 D)^-1 (w_k G_k E - U_k + rho2 D Cbar)                            [fdbnl] Eq. (Local)
+
+The paper writes the same solution, with D = I, as two Schur complements per round. One eigendecomposition of
+``D^-1/2 w_k G_k D^-1/2`` serves every round and every rho2, so a round costs two small products, whatever the number of
+rows was. D = diag(variances of the sources) makes a round independent of the units of the variables.
+
+The site's arrays have a leading axis for the sites, (K, ...); one site is K = 1.
+
+What summed gradients tell about the pooled Gram matrix (`SeenGram`), and a bound on what they do not tell: every target's
+loss has the same matrix G, and a gradient at C is ``G (C - E)``: d products of G with known vectors. In units of the
+metric D, where seen directions have the orthonormal basis Q and ``P = G Q``,
+
+    B = P Q' + Q P' - Q (Q'P) Q' + L (I - Q Q')
+
+agrees with G on everything seen and lies above it elsewhere if L is at least the largest eigenvalue of G. So the
+quadratic with B bounds the loss from above and touches it where the gradient was taken: minimising it can only help,
+and is exact as soon as all directions have been seen, after about p + 1 different points.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.backend.device import HOST, Device
-from feddbn.core.fdbnl.path import (
-    FOLLOW,
-    RoundRecord,
-    RunOptions,
-    Schedule,
-    Stage,
-    StagedPath,
-    make_schedule,
-)
-from feddbn.core.fdbnl.site import Ask, gradient_answers
-from feddbn.core.graphs.acyclicity import get_acyclicity, start_within_reach
-from feddbn.core.graphs.constraints import (
+from feddbn.core.backend.device import HOST, Device, product
+from feddbn.core.constraints import (
     CANDIDATE_SHARE,
     DroppedEdge,
     EdgeConstraints,
@@ -63,12 +76,25 @@ from feddbn.core.graphs.constraints import (
     threshold,
     topological_order,
 )
-from feddbn.core.graphs.status import Status
-from feddbn.core.optimum import BestOrder, Certificate, LassoScores, best_order, order_as_it_is
 from feddbn.core.orders.search import order_of_gram
-from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
-from feddbn.core.solvers.lasso import penalty_value, soft_threshold, solve_by_signs
-from feddbn.core.solvers.seen_gram import FINE, SeenGram
+from feddbn.core.penalised.acyclicity import (
+    AcyclicStart,
+    get_acyclicity,
+    solve_acyclic_prox,
+    start_within_reach,
+)
+from feddbn.core.penalised.lasso import penalty_value, soft_threshold, solve_by_signs
+from feddbn.core.penalised.optimum import BestOrder, Certificate, LassoScores, best_order, order_as_it_is
+from feddbn.core.penalised.path import (
+    FOLLOW,
+    RoundRecord,
+    RunOptions,
+    Schedule,
+    Stage,
+    StagedPath,
+    Status,
+    make_schedule,
+)
 from feddbn.core.statistics.diagnostics import (
     ScaleChoice,
     Units,
@@ -80,12 +106,19 @@ from feddbn.core.statistics.moments import Moments
 
 __all__ = [
     "BUDGETS",
+    "FINE",
     "MANY_NODES",
     "OPTIMA",
+    "Ask",
+    "Consensus",
     "ConsensusRun",
+    "Decomposed",
     "Penalised",
     "PenalisedLearner",
+    "SeenGram",
     "goes_straight",
+    "gradient_answers",
+    "loss_and_grad",
     "penalty_matrix",
     "searched",
 ]
@@ -219,7 +252,7 @@ class ConsensusRun(StagedPath):
         return C
 
     def advance(self, total: FloatArray, n_sites: int, contributors: object = None) -> None:
-        """Take the sum of one round's vectors (see `core.fdbnl.site`) and decide what comes next.
+        """Take the sum of one round's vectors (see `gradient_answers`, `Consensus`) and decide what comes next.
 
         `contributors` tells sums over different sites apart: their gradients are of different problems.
         """
@@ -564,3 +597,209 @@ class PenalisedLearner:
             optimum=self.optimum,
             n_rows=units.summary.n,
         )
+
+
+_TIMES = 80.0
+"""Rounds of a fit, about."""
+
+
+class Ask(Enum):
+    """What the server asks of a site in one round, always about the broadcast point C.
+
+    GRADIENT  the gradient of the site's loss (schedule "rounds", throughout)
+    ZERO      the first round of a consensus whose duals start at zero (the paper's schedule)
+    STEP      a consensus round: update the dual with C, then solve
+    GRAM      nothing about C: the site's weighted Gram matrix (schedule "gram" with sites of equal weight)
+    """
+
+    GRADIENT = "gradient"
+    ZERO = "zero"
+    STEP = "step"
+    GRAM = "gram"
+
+
+def loss_and_grad(wG: FloatArray, C: FloatArray, device: Device = HOST) -> tuple[FloatArray, FloatArray]:
+    """Return (K, d) the weighted losses of each target and (K, q, d) their gradients ``w G (C - E)`` at C, (q, d).
+
+    The losses are the diagonal of ``w/2 (E-C)' G (E-C)``; both need one product with G, which is one for all sites.
+    """
+    q, d = C.shape
+    R = C.copy()
+    R[:d].flat[:: d + 1] -= 1.0
+    gradient = product(wG.reshape(-1, q), R, device, _TIMES).reshape(-1, q, d)
+    return np.einsum("ij,kij->kj", 0.5 * R, gradient), gradient
+
+
+def gradient_answers(wG: FloatArray, C: FloatArray, device: Device = HOST) -> FloatArray:
+    """Return (K, q d + 1 + d) the vectors to be summed when gradients are asked for: ``[gradient; 0; losses]``.
+
+    The zero stands where a consensus round has its residual, so that all rounds of a run have the same shape.
+    """
+    losses, gradient = loss_and_grad(wG, C, device)
+    n = len(wG)
+    return np.concatenate([gradient.reshape(n, -1), np.zeros((n, 1)), losses], axis=1)
+
+
+@dataclass(frozen=True)
+class Decomposed:
+    """``w D^-1/2 G D^-1/2 = v diag(e) v'`` of K sites with one metric D (q,): wG, V = D^-1/2 v (K, q, q), e (K, q, 1)."""
+
+    wG: FloatArray
+    V: FloatArray
+    e: FloatArray
+    metric: FloatArray
+
+    @classmethod
+    def of(cls, wG: FloatArray, metric: FloatArray) -> Decomposed:
+        """Decompose once; tiny negative eigenvalues from rounding become zero."""
+        root = np.sqrt(metric)
+        e, v = np.linalg.eigh(wG / np.outer(root, root))
+        return cls(wG, v / root[:, None], np.maximum(e, 0.0)[:, :, None], metric)
+
+    def solve(self, Cbar: FloatArray, U: FloatArray, rho2: FloatArray | float) -> FloatArray:
+        """Return (K, q, d) every C_k; Cbar is (q, d) or (K, q, d), rho2 a number or (K, 1, 1)."""
+        right = self.wG[:, :, : U.shape[2]] - U + rho2 * self.metric[:, None] * Cbar
+        solution: FloatArray = self.V @ ((self.V.transpose(0, 2, 1) @ right) / (self.e + rho2))
+        return solution
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """Sites' own C_k and duals U_k, both (K, q, d)."""
+
+    C: FloatArray
+    U: FloatArray
+
+    def answers(
+        self,
+        problem: Decomposed,
+        ask: Ask,
+        Cbar: FloatArray,
+        rho2_before: float,
+        rho2: float,
+        relaxation: float = 1.0,
+    ) -> tuple[Consensus, FloatArray]:
+        """Return the states after the round and (K, q d + 1 + d) the vectors to be summed.
+
+        A vector is ``[C_k + U_k/(rho2 D), flattened; |C_k - Cbar|_D^2; loss per variable at Cbar]``. With
+        ``relaxation`` > 1 a site reports a point beyond its own solution (Boyd et al. 2011, section 3.4.3).
+        """
+        D, n = problem.metric[:, None], len(self.C)
+        primal, U = np.zeros(n), np.zeros_like(self.U)
+        if ask is Ask.STEP:
+            gap = self.C - Cbar
+            primal = np.einsum("kij,kij->k", D * gap, gap)
+            U = self.U + rho2_before * (D * gap)  # [fdbnl] Eq. (para): beta_k and gamma_k, stacked
+        C = problem.solve(Cbar, U, rho2)
+        if relaxation != 1.0:
+            C = relaxation * C + (1.0 - relaxation) * Cbar
+        message = (C + U / (rho2 * D)).reshape(n, -1)
+        losses, _ = loss_and_grad(problem.wG, Cbar)
+        return Consensus(C, U), np.concatenate([message, primal[:, None], losses], axis=1)
+
+
+# A direction counts as seen if it is at least this share of the largest one: below it, rounding would be amplified.
+_SEEN = 1e-5
+_FLOOR = 1e-10
+# Above so many columns decompositions are avoided where there are quicker ways.
+_MANY = 400
+FINE = 1e-14
+"""Smallest eigenvalue, as a share of the largest, where directions were chosen so that all of them are known well."""
+
+
+class SeenGram:
+    """The matrix B above, from gradients taken so far.
+
+    Parameters
+    ----------
+    metric
+        (q,) diagonal of D.
+    """
+
+    def __init__(self, metric: FloatArray) -> None:
+        self.root = np.sqrt(metric)[:, None]
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the gradients to come are of another federation."""
+        self._Q = self._P = np.zeros((len(self.root), 0))
+        self._scaled: tuple[tuple[float, float, int], FloatArray] | None = None
+
+    @property
+    def basis(self) -> FloatArray | None:
+        """(q, r) orthonormal basis of the directions seen, in units of the metric; None once these are all."""
+        return None if self._Q.shape[1] == len(self.root) else self._Q
+
+    def see(self, C: FloatArray, gradient: FloatArray) -> None:
+        """Take the summed gradient (q, d) at C."""
+        q, d = C.shape
+        if self._Q.shape[1] == q:
+            return
+        S, Y = C.copy(), gradient / self.root
+        S[:d].flat[:: d + 1] -= 1.0
+        S *= self.root
+        largest = float(np.linalg.norm(S, axis=0).max())
+        # Twice is enough for an orthogonal remainder (Parlett 1998, section 6.9).
+        for _ in range(2):
+            inside = self._Q.T @ S
+            S, Y = S - self._Q @ inside, Y - self._P @ inside
+        if q > _MANY and self._see_all(S, Y, largest):
+            return
+        U, size, Vt = np.linalg.svd(S, full_matrices=False)
+        new = size > _SEEN * largest
+        self._Q = np.hstack([self._Q, U[:, new]])
+        self._P = np.hstack([self._P, (Y @ Vt[new].T) / size[new]])
+
+    def _see_all(self, S: FloatArray, Y: FloatArray, largest: float) -> bool:
+        """Take new directions that are all seen well by a QR decomposition, which is quicker; whether they are."""
+        Q, R = np.linalg.qr(S)
+        size = np.abs(np.diag(R))
+        # The inverse of R shows its smallest singular value.
+        if not size.min() > _SEEN * largest:
+            return False
+        inverse, failed = dtrtri(R)
+        if failed or float(np.linalg.norm(inverse)) * _SEEN * largest >= 1.0:
+            return False
+        self._Q, self._P = np.hstack([self._Q, Q]), np.hstack([self._P, Y @ inverse])
+        return True
+
+    def scaled(self, lipschitz: float, least: float = _FLOOR) -> FloatArray:
+        """Return B in units of the metric, ``D^-1/2 B D^-1/2``, with L at least `lipschitz`; positive definite.
+
+        ``Q'P`` is symmetric up to the errors of the sums. Eigenvalues below those errors are not known; raised to
+        them, or to the share `least` of the largest, they cannot send a step far away.
+        """
+        key = (lipschitz, least, self._Q.shape[1])
+        if self._scaled is None or self._scaled[0] != key:
+            self._scaled = key, self._bound(lipschitz, least)
+        return self._scaled[1]
+
+    def _bound(self, lipschitz: float, least: float) -> FloatArray:
+        Q, P = self._Q, self._P
+        if len(Q) > _MANY and Q.shape[1] == len(Q):
+            return self._whole(lipschitz, least)
+        inner = Q.T @ P
+        error = float(np.abs(inner - inner.T).max(initial=0.0))
+        inner = (inner + inner.T) / 2
+        lipschitz = max(lipschitz, float(np.linalg.eigvalsh(inner)[-1])) if len(inner) else lipschitz
+        cross = (P - Q @ inner) @ Q.T
+        B: FloatArray = Q @ (inner - lipschitz * np.eye(len(inner))) @ Q.T + cross + cross.T
+        B.flat[:: len(B) + 1] += lipschitz
+        floor = max(least * lipschitz, error)
+        values, vectors = np.linalg.eigh(B)
+        if values[0] >= floor:
+            return B
+        return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+    def _whole(self, lipschitz: float, least: float) -> FloatArray:
+        """The same once all directions are known: ``B = P Q'``, which a Cholesky factor shows to be above the floor."""
+        B = self._P @ self._Q.T
+        error = float(np.abs(B - B.T).max())
+        B = (B + B.T) / 2
+        floor = max(least * max(lipschitz, float(np.abs(B).sum(axis=0).max())), error)
+        lifted = B.copy()
+        lifted.flat[:: len(B) + 1] -= floor
+        if not dpotrf(lifted, lower=1, overwrite_a=1)[1]:
+            return B
+        values, vectors = np.linalg.eigh(B)
+        return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)

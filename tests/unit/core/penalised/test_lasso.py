@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from feddbn.core.solvers import lasso
-from feddbn.core.solvers.lasso import (
+from feddbn.core.penalised import lasso
+from feddbn.core.penalised.lasso import (
     LONG,
     KnownInverses,
     followed_weights,

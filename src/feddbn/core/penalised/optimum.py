@@ -51,8 +51,8 @@ from itertools import takewhile
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.graphs.constraints import causes_first
-from feddbn.core.solvers.lasso import followed_weights, lasso_weights, pivoted, prices
+from feddbn.core.constraints import causes_first
+from feddbn.core.penalised.lasso import followed_weights, lasso_weights, pivoted, prices
 from feddbn.shown import Shown
 
 __all__ = [

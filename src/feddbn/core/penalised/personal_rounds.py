@@ -44,9 +44,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath
-from feddbn.core.graphs.status import Status
-from feddbn.core.pfdbnl.step import PersonalRound
+from feddbn.core.penalised.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath, Status
+from feddbn.core.penalised.personal_site import PersonalRound
 
 __all__ = ["N_NUMBERS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
 

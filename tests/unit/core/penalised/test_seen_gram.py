@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from feddbn.core.fdbnl.path import RunOptions, Stage, make_schedule
-from feddbn.core.fdbnl.server import ConsensusRun
-from feddbn.core.fdbnl.site import gradient_answers, loss_and_grad
-from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.graphs.status import Status
-from feddbn.core.solvers import seen_gram
-from feddbn.core.solvers.seen_gram import SeenGram
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.penalised import consensus as seen_gram
+from feddbn.core.penalised.consensus import ConsensusRun, SeenGram, gradient_answers, loss_and_grad
+from feddbn.core.penalised.path import RunOptions, Stage, Status, make_schedule
 from support.lassos import solve_lasso
 
 Q, D = 8, 4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.sparse.csgraph import connected_components
 
-from feddbn.core.graphs.constraints import EdgeConstraints, break_cycles, has_cycle
+from feddbn.core.constraints import EdgeConstraints, break_cycles, has_cycle
 from feddbn.errors import ParameterError
 from support.saying import refused
 
