@@ -80,6 +80,24 @@ def test_a_forecast_goes_on_along_the_recordings_own_trend_and_cycle(run, tmp_pa
     assert np.mean(along) < 0.5 * np.mean(plain)
 
 
+def test_a_forecast_takes_the_codes_of_its_fit_as_empty(run, tmp_path):
+    made = feddbn.simulate(d=3, n_sites=3, n_samples=600, random_state=0)
+    for value, name in ((-999.0, "coded"), (np.nan, "empty")):
+        (tmp_path / name).mkdir()
+        for site, (table,) in made.sites.items():
+            cells = table.copy()
+            cells.iloc[[50, -1], 0] = value
+            cells.to_csv(tmp_path / name / f"{site}.csv", index=False)
+    found = {}
+    for name, more in (("coded", ["-p", "prepare.empty_values=-999"]), ("empty", [])):
+        out = tmp_path / f"{name}.json"
+        assert run("fit", tmp_path / name, *more, "-o", out).exit_code == 0
+        ahead = run("forecast", out, tmp_path / name / "site-0.csv", "--steps", 2, "--json")
+        assert ahead.exit_code == 0, ahead.output
+        found[name] = json.loads(ahead.stdout)
+    assert found["coded"] == found["empty"]
+
+
 def test_a_forecast_goes_on_after_the_last_gap(run, result, federation, tmp_path):
     rows = pd.read_csv(federation / "site-1.csv")
     rows.iloc[30, 0] = np.nan

@@ -21,6 +21,7 @@ from feddbn.sim.simulation import SimulatedFederation, TrueNetwork
 __all__ = [
     "TRUTHS_FORMAT",
     "Truth",
+    "cell_maps_of",
     "has_own_scales",
     "own_course",
     "read_estimate",
@@ -115,8 +116,7 @@ def own_course(path: str | Path) -> dict[str, Any] | None:
         return None
     if facts.get("center") != "recording":
         return None
-    done = facts.get("treatment")
-    done = done if isinstance(done, dict) else {}
+    done = _treatment(path)
     return {
         "degree": int(done.get("degree") or 0),
         "periods": tuple(float(period) for period in done.get("periods") or ()),
@@ -125,9 +125,18 @@ def own_course(path: str | Path) -> dict[str, Any] | None:
 
 def has_own_scales(path: str | Path) -> bool:
     """Whether a file is a result for which every site was brought to the mean scale of all."""
+    return _treatment(path).get("gains") == "site"
+
+
+def cell_maps_of(path: str | Path) -> tuple[str, ...]:
+    """What was made of each cell before a result was learned, and has to be made of rows it is used on."""
+    return tuple(map(str, _treatment(path).get("cell_maps") or ()))
+
+
+def _treatment(path: str | Path) -> dict[str, Any]:
     facts = read_json(path).get("diagnostics")
     done = facts.get("treatment") if isinstance(facts, dict) else None
-    return isinstance(done, dict) and done.get("gains") == "site"
+    return done if isinstance(done, dict) else {}
 
 
 def read_network(path: str | Path, site: str | None = None) -> DBN:

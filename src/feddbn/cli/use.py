@@ -298,7 +298,7 @@ def forecast(
     read: Reading,
 ) -> None:
     """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
-    from feddbn.analysis.truth import has_own_scales, own_course, read_network
+    from feddbn.analysis.truth import cell_maps_of, has_own_scales, own_course, read_network
     from feddbn.data.history import read_history
     from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.network import variable_index
@@ -309,7 +309,7 @@ def forecast(
     kinds = zip(dbn.variables, dbn.kinds, strict=True)
     # Levels may be written by name.
     levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
-    past = read_history(history, dbn.variables, read.with_kinds(levels))
+    past = read_history(history, dbn.variables, read.with_kinds(levels), cell_maps_of(network))
     _tell(past)
     lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):

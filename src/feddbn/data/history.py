@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import Recording
 from feddbn.data.layout import Layout, tidy_frame
 from feddbn.data.preflight.profile import chunks, profile_sites
@@ -76,15 +77,17 @@ class History:
         return [self.last + pd.Timedelta(k, unit="ns") for k in ahead]
 
 
-def read_history(path: Path, variables: Sequence[str], layout: Layout | None = None) -> History:
-    """Return the end of the one recording in a file, of which `layout` says how it is read.
+def read_history(
+    path: Path, variables: Sequence[str], layout: Layout | None = None, cell_maps: tuple[str, ...] = ()
+) -> History:
+    """Return the end of the one recording in a file, of which `layout` says how it is read, and `cell_maps` its cells.
 
     A file whose other columns show that it holds several recordings, or rows out of order, is refused.
     """
     where = f"history={str(path)!r}"
     layout = replace(layout or Layout(), variables=tuple(variables), missing="keep")
     sites, clocks = _Reader(layout, STREAM_BYTES).read(path)
-    recordings = [recording for site in sites.values() for recording in site.recordings()]
+    recordings = [one for site in sites.values() for one in MappedSite(site, cell_maps).recordings()]
     if len(recordings) != 1:
         raise DataError(f"{where} holds {len(recordings)} recordings; give the file of one.")
     remarks = _other_columns(path, layout, where)
