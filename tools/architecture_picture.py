@@ -25,7 +25,7 @@ SITE_STEPS = (
 SERVER_STEPS = (
     ("results", "file, tables, findings in words, pages", ("results", "analysis", "report")),
     ("network", "what variables do: forecast, effects", ("model",)),
-    ("learner", "learn(gram, limits, rng)", ("core.orders", "core.fdbnl", "core.changes")),
+    ("learner", "learn(gram, limits, rng)", ("core.orders", "core.penalised")),
     ("program", "generator: yields questions, gets sums", ("federation.sums", "federation.programs")),
     ("method", "settings, and which program to run", ("methods", "method_table")),
 )
@@ -48,7 +48,7 @@ def layers() -> list[str]:
 def check(room: str) -> str:
     """Return the name of a room or module, or refuse one that is not there."""
     path = ROOT / "src" / "feddbn" / Path(*room.split("."))
-    if not (path.is_dir() or path.with_suffix(".py").exists()):
+    if not ((path / "__init__.py").exists() or path.with_suffix(".py").exists()):
         raise SystemExit(f"there is no room {room!r}; say where it went in {Path(__file__).name}.")
     return room
 
