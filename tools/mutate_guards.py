@@ -58,6 +58,8 @@ REFUSALS = (
 HOOKS = ("before", "reads", "make", "after")
 MOST_TESTS = 40
 """Tests that run at once of those that reach a guard."""
+MOST_S = 900.0
+"""Seconds after which tests without a guard are taken to fail."""
 
 
 NOTE = (
@@ -184,12 +186,20 @@ def _test_files() -> list[Path]:
     ]
 
 
-def _pytest(asked: Sequence[str], copy: Path, more: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _pytest(
+    asked: Sequence[str], copy: Path, more: Mapping[str, str], most_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
     # In the copy nothing of an earlier mutant may be left, compiled or remembered.
     ours = {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1", **more}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *asked]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **ours}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **ours},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=most_s,
     )
     if done.returncode not in (0, 1, 2):
         sys.exit(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -197,7 +207,11 @@ def _pytest(asked: Sequence[str], copy: Path, more: Mapping[str, str]) -> subpro
 
 
 def _fails(tests: Sequence[str], copy: Path) -> bool:
-    done = _pytest(["-x", *tests], copy, {})
+    try:
+        done = _pytest(["-x", *tests], copy, {}, MOST_S)
+    except subprocess.TimeoutExpired:
+        # Without a limit on what may be asked, asking does not end.
+        return True
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     if done.returncode and copy != ROOT and failed and _fails([failed[0]], ROOT):
         sys.exit(f"{failed[0]} fails with all guards, too; mend it first.")
