@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
-from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.errors import DataError, FileError, ParameterError, ProtocolError
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.treatment import AskedMoments
+
+_KEPT = ("center", "degree", "periods", "limits", "far", "own_limits", "inputs", "cell_maps")
+"""Fields of the treatment that new rows can be given, too."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +64,17 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; numbers read back bit for bit."""
-        done = self.treatment
         return {
             "variables": list(self.variables),
             "n_lags": self.n_lags,
             "n": self.moments.n,
             "mean": self.moments.mean.tolist(),
             "scatter": upper_triangle(self.moments.scatter).tolist(),
-            "center": done.center,
-            "degree": done.degree,
-            "periods": list(done.periods),
-            "limits": None if done.limits is None else done.limits.tolist(),
-            "far": done.far,
-            "own_limits": done.own_limits,
-            "inputs": list(done.inputs),
-            "cell_maps": list(done.cell_maps),
+            **{
+                name: np.array(value).tolist()
+                for name, value in vars(self.treatment).items()
+                if name in _KEPT
+            },
             "n_parts": self.n_parts,
         }
 
@@ -88,23 +87,16 @@ class Tally:
             q = len(names) * (n_lags + 1)
             mean = np.asarray(stored["mean"], dtype=float)
             scatter = symmetric(np.asarray(stored["scatter"], dtype=float), q)
-            limits = stored["limits"]
-            treatment = Treatment(
-                center=str(stored["center"]),
-                degree=int(stored["degree"]),
-                periods=tuple(float(period) for period in stored["periods"]),
-                limits=None if limits is None else np.asarray(limits, dtype=float),
-                far=float(stored["far"]),
-                own_limits=bool(stored["own_limits"]),
-                inputs=tuple(int(i) for i in stored["inputs"]),
-                cell_maps=tuple(str(text) for text in stored.get("cell_maps", ())),
-            )
+            # A question checks what may be done to rows.
+            done = {name: ({"cell_maps": ()} | dict(stored))[name] for name in _KEPT}
+            checked = GramQuestion(n_lags=n_lags, variables=names, **done)
+            treatment = Treatment(**{name: getattr(checked, name) for name in _KEPT})
             if mean.shape != (q,) or not np.all(np.isfinite(mean)) or not np.all(np.isfinite(scatter)):
                 raise ValueError("its means do not fit its variables")
             return cls(
                 names, n_lags, Moments(float(stored["n"]), mean, scatter), treatment, int(stored["n_parts"])
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ProtocolError) as error:
             raise FileError(
                 f"{where} holds sums that cannot be read ({error}); fit all rows again."
             ) from None
@@ -138,20 +130,18 @@ def new_moments_program(tally: Tally) -> ServerProgram[Moments]:
     """Ask for the moments of new rows, treated as those of the tally: one sum."""
     done, old, q = tally.treatment, tally.moments, tally.moments.q
     own = done.center == "recording"
-    question = GramQuestion(
-        n_lags=tally.n_lags,
-        variables=tally.variables,
-        # Large means do not cancel about those that are known.
-        origin=old.mean,
-        try_degrees=(done.degree,) if own else (),
-        try_cycles=(len(done.periods),) if own else (),
-        try_periods=done.periods if own else (),
-    )
-    question = replace(question, cell_maps=done.cell_maps)
-    if done.limits is not None:
-        question = replace(
-            question, limits=done.limits, far=done.far, own_limits=done.own_limits, inputs=done.inputs
+    inputs = () if done.limits is None else done.inputs
+    question = replace(done, center="none", degree=0, periods=(), inputs=inputs).on(
+        GramQuestion(
+            n_lags=tally.n_lags,
+            variables=tally.variables,
+            # Large means do not cancel about those that are known.
+            origin=old.mean,
+            try_degrees=(done.degree,) if own else (),
+            try_cycles=(len(done.periods),) if own else (),
+            try_periods=done.periods if own else (),
         )
+    )
     total = (yield Task(question)).value
     size = sums_length(q)
     new = Moments.from_sums(total[:size], q, old.mean)
