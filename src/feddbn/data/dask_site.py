@@ -26,7 +26,7 @@ from typing import Any, TypeVar, final
 
 from feddbn.core.designs.recordings import Block, Recording
 from feddbn.data.streaming import FileIndex, FileRecording, FileSite, Paths, RowRange
-from feddbn.data.tables import JoinedTable, ParquetTable, Table
+from feddbn.data.tables import ParquetTable, Table
 from feddbn.errors import MissingExtra, ParameterError
 from feddbn.settings import whole
 
@@ -93,8 +93,8 @@ class DaskSite(FileSite):
         """Return the rows at which a recording is cut, its first and its end among them."""
         assert run.stop is not None
         table = self._tables[run.table]
-        ends = table.starts if isinstance(table, JoinedTable) else ()
-        files = sorted({run.start, run.stop, *(row for row in ends if run.start < row < run.stop)})
+        assert isinstance(table, ParquetTable)
+        files = sorted({run.start, run.stop, *(row for row in table.starts if run.start < row < run.stop)})
         return sorted({row for a, b in pairwise(files) for row in range(a, b, self.part_rows)} | {*files})
 
     def at_worker(self) -> DaskSite:

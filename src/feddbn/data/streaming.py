@@ -30,7 +30,7 @@ from feddbn.core.designs.recordings import Block
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
 from feddbn.data.segments import Segmenter
-from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, StreamedTable, Table, stem
+from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
 from feddbn.data.times import Clock, Grid, StepCounter
 from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.findings import Finding
@@ -98,7 +98,7 @@ def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Fi
 
 
 def index_files(
-    tables: Sequence[StreamedTable], layout: Layout, where: str, batch_rows: int = 65536
+    tables: Sequence[Table], layout: Layout, where: str, batch_rows: int = 65536
 ) -> dict[str, FileIndex]:
     """Return site -> index, from the site, series and time columns alone; without site= the key is ``""``."""
     runs: dict[str, list[RowRange]] = {}
@@ -223,16 +223,15 @@ class FileSite(ABC):
                 f"files of site {self.name!r} have changed since they were opened; open them again."
             )
 
-    def _open_tables(self) -> tuple[StreamedTable, ...]:
+    def _open_tables(self) -> tuple[Table, ...]:
         tables = tuple(self._table(path) for path in self.paths)
         if not self.joined:
             return tables
-        parquet = tuple(table for table in tables if isinstance(table, ParquetTable))
-        if len(parquet) < len(tables):
+        if not isinstance(tables[0], ParquetTable):
             raise ParameterError(
                 "joined=True needs Parquet files, which can be read from the middle; convert the files or leave it out."
             )
-        return (JoinedTable(parquet),)
+        return (replace(tables[0], later=self.paths[1:]),)
 
     @abstractmethod
     def _table(self, path: Path) -> Table:

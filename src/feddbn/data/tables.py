@@ -19,9 +19,7 @@ from feddbn.errors import FileError, MissingExtra, reading
 __all__ = [
     "CsvTable",
     "Cursor",
-    "JoinedTable",
     "ParquetTable",
-    "StreamedTable",
     "Table",
     "data_files",
     "open_table",
@@ -185,19 +183,24 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """A Parquet file; needs pyarrow, imported only here."""
+    """A Parquet file, or several that follow each other as one table: a file of `later` begins where the one before ends.
+
+    Needs pyarrow, imported only here. `path` is the first file's, for names and messages.
+    """
 
     path: Path
+    later: tuple[Path, ...] = ()
     seekable = True
 
-    def _open(self) -> Any:
+    def _open(self, path: Path | None = None) -> Any:
         try:
             import pyarrow.parquet as pq
         except ImportError:
             raise MissingExtra("pyarrow", "parquet") from None
-        with reading(f"file {str(self.path)!r}", "Parquet"):
+        path = path or self.path
+        with reading(f"file {str(path)!r}", "Parquet"):
             # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
-            return pq.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False)
+            return pq.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
 
     @property
     def index_columns(self) -> tuple[str, ...]:
@@ -216,34 +219,59 @@ class ParquetTable:
             return names[0] if str(file.schema_arrow.field(names[0]).type).startswith("timestamp") else None
 
     def columns(self) -> tuple[str, ...]:
-        """Return the names in the schema."""
-        with self._open() as file:
-            return tuple(file.schema_arrow.names)
+        """Return the names in the schema of the first file, which all others have to have."""
+        names: dict[Path, tuple[str, ...]] = {}
+        for path in (self.path, *self.later):
+            with self._open(path) as file:
+                names[path] = tuple(file.schema_arrow.names)
+            lacking = sorted(set(names[self.path]) ^ set(names[path]))
+            if lacking:
+                raise FileError(
+                    f"files {str(self.path)!r} and {str(path)!r} cannot be joined: column {lacking[0]!r} is in one of them "
+                    "only; give files with the same columns."
+                )
+        return names[self.path]
 
     def frame(self) -> pd.DataFrame:
         """Return the whole table, with the index it was written with."""
-        with self._open() as file, reading(f"file {str(self.path)!r}", "Parquet"):
-            frame: pd.DataFrame = file.read().to_pandas()
-        return frame
+        parts: list[pd.DataFrame] = []
+        for path in (self.path, *self.later):
+            with self._open(path) as file, reading(f"file {str(path)!r}", "Parquet"):
+                parts.append(file.read().to_pandas())
+        return pd.concat(parts) if self.later else parts[0]
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of every file and, last, the number of rows, from the files' footers."""
+        sizes = []
+        for path in (self.path, *self.later):
+            with self._open(path) as file:
+                sizes.append(int(file.metadata.num_rows))
+        return (0, *accumulate(sizes))
 
     def n_rows(self) -> int | None:
-        """Return the number of rows from the file's footer."""
-        with self._open() as file:
-            return int(file.metadata.num_rows)
+        """Return the number of rows."""
+        return self.starts[-1]
 
     def frames(
         self, columns: Sequence[str], start: int, batch_rows: int
     ) -> tuple[int, Iterator[pd.DataFrame]]:
         """(first row, batches of these columns from there on), from the row group that holds row `start`."""
-        with self._open() as file:
-            first, group = 0, 0
+        number = min(max(bisect_right(self.starts, start) - 1, 0), len(self.later))
+        paths = (self.path, *self.later)[number:]
+        first, group = self.starts[number], 0
+        with self._open(paths[0]) as file:
             while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= start:
                 first += file.metadata.row_group(group).num_rows
                 group += 1
-        return first, self._frames(columns, group, batch_rows)
+        groups = (group, *(0 for _ in paths[1:]))
+        parts = (self._frames(one, columns, at, batch_rows) for one, at in zip(paths, groups, strict=True))
+        return first, chain.from_iterable(parts)
 
-    def _frames(self, columns: Sequence[str], group: int, batch_rows: int) -> Iterator[pd.DataFrame]:
-        with self._open() as file:
+    def _frames(
+        self, path: Path, columns: Sequence[str], group: int, batch_rows: int
+    ) -> Iterator[pd.DataFrame]:
+        with self._open(path) as file:
             groups = list(range(group, file.num_row_groups))
             if not groups:
                 return
@@ -251,7 +279,7 @@ class ParquetTable:
                 batch_size=batch_rows, row_groups=groups, columns=list(columns), use_threads=False
             )
             while True:
-                with reading(f"file {str(self.path)!r}", "Parquet"):
+                with reading(f"file {str(path)!r}", "Parquet"):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -259,64 +287,7 @@ class ParquetTable:
                 yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
 
 
-@dataclass(frozen=True)
-class JoinedTable:
-    """Parquet files that follow each other as one table: a file begins where the one before ends.
-
-    `path` is the first file's, for names and messages.
-    """
-
-    tables: tuple[ParquetTable, ...]
-    seekable = True
-
-    @property
-    def path(self) -> Path:
-        """The first file."""
-        return self.tables[0].path
-
-    @property
-    def index_columns(self) -> tuple[str, ...]:
-        """Those of the first file."""
-        return self.tables[0].index_columns
-
-    @property
-    def time_index(self) -> str | None:
-        """That of the first file."""
-        return self.tables[0].time_index
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the names in the first file, which all others have to have."""
-        names = self.tables[0].columns()
-        for table in self.tables[1:]:
-            lacking = sorted(set(names) ^ set(table.columns()))
-            if lacking:
-                raise FileError(
-                    f"files {str(self.path)!r} and {str(table.path)!r} cannot be joined: column {lacking[0]!r} is in one "
-                    "of them only; give files with the same columns."
-                )
-        return names
-
-    @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """The first row of every file and, last, the number of rows."""
-        return (0, *accumulate(int(table.n_rows() or 0) for table in self.tables))
-
-    def n_rows(self) -> int | None:
-        """Return the number of rows of all files."""
-        return self.starts[-1]
-
-    def frames(
-        self, columns: Sequence[str], start: int, batch_rows: int
-    ) -> tuple[int, Iterator[pd.DataFrame]]:
-        """(first row, batches of these columns from there on), from the row group that holds row `start`."""
-        number = min(max(bisect_right(self.starts, start) - 1, 0), len(self.tables) - 1)
-        first, frames = self.tables[number].frames(columns, start - self.starts[number], batch_rows)
-        later = (table.frames(columns, 0, batch_rows)[1] for table in self.tables[number + 1 :])
-        return self.starts[number] + first, chain(frames, chain.from_iterable(later))
-
-
 Table = CsvTable | ParquetTable
-StreamedTable = Table | JoinedTable
 
 
 class Cursor:
@@ -325,9 +296,7 @@ class Cursor:
     At row `end`, if it is given, nobody is expected to read on.
     """
 
-    def __init__(
-        self, table: StreamedTable, columns: Sequence[str], batch_rows: int, end: int | None = None
-    ) -> None:
+    def __init__(self, table: Table, columns: Sequence[str], batch_rows: int, end: int | None = None) -> None:
         self._end = end
         self._open: Callable[[int], tuple[int, Iterator[pd.DataFrame]]] = lambda start: table.frames(
             columns, start, batch_rows
