@@ -38,7 +38,7 @@ from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph, effect_shapes
 from feddbn.model.summary import Summary
-from feddbn.results.residuals import are_looked_at, fitted_network, residual_findings, summarise
+from feddbn.results.remarks import are_looked_at, fitted_network, residual_findings, summarise
 from feddbn.results.result import plain
 from feddbn.settings import is_federation, number, shown, whole, word
 from feddbn.shown import Shown
@@ -148,7 +148,7 @@ def confidence(
     Resampling cannot see a wrong assumption: what the memory of noise or a hidden cause feigns comes again in every
     replicate. So residuals near the fit on all data are looked at in one more sum (not those of marks, nor if the estimator
     has ``check_residuals=False`` or sites do not answer that): ``table.attrs["residuals"]`` has the numbers of
-    `results.residuals.ResidualSummary`, ``table.attrs["findings"]`` what contradicts the model (``"warnings"`` as text).
+    `results.remarks.ResidualSummary`, ``table.attrs["findings"]`` what contradicts the model (``"warnings"`` as text).
 
     Examples
     --------

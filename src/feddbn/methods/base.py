@@ -45,14 +45,18 @@ from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
-from feddbn.results.residuals import (
+from feddbn.results.remarks import (
     ResidualSummary,
     hidden_findings,
     hidden_table,
+    kind_findings,
+    of_site,
     residual_findings,
+    site_notes,
     summarise,
+    treatment_findings,
+    treatment_summary,
 )
-from feddbn.results.treated import kind_findings, of_site, site_notes, treatment_findings, treatment_summary
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.settings import MethodSettings, is_federation, with_parameters, word
 from feddbn.shown import ShownEstimator

@@ -29,8 +29,8 @@ from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import P, PenalisedEstimator
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
+from feddbn.results.remarks import kind_findings, of_site, treatment_findings, treatment_summary
 from feddbn.results.scoring import score
-from feddbn.results.treated import kind_findings, of_site, treatment_findings, treatment_summary
 from feddbn.settings import Rule, number, setting, takes, whole, word
 
 __all__ = ["Average", "BestSite", "Dynotears", "LocalOnly", "Vote"]

@@ -27,7 +27,7 @@ from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN
 from feddbn.results.edge_table import learned_network, learned_table
-from feddbn.results.residuals import ResidualSummary, are_looked_at
+from feddbn.results.remarks import ResidualSummary, are_looked_at
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
 
 __all__ = [
@@ -391,7 +391,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     block_rows_, n_blocks_
         Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
     residuals_
-        What residuals say about the model (`results.residuals.ResidualSummary`); None if they were not looked at.
+        What residuals say about the model (`results.remarks.ResidualSummary`); None if they were not looked at.
     order_
         The variables, causes first, in all segments.
     noise_variance_

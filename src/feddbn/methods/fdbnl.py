@@ -32,7 +32,7 @@ from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.selection import auto_selection
 from feddbn.model.dbn import DBN
 from feddbn.results.edge_table import equivalently_directed
-from feddbn.results.residuals import are_looked_at, fitted_network
+from feddbn.results.remarks import are_looked_at, fitted_network
 from feddbn.settings import takes
 
 __all__ = ["FDBNL"]
@@ -202,7 +202,7 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
     residuals_
-        What residuals say about the model (`results.residuals.ResidualSummary`); None if they were not looked at.
+        What residuals say about the model (`results.remarks.ResidualSummary`); None if they were not looked at.
     findings_
         What a person should know about this fit.
 

@@ -46,7 +46,7 @@ from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.results.edge_table import learned_network, learned_table, orientation_table
-from feddbn.results.residuals import are_looked_at
+from feddbn.results.remarks import are_looked_at
 from feddbn.settings import Rule, edges, flag, function, nothing, number, setting, takes, text, whole, word
 from feddbn.words import say
 
@@ -220,7 +220,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     nongaussian_
         What the noise decided, or None if it was not asked.
     residuals_
-        What the residuals say about the assumptions (`results.residuals.ResidualSummary`), or None if they were not asked.
+        What the residuals say about the assumptions (`results.remarks.ResidualSummary`), or None if they were not asked.
     hidden_
         DataFrame source, target, lag, robustness, could_be_hidden: whether each edge could be something not measured.
     features_

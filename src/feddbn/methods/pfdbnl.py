@@ -12,7 +12,7 @@ from feddbn.core.penalised.optimum import PersonalCertificate
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PFDBNLSettings, personal_program
 from feddbn.federation.programs.pfdbnl.shared_edges import edge_counts_program
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
@@ -24,7 +24,7 @@ from feddbn.methods.base import network
 from feddbn.methods.fdbnl import IterativeEstimator
 from feddbn.methods.selection import auto_selection
 from feddbn.model.dbn import DBN
-from feddbn.results.residuals import are_looked_at
+from feddbn.results.remarks import are_looked_at
 from feddbn.results.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.settings import takes, whole
 

@@ -33,7 +33,7 @@ from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
-from feddbn.results.residuals import ResidualSummary
+from feddbn.results.remarks import ResidualSummary
 from feddbn.results.result import Result
 from feddbn.results.scoring import Scores, SiteScores
 from feddbn.sim.simulation import SimulatedFederation

@@ -40,7 +40,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
-from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN

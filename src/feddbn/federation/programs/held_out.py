@@ -23,7 +23,7 @@ from feddbn.core.designs.recordings import held_out_part
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import DataError, StateError
-from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Plan, Planned, Question, Scope, ServerProgram, Task, array, whole

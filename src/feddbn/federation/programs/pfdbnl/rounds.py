@@ -36,8 +36,14 @@ from feddbn.federation.programs.fdbnl import (
     prepared_program,
 )
 from feddbn.federation.programs.pfdbnl.clusters import cluster_plan, cluster_program
-from feddbn.federation.programs.pfdbnl.entries import entry_moments_program, own_lags
-from feddbn.federation.programs.pfdbnl.questions import AVERAGES, MOST_ROUNDS, FinishQuestion, StepQuestion
+from feddbn.federation.programs.pfdbnl.questions import (
+    AVERAGES,
+    MOST_ROUNDS,
+    FinishQuestion,
+    StepQuestion,
+    entry_moments_program,
+    own_lags,
+)
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, repeated
 from feddbn.federation.sums.prepare import Prepare, PreparedSettings

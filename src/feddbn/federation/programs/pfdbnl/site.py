@@ -28,8 +28,8 @@ from feddbn.core.penalised.lasso import KnownInverses, Solve
 from feddbn.core.penalised.path import Stage
 from feddbn.core.penalised.personal_site import Members, OwnProblem, PersonalSite, objectives, searched_order
 from feddbn.core.statistics.moments import completed
-from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.questions import (
+    Entries,
     FinishQuestion,
     FitQuestion,
     SharedQuestion,
