@@ -17,9 +17,7 @@ from settings import federation
 from timing import Table
 
 import feddbn
-from feddbn.core.fdbnl import server as consensus
-from feddbn.core.penalised import acyclicity
-from feddbn.core.penalised import consensus as seen_gram
+from feddbn.core.penalised import acyclicity, consensus
 from feddbn.methods import base
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
@@ -73,7 +71,7 @@ def profile(largest: int, methods: list[str]) -> Table:
     consensus.searched = clock.wrap("order", consensus.searched)
     consensus.solve_by_signs = clock.wrap("lassos", consensus.solve_by_signs)
     for name in ("see", "scaled"):
-        setattr(seen_gram.SeenGram, name, clock.wrap("lassos", getattr(seen_gram.SeenGram, name)))
+        setattr(consensus.SeenGram, name, clock.wrap("lassos", getattr(consensus.SeenGram, name)))
     for d in [d for d in (10, 20, 50, 100, 200, 300) if d <= largest] or [largest]:
         fed = federation(d, 10, 20 * d, 0)
         for name in methods:
