@@ -66,26 +66,16 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "code": self.code,
-            "level": self.level,
-            "values": dict(self.values),
-            "about": list(self.about),
-            "cure": dict(self.cure),
-        }
+        return {**vars(self), "values": dict(self.values), "about": list(self.about), "cure": dict(self.cure)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Finding:
         """Return what `to_dict` gave; a level that is not known raises ValueError."""
         if stored["level"] not in LEVELS:
             raise ValueError(f"level={stored['level']!r} is not one of {', '.join(LEVELS)}.")
-        about = tuple(str(name) for name in stored.get("about", ()))
+        values, cure = (dict(stored.get(name, {})) for name in ("values", "cure"))
         return cls(
-            str(stored["code"]),
-            stored["level"],
-            dict(stored.get("values", {})),
-            about,
-            dict(stored.get("cure", {})),
+            str(stored["code"]), stored["level"], values, tuple(map(str, stored.get("about", ()))), cure
         )
 
 

@@ -49,7 +49,7 @@ from scipy.special import ndtr
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.recordings import Block, lagged_rows
-from feddbn.core.statistics.moments import Moments, correlations, upper_triangle
+from feddbn.core.statistics.moments import Moments, correlations, symmetric, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.settings import number
 
@@ -380,21 +380,14 @@ class DirectionSums:
     @classmethod
     def from_sums(cls, vector: FloatArray, d: int) -> DirectionSums:
         """Inverse of `to_sums`, also for a sum of such vectors."""
-        upper = np.triu_indices(d)
-        length = len(upper[0])
+        length = d * (d + 1) // 2
         if vector.shape != (1 + 3 * length,):
             raise ParameterError(
                 f"the sums of {d} variables have {1 + 3 * length} numbers, got shape {vector.shape}."
             )
 
-        def full(part: int, sign: float) -> FloatArray:
-            triangle = vector[1 + part * length : 1 + (part + 1) * length]
-            matrix = np.zeros((d, d))
-            matrix[upper[1], upper[0]] = sign * triangle
-            matrix[upper] = triangle
-            return matrix
-
-        return cls(float(vector[0]), full(0, 1.0), full(1, -1.0), full(2, 1.0))
+        products, asymmetry, squares = (symmetric(part, d) for part in np.split(vector[1:], 3))
+        return cls(float(vector[0]), products, np.triu(asymmetry) - np.tril(asymmetry, -1), squares)
 
 
 @dataclass(frozen=True)

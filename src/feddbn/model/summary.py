@@ -18,7 +18,7 @@ import pandas as pd
 
 from feddbn.core.ancestral.search import PartialCorrelations
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.moments import Moments, correlations, symmetric, upper_triangle
+from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.errors import FileError, ParameterError, reading
 from feddbn.shown import Shown
 
@@ -215,9 +215,7 @@ class Summary(Shown):
             "version": VERSION,
             "variables": list(self.variables),
             "n_lags": self.n_lags,
-            "n": self.moments.n,
-            "mean": self.moments.mean.tolist(),
-            "scatter": upper_triangle(self.moments.scatter).tolist(),
+            **self.moments.to_dict(),
             "treatment": None if self.treatment is None else dict(self.treatment),
             "n_nuisances": self.n_nuisances,
             "n_sites": self.n_sites,
@@ -237,9 +235,7 @@ class Summary(Shown):
             )
         try:
             names, n_lags = tuple(map(str, data["variables"])), int(data["n_lags"])
-            q = (n_lags + 1) * len(names)
-            mean, triangle = _numbers(data["mean"], q), _numbers(data["scatter"], q * (q + 1) // 2)
-            moments = Moments(float(data["n"]), mean, symmetric(triangle, q))
+            moments = Moments.from_dict(data, (n_lags + 1) * len(names))
             given = (data["treatment"], float(data["n_nuisances"]), int(data["n_sites"]), str(data["noise"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ParameterError(f"this summary is damaged: {error}.") from None
@@ -264,10 +260,3 @@ def _in_result(data: Any) -> Any:
     """The summary within a stored result, or what was given."""
     facts = data.get("diagnostics") if isinstance(data, Mapping) else None
     return facts.get("summary", data) if isinstance(facts, Mapping) else data
-
-
-def _numbers(values: Any, length: int) -> FloatArray:
-    found = np.asarray(values, dtype=np.float64)
-    if found.shape != (length,) or not np.isfinite(found).all():
-        raise ValueError(f"it should have {length} finite numbers where it has {found.shape}")
-    return found

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,6 +204,21 @@ class Moments:
         totals = self.n * (self.mean - centre)
         n = np.full((*totals.shape[:-1], 1), self.n)
         return np.concatenate([n, totals, upper_triangle(self.about(centre))], axis=-1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: number, mean and upper triangle of the scatter; they read back bit for bit."""
+        return {"n": self.n, "mean": self.mean.tolist(), "scatter": upper_triangle(self.scatter).tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], q: int) -> Moments:
+        """Inverse of `to_dict` for q columns; another number of numbers, or one that is not finite, raises ValueError."""
+        n, mean, triangle = (np.asarray(stored[name], dtype=np.float64) for name in ("n", "mean", "scatter"))
+        shapes = ((), (q,), (q * (q + 1) // 2,))
+        if (n.shape, mean.shape, triangle.shape) != shapes or not np.isfinite(np.r_[n, mean, triangle]).all():
+            raise ValueError(
+                f"moments of {q} columns are {q} means and {shapes[2][0]} products, all of them finite"
+            )
+        return cls(float(n), mean, symmetric(triangle, q))
 
     @classmethod
     def from_sums(cls, vector: FloatArray, q: int, origin: FloatArray | None = None) -> Moments:

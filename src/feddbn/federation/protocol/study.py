@@ -302,33 +302,24 @@ class Study(Table):
 
     def to_json(self) -> str:
         """Return the canonical text: equal studies give equal text."""
-        values = self.model_dump(mode="json")
         # A study that uses none of these has the text that it had before there were any.
-        for name in ("units", "held_by", "rows"):
-            if not values[name]:
-                del values[name]
-        if self.privacy.max_norm is None:
-            del values["privacy"]["max_norm"]
-        if self.goal == "network":
-            del values["goal"]
-        for goal, _ in GOALS:
-            if goal != self.goal:
-                del values[goal]
-        if self.privacy.n_colluding == 1:
-            del values["privacy"]["n_colluding"]
-        if self.privacy.protection == "noise":
-            del values["privacy"]["protection"]
-        for name in () if self.attendance.collects else ("window_h", "enough"):
-            del values["attendance"][name]
-        for name in ("lead", "update_of"):
-            if not values[name]:
-                del values[name]
+        unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
+        unused |= dict.fromkeys(_unused(self, "units", "held_by", "rows", "goal", "lead", "update_of"), True)
+        unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection")
+        unused["attendance"] = set() if self.attendance.collects else {"window_h", "enough"}
+        values = self.model_dump(mode="json", exclude=unused)
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical text."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def _unused(table: Table, *names: str) -> set[str]:
+    """Those of some entries that have their defaults."""
+    known = type(table).model_fields
+    return {one for one in names if getattr(table, one) == known[one].get_default(call_default_factory=True)}
 
 
 def parse_study(text: str, source: str = "the study file") -> Study:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.errors import DataError, FileError, ParameterError, ProtocolError
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import ServerProgram, Task
@@ -67,9 +67,7 @@ class Tally:
         return {
             "variables": list(self.variables),
             "n_lags": self.n_lags,
-            "n": self.moments.n,
-            "mean": self.moments.mean.tolist(),
-            "scatter": upper_triangle(self.moments.scatter).tolist(),
+            **self.moments.to_dict(),
             **{
                 name: np.array(value).tolist()
                 for name, value in vars(self.treatment).items()
@@ -84,18 +82,12 @@ class Tally:
         try:
             names = tuple(str(name) for name in stored["variables"])
             n_lags = int(stored["n_lags"])
-            q = len(names) * (n_lags + 1)
-            mean = np.asarray(stored["mean"], dtype=float)
-            scatter = symmetric(np.asarray(stored["scatter"], dtype=float), q)
+            moments = Moments.from_dict(stored, len(names) * (n_lags + 1))
             # A question checks what may be done to rows.
             done = {name: ({"cell_maps": ()} | dict(stored))[name] for name in _KEPT}
             checked = GramQuestion(n_lags=n_lags, variables=names, **done)
             treatment = Treatment(**{name: getattr(checked, name) for name in _KEPT})
-            if mean.shape != (q,) or not np.all(np.isfinite(mean)) or not np.all(np.isfinite(scatter)):
-                raise ValueError("its means do not fit its variables")
-            return cls(
-                names, n_lags, Moments(float(stored["n"]), mean, scatter), treatment, int(stored["n_parts"])
-            )
+            return cls(names, n_lags, moments, treatment, int(stored["n_parts"]))
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
             raise FileError(
                 f"{where} holds sums that cannot be read ({error}); fit all rows again."

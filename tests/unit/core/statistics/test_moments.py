@@ -7,6 +7,8 @@ Second moments where not everybody has measured everything.
 Columns that follow from others are found and named, by second moments alone.
 """
 
+import json
+
 import numpy as np
 import pytest
 
@@ -210,3 +212,31 @@ def test_moments_of_no_rows_become_those_of_some():
     mended = as_of_rows(Moments(50.0, honest.mean, scatter))
     assert np.linalg.eigvalsh(mended.scatter)[0] > 0
     np.testing.assert_allclose(np.diag(mended.scatter), np.diag(scatter))
+
+
+def test_stored_moments_read_back_bit_for_bit_through_json() -> None:
+    moments = Moments.of_rows(np.random.default_rng(4).standard_normal((30, 3)) * (1e-8, 1.0, 1e9))
+    read = Moments.from_dict(json.loads(json.dumps(moments.to_dict())), 3)
+    assert read.n == moments.n
+    np.testing.assert_array_equal(read.mean, moments.mean)
+    np.testing.assert_array_equal(read.scatter, moments.scatter)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"scatter": [1.0]},
+        {"scatter": [1.0, 2.0]},
+        {"mean": [0.0]},
+        {"mean": [[0.0, 1.0]]},
+        {"n": float("nan")},
+        {"mean": [0.0, float("inf")]},
+        {"n": [3.0]},
+        {"scatter": "no numbers"},
+    ],
+)
+def test_stored_moments_of_another_size_are_refused_not_stretched(damage) -> None:
+    whole = {"n": 3.0, "mean": [0.0, 1.0], "scatter": [2.0, 1.0, 2.0]}
+    assert Moments.from_dict(whole, 2).scatter.tolist() == [[2.0, 1.0], [1.0, 2.0]]
+    with pytest.raises(ValueError):
+        Moments.from_dict({**whole, **damage}, 2)
