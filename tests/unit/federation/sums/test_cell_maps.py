@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from feddbn.errors import FederationError, ParameterError, ProtocolError, SiteRe
 from feddbn.federation.guards.study_plan import scope_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.site import Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.gram import GramQuestion
@@ -187,3 +189,15 @@ def test_what_is_no_value_is_refused_by_its_name():
 def test_every_map_has_its_field_and_its_words(name):
     assert name in feddbn.Prepare.names()
     assert say(Finding(f"cells-{name}", "note", {"value": 1}))
+
+
+def test_nothing_that_is_remembered_of_cells_as_they_are_serves_for_mapped_ones():
+    (name, data) = next(iter(read_sites(CODED, missing="keep").items()))
+    plain = GramQuestion(n_lags=1, variables=("x0", "x1", "x2"))
+    mapped = replace(plain, cell_maps=(f"empty_values={CODE}",))
+    task = site_task("gram.rows")
+    state, _ = answer_of_one(task, Here(name, data, {}), plain)
+    after, fresh = (answer_of_one(task, Here(name, data, one), mapped)[1] for one in (state, {}))
+    np.testing.assert_array_equal(after, fresh)
+    assert plain.in_view(data, name)[0].key != mapped.in_view(data, name)[0].key
+    assert plain.constants[0].digest != mapped.constants[0].digest
