@@ -229,7 +229,7 @@ def _sizes(text: str | None) -> list[int] | None:
 @reads_data()
 def check(
     data: Data,
-    n_lags: Annotated[int, typer.Option("--lags", help="Number of lags of the model to come.")] = 1,
+    n_lags: Annotated[int, typer.Option("--lags", min=0, help="Number of lags of the model to come.")] = 1,
     as_json: Json = False,
     *,
     read: Reading,
@@ -243,8 +243,6 @@ def check(
     """
     from feddbn.analysis.data_check import check as check_files
 
-    if n_lags < 0:
-        raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
     of_study = data.suffix == ".json"
     findings = read_findings(data) if of_study else check_files(data, n_lags, layout=read.with_kinds())
     audience: Audience = "lead" if of_study else "cli"

@@ -80,7 +80,7 @@ def fit(
         ),
     ] = False,
     min_count: Annotated[
-        int, typer.Option(help="Personal methods: hide how many sites have an edge if they are fewer.")
+        int, typer.Option(min=1, help="Personal methods: hide how many sites have an edge if they are fewer.")
     ] = 1,
     show_all: All = False,
     as_json: Json = False,
@@ -109,8 +109,6 @@ def fit(
         forbidden_edges=[_edge("forbid", text) for text in forbid] if forbid else None,
         required_edges=[_edge("require", text) for text in require] if require else None,
     )
-    if min_count < 1:
-        raise ParameterError(f"--min-count {min_count} must be a whole number of at least 1.")
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", ResultWarning)

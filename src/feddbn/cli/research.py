@@ -129,10 +129,10 @@ def attack(
         typer.Argument(help="Sites to attack; a simulated federation if left out.", show_default=False),
     ] = None,
     method: Annotated[str, typer.Option(help="fdbnl or pfdbnl.")] = "fdbnl",
-    variables: Annotated[int, typer.Option(help="Variables of the simulated federation.")] = 6,
+    variables: Annotated[int, typer.Option(min=1, help="Variables of the simulated federation.")] = 6,
     lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
-    sites: Annotated[int, typer.Option(help="Sites of the simulated federation.")] = 5,
-    rows: Annotated[int, typer.Option(help="Rows of each simulated site.")] = 100,
+    sites: Annotated[int, typer.Option(min=3, help="Sites of the simulated federation.")] = 5,
+    rows: Annotated[int, typer.Option(min=2, help="Rows of each simulated site.")] = 100,
     rounds: Annotated[int | None, typer.Option(help="Rounds to listen to.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     as_json: Json = False,
@@ -151,9 +151,6 @@ def attack(
         raise ParameterError(f"--method {method!r} is not known; choose fdbnl or pfdbnl.")
     source: Any = data
     if source is None:
-        for option, value, least in (("variables", variables, 1), ("sites", sites, 3), ("rows", rows, 2)):
-            if value < least:
-                raise ParameterError(f"--{option} must be at least {least}, got {value}.")
         n = rows * sites
         source = simulate(
             d=variables, n_lags=lags, n_sites=sites, n_samples=n, mean_degree=2, random_state=seed
