@@ -36,7 +36,7 @@ from feddbn.method_table import METHODS
 from feddbn.methods.base import DBNEstimator, in_process
 from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
-from feddbn.model.graph import AncestralGraph, effect_shapes
+from feddbn.model.graph import AncestralGraph
 from feddbn.model.summary import Summary
 from feddbn.results.remarks import are_looked_at, fitted_network, residual_findings, summarise
 from feddbn.results.result import plain
@@ -314,7 +314,7 @@ def confidence_table(
 
 def curved_edges(dbn: DBN) -> BoolArray:
     """(p+1, d, d) where a network has a curve or a product, [lag, from, to]."""
-    return np.isin(effect_shapes(dbn), ("curved", "product"))
+    return np.isin(dbn.mechanisms.shapes(), ("curved", "product"))
 
 
 def mark_table(full: AncestralGraph, replicates: Sequence[AncestralGraph]) -> pd.DataFrame:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, ParameterError
 from feddbn.model.conditionals import Conditional, NaturalEffect, link_scale, meaning
@@ -58,7 +58,6 @@ __all__ = [
     "Changes",
     "Usually",
     "average_effects",
-    "average_slopes",
     "changes_by_variable",
     "changes_table",
     "coefficient_table",
@@ -68,11 +67,9 @@ __all__ = [
     "effect_table",
     "expected_changes",
     "from_and_by",
-    "has_sign",
     "mechanism_of",
     "mediated_effects",
     "origin_and_scale",
-    "sizes_by_source",
     "standard_deviations",
     "standardised_weights",
     "total_effects",
@@ -103,7 +100,7 @@ class Usually(NamedTuple):
 def mechanism_of(dbn: Network, variable: str | int, over: Rows | None = None) -> Mechanism:
     """What one variable does given its causes: mean, sample, log density, effect of a cause."""
     j = variable_index(variable, dbn.variables, "variable")
-    return Mechanism(dbn.mechanisms, j, dbn.variables, dbn.adjacency_matrices, Usually(dbn, over))
+    return Mechanism(dbn.mechanisms, j, dbn.variables, Usually(dbn, over))
 
 
 def edge_effect(
@@ -115,21 +112,6 @@ def edge_effect(
     """
     i, j, lag = edge_at(dbn, source, target, lag)
     return mechanism_of(dbn, j, over).effect(i, lag)
-
-
-def average_slopes(dbn: Network) -> FloatArray:
-    """(p+1, d, d) average slope of every effect in its own units, W first."""
-    return dbn.mechanisms.slopes(dbn.adjacency_matrices)
-
-
-def sizes_by_source(dbn: Network) -> FloatArray:
-    """(p+1, d, d) size of every effect over the scale of its source: |weight| of a straight one."""
-    return dbn.mechanisms.sizes_by_source(dbn.adjacency_matrices)
-
-
-def has_sign(dbn: Network) -> BoolArray:
-    """(p+1, d, d) whether an effect goes one way."""
-    return dbn.mechanisms.signs(dbn.adjacency_matrices)
 
 
 def standard_deviations(dbn: Network) -> FloatArray:
@@ -172,7 +154,7 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     if scale is not None and not (scale.shape == (dbn.d,) and np.isfinite(scale).all() and (scale > 0).all()):
         raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
     with np.errstate(over="ignore", under="ignore"):
-        return dbn.mechanisms.standardised(dbn.adjacency_matrices, scale, Usually(dbn))
+        return dbn.mechanisms.standardised(scale, Usually(dbn))
 
 
 _COLUMNS = ["source", "target", "lag", "value", "effect", "lower", "upper", "inside"]

@@ -21,7 +21,7 @@ from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.model.conditionals import Conditional, link_scale
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dynamics import require_linear
-from feddbn.model.effects import average_slopes, has_sign, sizes_by_source, standardised_weights
+from feddbn.model.effects import standardised_weights
 from feddbn.model.network import Network
 from feddbn.settings import is_number
 from feddbn.shown import Shown
@@ -33,7 +33,6 @@ __all__ = [
     "Parts",
     "StoredParts",
     "edge_table",
-    "effect_shapes",
     "lingam_arrays",
     "parts_of",
     "parts_of_edges",
@@ -267,8 +266,10 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
     if dbn.bends:
-        stack = average_slopes(dbn)
-        is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
+        stack = dbn.mechanisms.slopes()
+        is_there = (
+            dbn.is_edge & (dbn.mechanisms.sizes_by_source() > threshold) if threshold > 0 else dbn.is_edge
+        )
     lag, i, j = np.nonzero(is_there)
     names = np.asarray(dbn.variables, dtype=object)
     table = pd.DataFrame(
@@ -282,7 +283,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
         }
     )
     if dbn.mechanisms.has_kinds:
-        single = has_sign(dbn)[lag, i, j] & np.array(
+        single = dbn.mechanisms.signs()[lag, i, j] & np.array(
             [dbn.kinds[k].name != "continuous" for k in j], dtype=bool
         )
         table["kind"] = [dbn.kinds[k].name for k in j]
@@ -290,13 +291,8 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
         with np.errstate(over="ignore"):
             table["ratio"] = np.where(single, np.exp(stack[lag, i, j]), np.nan)
     elif dbn.bends:
-        table["shape"] = effect_shapes(dbn)[lag, i, j]
+        table["shape"] = dbn.mechanisms.shapes()[lag, i, j]
     return table
-
-
-def effect_shapes(dbn: Network) -> NDArray[np.object_]:
-    """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
-    return dbn.mechanisms.shapes()
 
 
 def parts_of_edges(

@@ -128,11 +128,12 @@ class Implied(Protocol):
 class Mechanisms(ABC):
     """How a network of d variables and p lags goes on; no one else asks which family it is.
 
-    `weights` (p+1, d, d) are those of the network, W first.
+    `weights` (p+1, d, d) has one for every effect, W first.
     """
 
     d: int
     n_lags: int
+    weights: FloatArray
     bends: ClassVar[str] = ""
     """What is no straight line, in words. Empty: the formulas of linear networks hold; else paths are simulated."""
     has_kinds: ClassVar[bool] = False
@@ -186,38 +187,39 @@ class Mechanisms(ABC):
         """
         return None
 
-    def slopes(self, weights: FloatArray) -> FloatArray:
+    def slopes(self) -> FloatArray:
         """(p+1, d, d) average slope of every effect in its own units."""
-        return weights
+        return self.weights
 
-    def variances(self, weights: FloatArray, sd: FloatArray) -> FloatArray:
+    def variances(self, sd: FloatArray) -> FloatArray:
         """(p+1, d, d) variances of the effects of sources with standard deviations `sd` (d,)."""
-        return np.asarray((weights * sd[:, None]) ** 2)
+        return np.asarray((self.weights * sd[:, None]) ** 2)
 
-    def sizes_by_source(self, weights: FloatArray) -> FloatArray:
+    def sizes_by_source(self) -> FloatArray:
         """(p+1, d, d) size of every effect over the scale of its source: |weight| of a straight one."""
-        return np.sqrt(self.variances(weights, np.ones(self.d)))
+        return np.sqrt(self.variances(np.ones(self.d)))
 
-    def signs(self, weights: FloatArray) -> BoolArray:
+    def signs(self) -> BoolArray:
         """(p+1, d, d) whether an effect goes one way."""
-        return np.ones(weights.shape, dtype=bool)
+        return np.ones(self.weights.shape, dtype=bool)
 
     def shapes(self) -> NDArray[np.object_]:
         """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
         return np.full((self.n_lags + 1, self.d, self.d), "linear", dtype=object)
 
-    def standardised(self, weights: FloatArray, sd: FloatArray | None, implied: Implied) -> FloatArray:
+    def standardised(self, sd: FloatArray | None, implied: Implied) -> FloatArray:
         """(p+1, d, d) every effect in standard deviations (d,) of source and target, those implied if `sd` is None."""
         scale = implied.deviations() if sd is None else sd
-        falls = self.signs(weights) & (self.slopes(weights) < 0)
-        sizes = np.where(falls, -1.0, 1.0) * np.sqrt(self.variances(weights, scale))
+        falls = self.signs() & (self.slopes() < 0)
+        sizes = np.where(falls, -1.0, 1.0) * np.sqrt(self.variances(scale))
         return np.asarray(sizes / scale)
 
     def effect(
-        self, names: tuple[str, ...], edge: tuple[int, int, int], weight: float, implied: Implied
+        self, names: tuple[str, ...], edge: tuple[int, int, int], implied: Implied
     ) -> EdgeEffect | NaturalEffect:
-        """What an edge (source, target, lag) with this weight does by value."""
+        """What an edge (source, target, lag) does by value."""
         i, j, lag = edge
+        weight = float(self.weights[lag, i, j])
         return EdgeEffect(names[i], names[j], lag, weight, None, (), *implied.origin_and_scale(i))
 
     def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
@@ -351,7 +353,7 @@ class Linear(WithNoise):
 
     def __init__(self, W: FloatArray, A: FloatArray, intercept: FloatArray, variances: FloatArray) -> None:
         super().__init__(len(A), intercept, variances)
-        self.W, self.A = W, A
+        self.W, self.A, self.weights = W, A, np.concatenate([W[None], A])
         self._done: dict[bytes, Surgery] = {}
 
     def surgery(self, held: FloatArray) -> Surgery:
@@ -376,7 +378,7 @@ class Linear(WithNoise):
 
     def residuals(self, rows: FloatArray) -> FloatArray:
         """(n, d) ``x_t - c - x_t W - sum_l x_{t-l} A_l``; of one network."""
-        C = np.concatenate([self.W[None], self.A]).reshape(-1, self.d)
+        C = self.weights.reshape(-1, self.d)
         return np.asarray(rows[:, : self.d] - self.intercept - rows @ C)
 
     @property
@@ -396,10 +398,11 @@ class Linear(WithNoise):
             found[t] = np.maximum(np.diag(P)[:d], 0.0)
         return found
 
-    def standardised(self, weights: FloatArray, sd: FloatArray | None, implied: Implied) -> FloatArray:
+    def standardised(self, sd: FloatArray | None, implied: Implied) -> FloatArray:
         """(p+1, d, d) ``weight * sd_from / sd_to``."""
         scale = implied.deviations() if sd is None else sd
         # No weight stays none, also where the ratio of two scales overflows.
+        weights = self.weights
         return np.multiply(weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0)
 
 
@@ -470,8 +473,8 @@ class Additive(WithNoise):
         Terms with a cause in the same time step, in an order in which causes are complete before they act.
     n_lags, intercept, variances
         p, (d,) and (d,).
-    parts
-        The curves and products that some of the terms are, as far as they are known as such.
+    weights, parts
+        Of effects, where there is one network; and the curves and products that terms are, as far as they are known as such.
     """
 
     bends = "curves or products"
@@ -483,9 +486,12 @@ class Additive(WithNoise):
         n_lags: int,
         intercept: FloatArray,
         variances: FloatArray,
+        weights: FloatArray | None = None,
         parts: Sequence[Curve | Product] = (),
     ) -> None:
         super().__init__(n_lags, intercept, variances)
+        if weights is not None:
+            self.weights = weights
         self._lagged, self._within = lagged, within
         self._parts = tuple(parts)
         self._curves = [part for part in parts if isinstance(part, Curve)]
@@ -514,7 +520,8 @@ class Additive(WithNoise):
             )
             for k in range(1, depth.max(initial=0) + 1)
         ]
-        return cls([*chain(*lagged)], [*chain(*within)], len(A), intercept, variances, parts)
+        weights = np.concatenate([W[None], A])
+        return cls([*chain(*lagged)], [*chain(*within)], len(A), intercept, variances, weights, parts)
 
     def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
         """(n, d) the time step after `past`, which may have fewer than p rows: nothing acts from before it."""
@@ -541,12 +548,12 @@ class Additive(WithNoise):
             found[first : first + _CHUNK] = x - expected
         return found
 
-    def slopes(self, weights: FloatArray) -> FloatArray:
+    def slopes(self) -> FloatArray:
         """(p+1, d, d) the weights, except for functions of a registered feature map that are not uncorrelated with the value.
 
         A product has no slope on average.
         """
-        slopes = weights.copy()
+        slopes = self.weights.copy()
         for curve in self._curves:
             if curve.basis not in ("spline", "quadratic"):
                 # Stein: under a standard normal z, E h'(z) = E z h(z).
@@ -554,14 +561,14 @@ class Additive(WithNoise):
                 slopes[curve.lag, curve.source, curve.target] += (_DENSITY * _Z) @ values / curve.scale
         return slopes
 
-    def variances(self, weights: FloatArray, sd: FloatArray) -> FloatArray:
+    def variances(self, sd: FloatArray) -> FloatArray:
         """(p+1, d, d) variances of effects; functions are taken over a normal with their own origin and scale, and the two
         variables of a product as independent.
         """
-        variances = super().variances(weights, sd)
+        variances = super().variances(sd)
         for curve in self._curves:
             place = (curve.lag, curve.source, curve.target)
-            values = weights[place] * curve.scale * _Z + curve.at(curve.origin + curve.scale * _Z)
+            values = self.weights[place] * curve.scale * _Z + curve.at(curve.origin + curve.scale * _Z)
             variances[place] = _DENSITY @ (values - _DENSITY @ values) ** 2
         for product in self._products:
             is_square = product.first == product.second
@@ -571,20 +578,20 @@ class Additive(WithNoise):
                 ) * product.weight**2
         return variances
 
-    def signs(self, weights: FloatArray) -> BoolArray:
+    def signs(self) -> BoolArray:
         """(p+1, d, d) whether the average slope makes up half of the variance of an effect or more.
 
         What rises and falls, and what depends on another variable, is neither positive nor negative.
         """
-        return np.asarray(np.abs(self.slopes(weights)) >= np.sqrt(0.5) * self.sizes_by_source(weights))
+        return np.asarray(np.abs(self.slopes()) >= np.sqrt(0.5) * self.sizes_by_source())
 
-    def sizes_by_source(self, weights: FloatArray) -> FloatArray:
+    def sizes_by_source(self) -> FloatArray:
         """(p+1, d, d) size of every effect over the scale of its source."""
         scale = np.ones(self.d)
         for part in reversed(self._parts):
             for source, (_, unit) in part.units.items():
                 scale[source] = unit
-        return np.asarray(np.sqrt(self.variances(weights, scale)) / scale[:, None])
+        return np.asarray(np.sqrt(self.variances(scale)) / scale[:, None])
 
     def shapes(self) -> NDArray[np.object_]:
         """(p+1, d, d) linear, curved or product."""
@@ -595,14 +602,13 @@ class Additive(WithNoise):
             )
         return shapes
 
-    def effect(
-        self, names: tuple[str, ...], edge: tuple[int, int, int], weight: float, implied: Implied
-    ) -> EdgeEffect:
+    def effect(self, names: tuple[str, ...], edge: tuple[int, int, int], implied: Implied) -> EdgeEffect:
         """The line, the curve and the squares of an edge."""
         i, j, lag = edge
         curve = next((c for c in self._curves if (c.source, c.target, c.lag) == edge), None)
         squares = tuple(p for p in self._products if (p.first, p.second, p.target, p.lag) == (i, i, j, lag))
         units = (curve.origin, curve.scale) if curve else implied.origin_and_scale(i)
+        weight = float(self.weights[lag, i, j])
         return EdgeEffect(names[i], names[j], lag, weight, curve, squares, *units)
 
 
@@ -668,8 +674,9 @@ class Generalised(Mechanisms):
     bends = "variables of other kinds"
     has_kinds = True
 
-    def __init__(self, nodes: Sequence[Conditional], n_lags: int, order: Sequence[int]) -> None:
-        self.d, self.n_lags, self._nodes, self._order = len(nodes), n_lags, nodes, order
+    def __init__(self, nodes: Sequence[Conditional], weights: FloatArray, order: Sequence[int]) -> None:
+        self.d, self.n_lags, self.weights = len(nodes), len(weights) - 1, weights
+        self._nodes, self._order = nodes, order
 
     def shocks(self, noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """(*shape, d) standard normal numbers, each of which stands for a draw."""
@@ -704,7 +711,7 @@ class Generalised(Mechanisms):
             for j, law in zip(which, self.laws(rows, which), strict=True)
         ]
 
-    def signs(self, weights: FloatArray) -> BoolArray:
+    def signs(self) -> BoolArray:
         """(p+1, d, d) whether an effect is one coefficient."""
         return has_one_sign(self._nodes, self.n_lags)
 
@@ -714,7 +721,7 @@ class Generalised(Mechanisms):
         shapes[:] = [link_scale(node.kind) for node in self._nodes]
         return shapes
 
-    def standardised(self, weights: FloatArray, sd: FloatArray | None, implied: Implied) -> FloatArray:
+    def standardised(self, sd: FloatArray | None, implied: Implied) -> FloatArray:
         """(p+1, d, d) standard deviation of what a cause adds on the scale of the link over that of all that moves the
         variable there; negative where a single coefficient is.
 
@@ -725,7 +732,7 @@ class Generalised(Mechanisms):
         """
         if sd is not None:
             raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
-        found = weights.copy()
+        found = self.weights.copy()
         try:
             with np.errstate(all="ignore"):
                 rows = implied.rows()
@@ -742,9 +749,7 @@ class Generalised(Mechanisms):
                 found[lag, i, j] = -size if effect.size == 1 and effect[0, 0] < 0 else size
         return found
 
-    def effect(
-        self, names: tuple[str, ...], edge: tuple[int, int, int], weight: float, implied: Implied
-    ) -> NaturalEffect:
+    def effect(self, names: tuple[str, ...], edge: tuple[int, int, int], implied: Implied) -> NaturalEffect:
         """What an edge does to the mean or the probabilities of its target, averaged over rows."""
         (i, j, lag), rows = edge, implied.rows()
         node = self._nodes[j]
@@ -786,7 +791,6 @@ class Mechanism:
     network: Mechanisms
     variable: int
     names: tuple[str, ...]
-    weights: FloatArray
     implied: Implied
 
     def law(self, rows: FloatArray) -> Law:
@@ -807,5 +811,4 @@ class Mechanism:
 
     def effect(self, source: int, lag: int) -> EdgeEffect | NaturalEffect:
         """What one of its causes does by value."""
-        edge, weight = (source, self.variable, lag), float(self.weights[lag, source, self.variable])
-        return self.network.effect(self.names, edge, weight, self.implied)
+        return self.network.effect(self.names, (source, self.variable, lag), self.implied)

@@ -206,7 +206,7 @@ class Network:
     def mechanisms(self) -> Mechanisms:
         """What its variables do given their causes; all that is computed from the network by paths or rows reads this."""
         if self.conditionals:
-            return Generalised(self.conditionals, self.n_lags, causes_first(self.is_edge[0]))
+            return Generalised(self.conditionals, self.adjacency_matrices, causes_first(self.is_edge[0]))
         numbers = (self.W, self.A, self.intercept, self.noise_variances)
         if self.parts:
             return Additive.of(*numbers, self.is_edge[0], self.parts)

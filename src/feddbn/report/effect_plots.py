@@ -18,7 +18,6 @@ from feddbn.errors import ParameterError
 from feddbn.model.conditionals import NaturalEffect
 from feddbn.model.curves import EdgeEffect
 from feddbn.model.dbn import DBN
-from feddbn.model.graph import effect_shapes
 from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, panel_grid, shortened, tidy_panel
 from feddbn.settings import whole
@@ -59,7 +58,7 @@ _CURVED = ("curved", "product")
 
 def _edges_of(dbn: DBN, wanted: Callable[[str], bool]) -> list[dict[Hashable, Any]]:
     """Rows of `dbn.edges()` whose effects have a shape that is wanted."""
-    shapes, place = effect_shapes(dbn), list(dbn.variables).index
+    shapes, place = dbn.mechanisms.shapes(), list(dbn.variables).index
     return [
         row
         for row in dbn.edges().to_dict("records")

@@ -18,7 +18,6 @@ from scipy.spatial.distance import squareform
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.model.effects import has_sign
 from feddbn.model.network import check_network
 from feddbn.report.canvas import symmetric_scale
 from feddbn.settings import number
@@ -121,7 +120,7 @@ def process_graph(
     largest = float(symmetric_scale(sizes, limit=limit).vmax or 1.0)
     crowded = len(shown) > CROWDED
     bent = {(i, j) for i, j, lags in shown if lags[0]}
-    is_open, signed = set(dbn.open_edges), has_sign(dbn)
+    is_open, signed = set(dbn.open_edges), dbn.mechanisms.signs()
     rows = []
     for (i, j, lags), size in zip(shown, sizes, strict=True):
         ends = dbn.variables[i], dbn.variables[j]

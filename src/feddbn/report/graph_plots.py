@@ -26,7 +26,6 @@ from matplotlib.path import Path
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.model.dbn import DBN
-from feddbn.model.effects import has_sign
 from feddbn.model.graph import AncestralGraph
 from feddbn.report.canvas import (
     EDGE_COLOURS,
@@ -217,7 +216,7 @@ def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
         if dbn.mechanisms.has_kinds
         else "grey: the effect goes both ways"
     )
-    words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else [both]
+    words += [] if (dbn.mechanisms.signs() | ~dbn.is_edge).all() else [both]
     if words:
         ax.annotate(
             "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
@@ -366,7 +365,7 @@ def plot_time_series_graph(
     height = float(np.clip(0.42 * d, 3.0, 9.0) if d <= 40 else np.clip(0.13 * d, 9.0, 26.0))
     ax = new_axes(ax, 3.2 + 1.7 * (p + 1), height)
     norm = symmetric_scale(edges["weight"], limit=limit)
-    signed, place = has_sign(dbn), {name: k for k, name in enumerate(dbn.variables)}
+    signed, place = dbn.mechanisms.signs(), {name: k for k, name in enumerate(dbn.variables)}
     crowded = len(edges) > CROWDED
     radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
     for row in edges.to_dict("records"):

@@ -28,8 +28,7 @@ from feddbn.findings import Finding
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import usual
-from feddbn.model.effects import changes_by_variable, expected_changes, has_sign, standard_deviations
-from feddbn.model.graph import effect_shapes
+from feddbn.model.effects import changes_by_variable, expected_changes, standard_deviations
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
 from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
@@ -472,7 +471,7 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
         table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], strict=True,
     )  # fmt: skip
-    shapes, signs = effect_shapes(dbn), has_sign(dbn)
+    shapes, signs = dbn.mechanisms.shapes(), dbn.mechanisms.signs()
 
     def shape(lag: int, i: int, j: int) -> list[Any]:
         return [] if not dbn.bends or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]

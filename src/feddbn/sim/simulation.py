@@ -62,7 +62,8 @@ class _Drawn(Additive):
     """What the variables of a drawn system do; unlike curves that were learned, its functions are tables."""
 
     def __init__(self, system: System, variances: FloatArray) -> None:
-        super().__init__(*terms_of([system]), len(system.A), np.zeros(len(system.W)), variances)
+        weights = np.concatenate([system.W[None], system.A])
+        super().__init__(*terms_of([system]), len(system.A), np.zeros(len(system.W)), variances, weights)
         self._system = system
 
     def shapes(self) -> NDArray[np.object_]:

@@ -63,7 +63,7 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
     assert set(summary.nodes) == set(small.variables)
     expected = {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5, "oriented": True}
     assert summary.edges["c", "a"] == expected
-    with pytest.raises(ParameterError, match=r"kind.*'time-series'.*'summary'.*'process'"):
+    with pytest.raises(ParameterError, match="kind='process'"):
         small.to_networkx("process")  # type: ignore[arg-type]
 
 
