@@ -35,9 +35,13 @@ def plain_frame(value: Any) -> Any:
     if isinstance(value, (pd.DataFrame, np.ndarray)):
         return value
     frame = nw.from_native(value, pass_through=True)
-    if isinstance(frame, nw.LazyFrame):
-        frame = frame.collect("pandas")
-    return frame.to_pandas() if isinstance(frame, nw.DataFrame) else value
+    try:
+        if isinstance(frame, nw.LazyFrame):
+            frame = frame.collect("pandas")
+        return frame.to_pandas() if isinstance(frame, nw.DataFrame) else value
+    except ImportError:
+        # Polars hands its columns over by pyarrow.
+        raise MissingExtra("pyarrow", "parquet") from None
 
 
 _CSV = {".csv": ",", ".tsv": "\t"}

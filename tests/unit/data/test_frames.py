@@ -1,5 +1,8 @@
 """Frames of other kinds are read as the frame of pandas with the same rows."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -95,3 +98,18 @@ def test_what_is_no_frame_is_left_alone_and_refused_by_its_type():
         assert plain_frame(value) is value
     with refused(DataError, "Series"):
         read_sites({"s": pl.Series("x", [1.0, 2.0])})
+
+
+def test_without_pyarrow_a_frame_of_polars_says_what_to_install():
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import polars as pl\n"
+        "from feddbn.data import read_sites\n"
+        "from feddbn.errors import MissingExtra\n"
+        "try:\n"
+        "    read_sites({'s': pl.DataFrame({'x': [1.0, 2.0]})})\n"
+        "except MissingExtra as error:\n"
+        "    print('feddbn[parquet]' in str(error))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr
