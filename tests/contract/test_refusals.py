@@ -192,7 +192,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: model().dbn_.do("x0", rows(), 3), "interventions"),
         (lambda: model().dbn_.effects("x0", "nope", 3), "'nope'"),
         (lambda: model().dbn_.frames.impulse_responses(3, "choleski"), "'choleski'"),
-        (lambda: curved().forecast(np.zeros((2, 3)), 3), "effects"),
         (lambda: curved().total_effects(3), "effects"),
         (lambda: curved_dbn().effects("a", "c", 3, ["b"]), "mediators"),
         (lambda: curved_dbn().spectral_radius, "spectral"),
