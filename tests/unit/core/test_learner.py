@@ -1,6 +1,7 @@
 """Each learner at both places: what the server learns from the sum of one site is what the site learns from its part."""
 
-from dataclasses import fields, is_dataclass
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import feddbn
 from feddbn.core.ancestral.search import MarkLearner
 from feddbn.core.changes import CutLearner
 from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.learner import Learner
 from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.penalised.consensus import PenalisedLearner
 from feddbn.core.statistics.moments import Moments
@@ -84,6 +86,14 @@ PLACES = {
     "marks": (MarkLearner(), lambda x: summed(x, 2), lambda x: part(x, 2), numbers),
     "cuts": (CutLearner(shortest=100.0), summed_blocks, part_blocks, of_cuts),
 }
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_all_have_the_signature_of_a_learner(name):
+    learner = PLACES[name][0]
+    assert list(signature(learner.learn).parameters) == list(signature(Learner.learn).parameters)[1:]
+    with pytest.raises(FrozenInstanceError):
+        learner.lambda_w = 1.0
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -78,7 +78,7 @@ def test_weights_of_prepared_variables_are_the_same_network():
 @pytest.mark.parametrize(("degree", "periods"), [(0, ()), (1, ()), (1, (7.0,))])
 def test_what_is_a_recordings_own_is_taken_off_the_residuals(degree, periods):
     tables, dbn = rows_of_sites(), a_network()
-    judge = Judge(FOLD, 1, NAMES, Treatment("recording", degree, periods))
+    judge = Judge(FOLD, 1, NAMES, Treatment(center="recording", degree=degree, periods=periods))
     found = judged(judge, weights_of(dbn), sites_of(tables))
     expected = np.zeros(3)
     for rows in tables:
@@ -104,7 +104,7 @@ def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
     common = judged(judge, weights_of(dbn, scales), scaled)
     alone = sites_of(tables[2:3])
     one = scaled.sum(Task(judge.asks(weights_of(dbn)), ("s2",))).value
-    plain = judged(Judge(FOLD, 1, NAMES, Treatment("recording")), weights_of(dbn), alone)
+    plain = judged(Judge(FOLD, 1, NAMES, Treatment(center="recording")), weights_of(dbn), alone)
     question = GramQuestion(n_lags=1, variables=NAMES, log_scales=scales)
     own = question.gains(memory_site(tables[2], names=NAMES))
     np.testing.assert_allclose(one[:3], plain.squares * own**2, rtol=1e-8)
