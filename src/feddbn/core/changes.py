@@ -678,9 +678,9 @@ class CutLearner:
     change_price: float = 2.0
     drift: bool = True
 
-    def learn(self, blocks: Sequence[Moments], limits: EdgeConstraints, rng: np.random.Generator) -> Changing:
-        """Return the segments of consecutive blocks, and what differs between them or drifts."""
-        search = _CutSearch(self, blocks, limits)
+    def learn(self, gram: Sequence[Moments], limits: EdgeConstraints, rng: np.random.Generator) -> Changing:
+        """Return the segments of consecutive blocks of time, and what differs between them or drifts."""
+        search = _CutSearch(self, gram, limits)
         found = search.run(rng)
         drifting = search.drifting(found) if self.drift else None
         return found if drifting is None else replace(drifting, scores=found.scores)
