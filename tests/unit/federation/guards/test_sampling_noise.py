@@ -143,3 +143,16 @@ def test_what_is_said_about_it():
         other = Study(**fields, privacy=privacy)
         assert about_noise(other, 153, 1_000) is None
         assert few_rows(other, 10) is None
+
+
+def test_what_answers_compare_to_adds_up():
+    guard = SamplingNoise(b"key", rows=2000)
+    site = Site("a", read_sites({"a": rows(300)}, variables=NAMES)["a"], (guard,))
+    assert guard.epsilon() is None
+    precision = 0.0
+    for n_lags in (0, 1):
+        task = asked(n_lags)
+        site.answer(task)
+        precision += guard.last_noise(task) ** -2
+        assert guard.epsilon() == pytest.approx(gaussian_epsilon(NOMINAL_DELTA, precision**-0.5))
+    assert precision > 1.1 * guard.last_noise(task) ** -2
