@@ -27,14 +27,14 @@ from feddbn.methods.updating import UpdatedEstimator
 from feddbn.results.result import Result, plain
 from feddbn.settings import flat_names
 
-__all__ = ["Method", "register_for_studies", "register_method"]
+__all__ = ["Method", "register_method"]
 
 
 _UNSAID = object()
 _UNLESS_SAID = {"prepare.on_disagreement": "ignore", "use_nongaussian": False, "features": "linear"}
 
 
-def register_for_studies(method: Method) -> None:
+def _register_for_studies(method: Method) -> None:
     """Let studies name the method: its estimator is fitted on the study's federation."""
 
     def check(parameters: Mapping[str, Any]) -> None:
@@ -251,7 +251,7 @@ def _is_said(name: str, parameters: Mapping[str, Any]) -> bool:
 
 for _method in METHODS.values():
     if _method.in_studies and _method.is_installed:
-        register_for_studies(_method)
+        _register_for_studies(_method)
 
 
 def register_method(method: Method) -> None:
@@ -267,4 +267,4 @@ def register_method(method: Method) -> None:
     """
     add_method(method)
     if method.in_studies:
-        register_for_studies(method)
+        _register_for_studies(method)
