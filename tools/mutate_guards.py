@@ -165,7 +165,7 @@ def is_noticed(guard: Guarded, tests: Sequence[str], copy: Path) -> bool:
     """Whether one of the tests that reach a guard fails without it."""
     whole = (ROOT / guard.path).read_text(encoding="utf-8")
     about = guard.name.partition(".")[0]
-    # Tests that name it first, then a few of the others.
+    # Tests that name it first, then the others.
     near = [test for test in tests if about in (ROOT / test.partition("::")[0]).read_text(encoding="utf-8")]
     far = [test for test in tests if test not in near]
     # Where nothing can be written, on a full disk say, no note was made of a test that reaches it.
@@ -174,7 +174,11 @@ def is_noticed(guard: Guarded, tests: Sequence[str], copy: Path) -> bool:
     ]
     (copy / guard.path).write_text(guard.without(whole), encoding="utf-8")
     try:
-        return any(_fails(some[:MOST_TESTS], copy) for some in (near, far, named) if some)
+        return any(
+            _fails(some[first : first + MOST_TESTS], copy)
+            for some in (near, far, named)
+            for first in range(0, len(some), MOST_TESTS)
+        )
     finally:
         (copy / guard.path).write_text(whole, encoding="utf-8")
 
