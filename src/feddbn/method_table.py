@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
-from feddbn.errors import ParameterError
+from feddbn.errors import Given, ParameterError
 
 __all__ = [
     "ENTRY_POINTS",
@@ -492,7 +492,9 @@ def get_method(name: str) -> Method:
     method = find_method(name, offered=True)
     if method is None or not method.is_installed:
         known = ", ".join(m.name for m in available_methods())
-        raise ParameterError(f"method={name!r} is not known; choose one of {known}.")
+        raise ParameterError(
+            f"{Given('method', name)} is not known; choose one of {known}.", argument="method"
+        )
     return method
 
 

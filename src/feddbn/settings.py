@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 
-from feddbn.errors import OldNameWarning, ParameterError
+from feddbn.errors import Given, OldNameWarning, ParameterError
 
 __all__ = [
     "GROUPS",
@@ -95,7 +95,8 @@ class Rule:
         *others, last = self.passing
         words = f"{', '.join(others)} or {last}" if others else last
         verb = "is not known; choose" if self.is_choice else "must be"
-        raise ParameterError(f"{name}={shown(value)} {verb} {words}.")
+        given = Given(name, value) if isinstance(value, (str, int, float)) else f"{name}={shown(value)}"
+        raise ParameterError(f"{given} {verb} {words}.", argument=name)
 
 
 def shown(value: object) -> str:

@@ -37,12 +37,14 @@ def two_sites(tmp_path):
         (lambda f: f.drop(columns="w"), (), ("'b'", "'w'", "--variables")),
         (lambda f: f.assign(v="high"), (), ("'v'", "--kinds")),
         (lambda f: f.assign(day=[0, *range(39)]), (), ("'b'", "'day'", "--series")),
-        (lambda f: f, ("--lambda-w", "-1"), ("lambda_w=-1.0",)),
-        (lambda f: f, ("-p", "schedule=fast"), ("schedule='fast'", "'gram'")),
+        (lambda f: f, ("--lambda-w", "-1"), ("--lambda-w -1 ",)),
+        (lambda f: f, ("-p", "schedule=fast"), ("-p schedule=fast ", "'gram'")),
         (lambda f: f, ("-p", "lamda_a=0.1"), ("'lamda_a'", "'lambda_a'")),
         (lambda f: f, ("-p", "tol"), ("--param 'tol'",)),
         (lambda f: f, ("--forbid", "u->v"), ("--forbid 'u->v'", "FROM,TO,LAG")),
-        (lambda f: f, ("-m", "magic"), ("method='magic'", "fdbnl")),
+        (lambda f: f, ("-m", "magic"), ("-m magic ", "fdbnl")),
+        (lambda f: f, ("--n-lags=-1",), ("--n-lags=-1 ",)),
+        (lambda f: f, ("-p", "prepare.spikes=some"), ("-p prepare.spikes=some ", "'keep'")),
     ],
 )
 def test_what_cannot_be_fitted_is_named(refuses, two_sites, tmp_path, change, options, names):

@@ -14,6 +14,7 @@ import errno
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -22,11 +23,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.manual import EXIT_CODES, attach
 from feddbn.cli.terminal import complain, remark, say
-from feddbn.errors import FeddbnError, OldNameWarning, missing_extra
+from feddbn.errors import FeddbnError, Given, OldNameWarning, missing_extra
 from feddbn.words import told
 
 __all__ = ["COMMANDS", "app", "main"]
 
+_LINE = "feddbn.line"
 _LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations on their own machines", "Research"
 
 
@@ -128,7 +130,8 @@ class CommandGroup(TyperGroup):
         if "--debug" in args[:end]:
             args = [*(a for a in args[:end] if a != "--debug"), *args[end:]]
             return super().parse_args(ctx, ["--debug", *renamed(args)])
-        return super().parse_args(ctx, renamed(args))
+        ctx.meta[_LINE] = line = renamed(args)
+        return super().parse_args(ctx, list(line))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""
@@ -146,7 +149,7 @@ class CommandGroup(TyperGroup):
                 warnings.showwarning = lambda message, *_, **__: remark(f"note: {message}")
                 return super().invoke(ctx)
         except FeddbnError as error:
-            complain(told(error.parts, "cli"))
+            complain(_sentence(error, ctx.meta[_LINE]))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             complain("interrupted.")
@@ -169,6 +172,32 @@ class CommandGroup(TyperGroup):
                 raise typer.Exit(2) from None
             complain(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it.")
             raise typer.Exit(1) from None
+
+
+def _sentence(error: FeddbnError, line: list[str]) -> str:
+    """The sentence of an error; an argument that is wrong is written as it was typed, others as they would be."""
+    wrong = error.values.get("argument")
+    parts = [
+        _typed(one, line) if isinstance(one, Given) and one.name == wrong else one for one in error.parts
+    ]
+    return told(parts, "cli")
+
+
+def _typed(given: Given, line: list[str]) -> str:
+    """An argument as a line has it; where it is not on the line, as Python has it."""
+    command: Any = COMMANDS[line[0]].load(line[0]) if line and line[0] in COMMANDS else None
+    for word in line[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    names = {option: one.name for one in getattr(command, "params", ()) for option in one.opts}
+    # Of an option that is given twice the last counts.
+    for word, after in reversed(list(pairwise([*line, ""]))):
+        option, is_one, _ = word.partition("=")
+        key = after.partition("=")[0]
+        if option == "-p" and (key == given.name or key.endswith(f".{given.name}")):
+            return f"-p {after}"
+        if names.get(option) in (given.name, given.name.removeprefix("n_")):
+            return word if is_one else f"{word} {after}"
+    return str(given)
 
 
 def _is_usage_error(error: Exception) -> bool:
