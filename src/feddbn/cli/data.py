@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.options import Data, Json, Reading, parse_kinds, reads_data
+from feddbn.cli.printed import warnings_at_end
 from feddbn.cli.terminal import print_json, print_table, progress, say, tell
 from feddbn.errors import FileError, MissingExtra, ParameterError, reading
 from feddbn.findings import Finding, Findings
@@ -332,8 +333,9 @@ def demo(
     write_truth(federation, out / "truth.json")
     methods = sorted(default_methods(truth, personal=False), key=lambda method: method.name != _FIRST)
     sites = read_sites(out / "data")
-    with progress("demo", total=len(methods)) as (watch, part):
+    with progress("demo", total=len(methods)) as (watch, part), warnings_at_end() as found_by:
         lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))
+        found_by.update({line.method.label: line.estimator.findings_ for line in lines})
     result = Result.from_estimator(lines[0].estimator, truth=truth)
     result.save(out / "result.json")
     page = write_report(result.to_dict(), out / "report.html", audience="cli")

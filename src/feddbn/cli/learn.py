@@ -27,7 +27,7 @@ from feddbn.cli.printed import (
     print_result,
     print_shared_edges,
     print_tables,
-    print_warnings,
+    warnings_at_end,
 )
 from feddbn.cli.terminal import number, print_frame, print_json, print_table, progress, say, write_csv
 from feddbn.errors import ParameterError, ResultWarning
@@ -227,11 +227,9 @@ def compare(
     parameters = given_parameters(methods, read, param, n_lags=parse_n_lags(n_lags))
     sites = read_sites(data, layout=read.with_kinds(parameters.get("kinds")))
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out
-    with progress("compare", total=len(methods)) as (watch, part), warnings.catch_warnings():
-        # Every fit carries these sentences; they are printed from there, once for all methods.
-        warnings.simplefilter("ignore", ResultWarning)
+    with progress("compare", total=len(methods)) as (watch, part), warnings_at_end() as found_by:
         lines = list(compare_methods(sites, methods, parameters, true, share, watch, part))
-    print_warnings({line.method.label: line.estimator.findings_ for line in lines})
+        found_by.update({line.method.label: line.estimator.findings_ for line in lines})
     found = {"held_out_share": share, "methods": [line.to_dict() for line in lines]}
     if as_json:
         print_json(found)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddbn.cli.terminal import number, print_table, remark, say, short
+from feddbn.errors import ResultWarning
 from feddbn.findings import Finding
 from feddbn.method_table import METHODS
 from feddbn.words import counted, first_lines
@@ -26,7 +29,7 @@ __all__ = [
     "print_result",
     "print_shared_edges",
     "print_tables",
-    "print_warnings",
+    "warnings_at_end",
 ]
 
 All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not only what matters most.")]
@@ -64,8 +67,16 @@ def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
         remark(line if line.startswith("and ") else f"note: {line}")
 
 
-def print_warnings(found: Mapping[str, Iterable[Finding]]) -> None:
-    """Print the warnings of several fits by their labels, each once with all that have it."""
+@contextlib.contextmanager
+def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
+    """Print the warnings of several fits at the end, each once with the labels of all that have it, as options are typed.
+
+    Yields where to put what each label has found; what fits warn of meanwhile is among it, in Python's words.
+    """
+    found: dict[str, Iterable[Finding]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultWarning)
+        yield found
     told: dict[str, list[str]] = {}
     for label, findings in found.items():
         for text in dict.fromkeys(sentence_of(one, "cli") for one in findings if one.level == "warning"):
