@@ -25,7 +25,7 @@ SITE_STEPS = (
 SERVER_STEPS = (
     ("results", "file, tables, findings in words, pages", ("results", "analysis", "report")),
     ("network", "what variables do: forecast, effects", ("model",)),
-    ("learner", "learn(gram, limits, rng)", ("core.orders", "core.penalised", "core.changes")),
+    ("learner", "learn(gram, limits, rng)", ("core.orders", "core.penalised")),
     ("program", "generator: yields questions, gets sums", ("federation.sums", "federation.programs")),
     ("method", "settings, and which program to run", ("methods", "method_table")),
 )
@@ -105,7 +105,7 @@ def picture() -> str:
         text(420, 268, "question", 13, text_anchor="middle", font_weight="bold"),
         text(420, 285, "checked at both ends", 11.5, SOFT, text_anchor="middle"),
         arrow(298, 456, 380, 416),
-        text(336, 414, "vector", 13, text_anchor="middle", font_weight="bold"),
+        text(350, 412, "vector", 13, text_anchor="middle", font_weight="bold"),
         f'<circle cx="420" cy="397" r="38" fill="{SHARED}" stroke="{LINE}"/>',
         text(420, 403, "sum", 17, text_anchor="middle", font_weight="bold"),
         arrow(459, 392, 539, 378),
