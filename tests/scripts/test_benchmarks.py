@@ -84,6 +84,7 @@ ON_REAL_DATA = {
     "real_systems": lambda m: sys.stdout.writelines(
         table.text() for part in (m.systems, m.evidence, m.battery) for table in part(["middleware"])
     ),
+    "intensive_care": lambda m: sys.stdout.write(m.measured(["even stays"]).text()),
     "ranker_views": lambda m: m.of_sums([1], ["ranker"]),
     "real_data_ranking": lambda m: m.dream4_table([1, 2], {"linear": m.RECIPES["linear, no hubs"]}),
 }
