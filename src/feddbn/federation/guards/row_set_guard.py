@@ -334,8 +334,33 @@ class RowSetGuard(Guard):
                 "for blocks that were asked for before.",
                 code="blocks-show-rows",
             )
+        if about.group == "look" and about.maps_cells:
+            self._check_emptied(whole, [about.as_recorded(seen, book.order(), table, left_out), *now])
         book.add(parts or [whole])
         return left_out
+
+    def _check_emptied(self, new: UsedRows, others: Sequence[UsedRows]) -> None:
+        """Refuse a first look whose maps empty few cells of a variable, against the data as recorded or another look.
+
+        A study chooses the values that are emptied, and a first look tells how many cells a variable has left.
+        """
+        for one in others:
+            if new.cells is None or one.cells is None:
+                continue
+            kept = np.ones(len(new.cells), dtype=bool)
+            kept[np.concatenate([new.left_out, one.left_out])] = False
+            both = [name for name in new.variables if name in one.variables]
+            mine, theirs = (
+                used[kept][:, [names.index(name) for name in both]]
+                for used, names in ((new.cells, new.variables), (one.cells, one.variables))
+            )
+            n_emptied = (mine != theirs).sum(axis=0)
+            if np.any((n_emptied > 0) & (n_emptied < self._least)):
+                raise SiteRefused(
+                    f"the study empties cells of a variable in fewer than {self._least} rows of this site (min_rows), and "
+                    "would tell how many; empty them in the files, or have the study leave these values out.",
+                    code="few-emptied",
+                )
 
     def _goes(self, found: Sequence[UsedRows], used: Sequence[UsedRows]) -> RowNumbers:
         """Places of rows to leave out next; empty if no combination of sums would show few."""
@@ -515,6 +540,20 @@ class _About:
         where = f"{part}{'-'.join(map(str, fold))}" if fold else "all"
         where += "".join(f":{view.design.digest[:16]}" for view in self.pairs)
         return f"{self.cells} {self.n_lags} {where} {self.cut or '-'}"
+
+    @property
+    def maps_cells(self) -> bool:
+        """Whether cells go through maps first."""
+        return self.question is not None and bool(self.question.cell_maps)
+
+    def as_recorded(
+        self, data: WithoutRows, order: Mapping[str, int], table: RowTable, left_out: RowNumbers
+    ) -> UsedRows:
+        """The same rows with the cells that they have without maps."""
+        assert self.question is not None
+        return next(
+            replace(self, question=replace(self.question, cell_maps=())).found(data, order, table, left_out)
+        )
 
     @property
     def is_filled(self) -> bool:

@@ -276,3 +276,26 @@ def test_codes_that_most_cells_have_are_refused():
     guard = RowSetGuard(RowsInMemory(site), LEAST, lambda note: None)
     with refused(SiteRefused, code="tight-limits"):
         guard.reads(Here("s", site, {}), Task(question))
+
+
+@pytest.mark.parametrize(
+    ("n_codes", "maps"), [(1, "7.25"), (LEAST - 1, "7.25"), (1, "[7.25, 8.5]"), (LEAST, "7.25")]
+)
+def test_a_first_look_tells_of_no_value_that_few_cells_have(n_codes, maps):
+    """Codes for empty cells are the study's choice: it could ask for any value whether somebody has it."""
+    x = np.random.default_rng(0).normal(size=(N, 4))
+    x[:20, 0] = 8.5
+    x[50 : 50 + n_codes, 0] = 7.25
+    site = MemorySite(NAMES, [ArrayRecording("a", (Block(x),))])
+    guard = RowSetGuard(RowsInMemory(site), LEAST)
+
+    def look(codes):
+        question = SurveyQuestion(n_lags=1, variables=NAMES, cell_maps=(f"empty_values={codes}",))
+        return guard.reads(Here("s", site, {}), Task(question))
+
+    look("8.5")
+    if n_codes < LEAST:
+        with refused(SiteRefused, code="few-emptied"):
+            look(maps)
+    else:
+        look(maps)
