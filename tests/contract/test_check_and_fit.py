@@ -30,9 +30,7 @@ NOTHING = {"center": "none", "degree": 0, "periods": [], "gains": "none", "spike
 
 def about_rows(found: list[Finding], others: set[str]) -> list[dict[str, Any]]:
     """All but those, in an order that does not matter."""
-    kept = [
-        one.to_dict() for one in found if one.code not in others and not one.code.startswith("residuals-")
-    ]
+    kept = [one.to_dict() for one in found if one.code not in {*others, "residuals"}]
     return sorted(kept, key=repr)
 
 

@@ -21,7 +21,7 @@ from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.federation.sums.private_moments import SPIKES_SHARE
 from feddbn.federation.sums.treatment import AskedMoments
-from feddbn.findings import Finding
+from feddbn.findings import Finding, Level
 from feddbn.model.dbn import DBN
 from feddbn.shown import Shown
 from feddbn.words import say
@@ -185,7 +185,10 @@ def summarise(report: ResidualReport) -> ResidualSummary:
 
 
 def residual_findings(summary: ResidualSummary, n_lags: int) -> list[Finding]:
-    """One finding for memory that was taken care of, and one for every violation, the gravest first."""
+    """One finding for memory that was taken care of, and one for all violations that are left, the gravest first.
+
+    The second has the names as ``values["violations"]`` and the numbers of each under its name.
+    """
     s, found = summary, []
     if "memory" in s.acted_on and s.noise_memory is None:
         found.append(Finding("lag-added", "note", {"n_lags": n_lags, "gain": s.lag_gain or 0.0}))
@@ -211,10 +214,13 @@ def residual_findings(summary: ResidualSummary, n_lags: int) -> list[Finding]:
         "tails": {"kurtosis": s.kurtosis, "p": s.tails_p},
         "curvature": {"p": s.curvature_p},
     }
-    return found + [
-        Finding(f"residuals-{name}", "warning" if name in GRAVE else "note", values[name])
-        for name in s.violations
-    ]
+    left = sorted(s.violations, key=lambda name: name not in GRAVE)
+    if left:
+        level: Level = "warning" if left[0] in GRAVE else "note"
+        found.append(
+            Finding("residuals", level, {"violations": left, **{name: values[name] for name in left}})
+        )
+    return found
 
 
 def hidden_table(dbn: DBN, moments: Moments | None, doubts: HiddenDoubts | None) -> pd.DataFrame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import exp
 
-from feddbn.words import Said, says
+from feddbn.findings import Finding
+from feddbn.words import Said, full_sentence, say, says
 
 _CLEAR_ECHO = 3.7
 """A z-score beyond this has a p-value below a quarter of the usual level."""
@@ -26,6 +27,29 @@ def _noise_memory(it: Said) -> str:
         "learning, which leaves residuals without memory; directions then rest on covariances, and forecasts do not use "
         f"the memory. {it.cure} leaves it in."
     )
+
+
+@says("residuals")
+def _contradictions(it: Said) -> str:
+    """All of them: the gravest as it is said alone, the others in short."""
+    first, *others = it["violations"]
+    gravest = say(Finding(f"residuals-{first}", it.finding.level, it[first]), it.audience)
+    if not others:
+        return gravest
+    short = "; ".join(_SHORT[name].format(**it[name]) for name in others)
+    return f"{gravest} {full_sentence(f'besides, {short}')}"
+
+
+_SHORT = {
+    "hidden": "hidden causes explain the rows better than some edges do",
+    "memory": "residuals are autocorrelated (up to {autocorrelation:.2f})",
+    "dependence": "residuals of the same row correlate (up to {correlation:.2f})",
+    "volatility": "the variance of the noise changes from row to row (evidence is worth {n_effective:.0f} of {n_rows} rows)",
+    "thirds": "the variance of the noise changes over the recordings (by a factor of up to {ratio:.1f})",
+    "spread": "recordings differ in the variance of their noise",
+    "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
+    "curvature": "effects are not straight lines",
+}
 
 
 @says("residuals-hidden")

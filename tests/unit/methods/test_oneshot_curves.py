@@ -48,7 +48,7 @@ def test_auto_takes_splines_where_effects_are_curved_and_says_so():
     assert model.orientation_.set_index(["source", "target"]).loc[("a", "b"), "oriented"]
     linear = OneShotDBN(features="linear").fit(bent())
     assert "curvature" in linear.residuals_.violations
-    assert "residuals-curvature" in linear.findings_.codes
+    assert "curvature" in only(linear.findings_, "residuals").values["violations"]
 
 
 def test_a_learned_curve_is_near_the_true_one_and_within_its_band():

@@ -63,7 +63,7 @@ def fitted(sites, **options):
         return OneShotDBN(**options).fit(sites)
 
 
-ABOUT_RESIDUALS = ("lag-added", "noise-memory-removed", "residuals-")
+ABOUT_RESIDUALS = ("lag-added", "noise-memory-removed", "residuals")
 
 
 def of_residuals(model):
@@ -111,7 +111,7 @@ def test_errors_of_measurement_are_warned_of():
     sites, _ = made(white, measured=1.0, n=1500)
     with pytest.warns(ResidualsWarning):
         model = fitted(sites)
-    assert only(model.findings_, "residuals-memory").values["echo"] > 3.7
+    assert only(model.findings_, "residuals").values["memory"]["echo"] > 3.7
     assert "memory" in model.residuals_.violations
     verdict = only(verdicts(read_record(Result.from_estimator(model).to_dict())), "verdict-residuals")
     assert verdict.level == "error"
@@ -122,8 +122,9 @@ def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects
     sites = messy({"hidden-causes": None}, 104).sites
     with pytest.warns(ResidualsWarning):
         model = fitted(sites)
-    told = only(model.findings_, "residuals-hidden")
-    assert told.values["causes"] == [["x1", "x2", "x6"], ["x3", "x5", "x6"]]
+    told = only(model.findings_, "residuals").values
+    assert told["violations"][0] == "hidden"
+    assert told["hidden"]["causes"] == [["x1", "x2", "x6"], ["x3", "x5", "x6"]]
     assert model.residuals_.violations[0] == "hidden"
     assert model.residuals_.hidden_causes == (("x1", "x2", "x6"), ("x3", "x5", "x6"))
     assert model.residuals_.hidden_gain > 50
@@ -155,7 +156,7 @@ def test_unequal_variances_alone_are_no_hidden_cause(mess, doubts):
     model = fitted(messy({mess: None}, 104).sites)
     assert model.noise_variance_ == "free"
     assert model.residuals_.hidden_causes == ()
-    assert not {"residuals-hidden", "could-be-hidden"} & set(model.findings_.codes)
+    assert not {"residuals", "could-be-hidden"} & set(model.findings_.codes)
     assert not model.hidden_["could_be_hidden"].any()
     assert model.hidden_["robustness"].between(0.01, 1).all()
 
@@ -169,7 +170,9 @@ def test_every_violation_is_told():
     model = fitted(sites, prepare=AS_THEY_ARE)
     assert {"volatility", "thirds", "spread", "tails"} <= set(model.residuals_.violations)
     assert model.residuals_.n_effective < 0.8 * model.residuals_.n_rows
-    assert set(of_residuals(model)) == {f"residuals-{name}" for name in model.residuals_.violations}
+    told = only(model.findings_, "residuals").values
+    assert of_residuals(model) == ["residuals"]
+    assert set(told) == {"violations", *told["violations"]} == {"violations", *model.residuals_.violations}
 
 
 def test_noise_leaves_it_out():
@@ -235,7 +238,7 @@ def test_what_breaks_the_model_is_said_and_stored(method, mess, violation):
     assert violation in model.residuals_.violations
     assert model.residuals_.looked_only
     assert model.residuals_.acted_on == ()
-    assert f"residuals-{violation}" in model.findings_.codes
+    assert violation in only(model.findings_, "residuals").values["violations"]
     stored = Result.from_estimator(model).to_dict()
     assert violation in stored["diagnostics"]["residuals"]["violations"]
     verdict = only(verdicts(read_record(stored)), "verdict-residuals")

@@ -160,6 +160,16 @@ P = {"p": 1e-9}
 MEMORY = {**P, "autocorrelation": 0.4, "echo": 1.0, "n_lags": 1, "lag_gain": 12.0, "looked_only": True}
 ROWS = {"n_effective": 80.0, "n_rows": 100, "looked_only": True}
 KEEP = {"prepare.spikes": "keep"}
+VIOLATED = {
+    "hidden": {"causes": [["a", "b"]], "gain": 60.0},
+    "memory": MEMORY,
+    "dependence": {**P, "correlation": 0.3},
+    "curvature": P,
+    "volatility": {**P, **ROWS, "correlation": 0.3},
+    "thirds": {**P, "ratio": 3.0},
+    "spread": {**P, "spread": 0.7},
+    "tails": {**P, "kurtosis": 12.0},
+}
 FOUND = [
     Finding("own-means", "note", {"evidence": 12.0}, cure={"prepare.center": "none"}),
     Finding(
@@ -195,6 +205,8 @@ FOUND = [
     ),
     Finding("lag-added", "note", {"n_lags": 2, "gain": 12.0}),
     Finding("noise-memory-removed", "note", {"memory": 0.6}, cure={"check_residuals": False}),
+    *(Finding("residuals", "warning", {"violations": [first, *VIOLATED], **VIOLATED}) for first in VIOLATED),
+    Finding("residuals", "note", {"violations": ["tails"], **VIOLATED}),
     Finding("residuals-hidden", "warning", {"causes": [["a", "b"], ["c", "d"]], "gain": 60.0}),
     Finding("residuals-memory", "warning", MEMORY),
     Finding("residuals-memory", "warning", {**MEMORY, "echo": 5.0, "lag_gain": None}),
