@@ -9,13 +9,13 @@ Findings have an order: what can turn the result over comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from feddbn.shown import Shown
 
-__all__ = ["LEVELS", "Finding", "Findings", "Level"]
+__all__ = ["LEVELS", "Finding", "Findings", "Level", "together"]
 
 Level = Literal["error", "warning", "unknown", "note", "good"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -41,6 +41,8 @@ class Finding:
     cure
         Settings that decide otherwise or cure it: name -> value, with the room before a dot where there is one
         (``{"prepare.outliers": "keep"}``).
+    parts
+        What it sums up: findings that a person need not read one by one.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Finding:
     values: Mapping[str, Any] = field(default_factory=dict)
     about: tuple[str, ...] = ()
     cure: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[Finding, ...] = ()
 
     @property
     def where(self) -> str:
@@ -66,7 +69,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**vars(self), "values": dict(self.values), "about": list(self.about), "cure": dict(self.cure)}
+        told = {**vars(self), "values": dict(self.values), "about": list(self.about), "cure": dict(self.cure)}
+        return told | {"parts": [part.to_dict() for part in self.parts]}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Finding:
@@ -74,9 +78,18 @@ class Finding:
         if stored["level"] not in LEVELS:
             raise ValueError(f"level={stored['level']!r} is not one of {', '.join(LEVELS)}.")
         values, cure = (dict(stored.get(name, {})) for name in ("values", "cure"))
-        return cls(
-            str(stored["code"]), stored["level"], values, tuple(map(str, stored.get("about", ()))), cure
-        )
+        about = tuple(map(str, stored.get("about", ())))
+        parts = tuple(map(cls.from_dict, stored.get("parts", ())))
+        return cls(str(stored["code"]), stored["level"], values, about, cure, parts)
+
+
+def together(code: str, found: Sequence[Finding]) -> list[Finding]:
+    """Return one finding that sums up several, as grave as the gravest of them; one alone stays as it is."""
+    if len(found) < 2:
+        return list(found)
+    parts = tuple(Findings(found))
+    about = tuple(dict.fromkeys(name for part in parts for name in part.about))
+    return [Finding(code, parts[0].level, about=about, parts=parts)]
 
 
 class Findings(list[Finding], Shown):
@@ -100,10 +113,15 @@ class Findings(list[Finding], Shown):
         return cls(Finding("text", "warning", {"text": str(text)}) for text in result.get("warnings") or ())
 
     @property
+    def single(self) -> Findings:
+        """One by one: parts instead of what sums them up."""
+        return Findings(part for one in self for part in (one.parts or (one,)))
+
+    @property
     def codes(self) -> tuple[str, ...]:
-        """The codes, in order."""
-        return tuple(one.code for one in self)
+        """The codes of single findings, in order."""
+        return tuple(one.code for one in self.single)
 
     def of(self, code: str) -> list[Finding]:
-        """Those with this code."""
-        return [one for one in self if one.code == code]
+        """Those with this code, also parts of others."""
+        return [one for one in (*(whole for whole in self if whole.parts), *self.single) if one.code == code]

@@ -41,7 +41,7 @@ def test_a_check_promises_what_the_fit_does(row):
     fitted, found = feddbn.OneShotDBN(n_lags=1).fit(sites), feddbn.check(sites, n_lags=1)
     looked = Look(n_lags=1).fit(read_sites(sites, missing="keep"))
     assert looked.treatment_ == fitted.treatment_
-    assert about_rows(found, PLACES) == about_rows(fitted.findings_, LEARNED | {"sentinel"})
+    assert about_rows(found, PLACES) == about_rows(fitted.findings_.single, LEARNED | {"sentinel"})
     assert ("sentinel" in found.codes) == ("sentinel" in fitted.findings_.codes)
     # Where the fit says that levels wander, so does the check.
     assert {one.about for one in found.of("wandering")} >= {
@@ -58,5 +58,5 @@ def test_so_it_is_for_few_sites_and_other_lags(mess, options):
     sites = feddbn.simulate(d=4, n_lags=2, n_samples=900, mess=mess, random_state=1, **options).sites
     for n_lags in (2, "auto"):
         found, fitted = feddbn.check(sites, n_lags), feddbn.OneShotDBN(n_lags=n_lags).fit(sites)
-        assert about_rows(found, PLACES) == about_rows(fitted.findings_, LEARNED)
+        assert about_rows(found, PLACES) == about_rows(fitted.findings_.single, LEARNED)
         assert about_rows(found, PLACES)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feddbn.errors import FeddbnError, NotEnoughSites
-from feddbn.findings import Finding
+from feddbn.findings import Finding, Findings
 
 
 @contextmanager
@@ -26,14 +26,14 @@ def refused(kind: type[FeddbnError], *names: object, code: str | None = None) ->
 
 
 def codes(findings: Iterable[Finding]) -> list[str]:
-    """The codes of findings, in order."""
-    return [one.code for one in findings]
+    """The codes of single findings, in order."""
+    return [one.code for whole in findings for one in (whole.parts or (whole,))]
 
 
 def only(findings: Iterable[Finding], code: str) -> Finding:
-    """The one finding with this code."""
-    found = [one for one in findings if one.code == code]
-    assert len(found) == 1, [one.code for one in findings]
+    """The one finding with this code, also a part of another."""
+    found = Findings(findings).of(code)
+    assert len(found) == 1, codes(findings)
     return found[0]
 
 

@@ -124,7 +124,7 @@ def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> 
     """What tables show and what a fit says, each once; and where sums do not say it, where it is."""
     yield from shown
     told = {one.code for one in shown}
-    yield from (one for one in look.findings_ if one.code not in told)
+    yield from (one for one in look.findings_.single if one.code not in told)
     if look.asked_ is not None:
         moments, names = look.asked_.moments, look._variables
         # A fit may find that it is noise with a memory, and take that off.

@@ -21,7 +21,7 @@ from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.federation.sums.private_moments import SPIKES_SHARE
 from feddbn.federation.sums.treatment import AskedMoments
-from feddbn.findings import Finding, Level
+from feddbn.findings import Finding, Level, together
 from feddbn.model.dbn import DBN
 from feddbn.shown import Shown
 from feddbn.words import say
@@ -285,7 +285,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
 
 
 def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Finding]:
-    """What was found and done about it, each with the setting that decides otherwise."""
+    """What was done to the rows, in one finding, each part with the setting that decides otherwise; then what is wrong."""
     done, survey, found = asked.treatment, asked.survey, []
 
     def named(places: Sequence[int]) -> tuple[str, ...]:
@@ -327,6 +327,7 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         share = float(survey.n_empty / (survey.n_rows * len(variables)))
         values = {"share": share, "has_removed": bool(asked.spiky), "n": float(asked.moments.n)}
         note("empty-cells", values, {"prepare.missing": "drop"})
+    found = together("rows-treated", found)
     if asked.unseen:
         found.append(_unseen(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:

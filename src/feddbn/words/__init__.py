@@ -14,6 +14,7 @@ May import: errors, findings.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,17 @@ class Said:
         """Whether the reader types Python."""
         return self.audience == "python"
 
+    @property
+    def parts(self) -> str:
+        """What it sums up: the first clause of each part."""
+        said = (say(part, self.audience) for part in self.finding.parts)
+        return "; ".join(re.split(r"[.;:] |[.]$", text, maxsplit=1)[0] for text in said)
+
+    @property
+    def where_single(self) -> str:
+        """Where a reader finds the parts, each with the setting that decides otherwise."""
+        return {"cli": "--all shows", "python": "`findings_.single` has"}.get(self.audience, "the report has")
+
 
 Sentence = Callable[[Said], "str | Card"]
 _SENTENCES: dict[str, Sentence] = {}
@@ -143,6 +155,8 @@ def card(finding: Finding, audience: Audience = "python") -> Card:
 def first_lines(findings: Iterable[Finding], audience: Audience = "python", most: int = 5) -> list[str]:
     """Return what a person is shown first: at most so many findings, then how many more there are."""
     told = [one for one in Findings(findings) if one.level != "good"]
+    if most >= len(told):
+        told = list(Findings(told).single)
     lines = [say(one, audience) for one in told[:most]]
     more = len(told) - most
     if more > 0:

@@ -17,6 +17,11 @@ def _cells(it: Said) -> str:
     return _CELLS[it.finding.code].format(it["value"])
 
 
+@says("rows-treated")
+def _rows_treated(it: Said) -> str:
+    return f"rows were treated first: {it.parts}. {it.where_single} how to decide otherwise."
+
+
 @says("own-means")
 def _own_means(it: Said) -> str:
     return (

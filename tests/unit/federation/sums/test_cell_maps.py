@@ -67,7 +67,7 @@ def test_a_fit_on_codes_is_the_fit_on_empty_cells(cls, given):
     coded = kind(prepare=feddbn.Prepare(**given, empty_values=[CODE])).fit(CODED)
     empty = kind(prepare=feddbn.Prepare(**given)).fit(EMPTY)
     np.testing.assert_array_equal(coded.A_, empty.A_)
-    codes = [one.code for one in coded.findings_]
+    codes = coded.findings_.codes
     assert "cells-empty_values" in codes
     assert "sentinel" not in codes
     assert coded.treatment_["cell_maps"] == [f"empty_values=[{CODE}]"]
