@@ -43,6 +43,7 @@ COMMANDS = {
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
         "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
+    "several": ["--d 4 --sites 4 --rows 60 --seeds 1 --rows-wanted everything"],
     "large": [
         "networks --d 4 --out {out}/networks.json",
         "sites --sites 5",

@@ -26,11 +26,14 @@ from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 from feddbn.core.statistics.survey import (
+    N_FREQUENCIES,
     OWN_SCALE_CELLS,
     TAIL,
     bin_counts,
+    cycles_in,
     deviations,
     lagged_profile,
+    periodogram,
     robust_scale,
     without_slow_part,
 )
@@ -156,12 +159,23 @@ def site_profile(
     d = len(data.variables)
     chosen = list(range(d) if columns is None else columns)
     inputs = [j for j in range(d) if j not in chosen]
-    parts = (
-        _without_inputs(without_slow_part(block.values), chosen, inputs)
-        for recording in data.recordings()
-        for block in recording.blocks()
-    )
-    return lagged_profile(parts, len(chosen), n_lags)
+
+    def parts(periods: tuple[float, ...]) -> Iterator[FloatArray]:
+        for recording in data.recordings():
+            for block in recording.blocks():
+                yield _without_inputs(without_slow_part(block.values, periods), chosen, inputs)
+
+    return lagged_profile(parts(_own_cycles(parts(()))), len(chosen), n_lags)
+
+
+def _own_cycles(parts: Iterable[FloatArray]) -> tuple[float, ...]:
+    """Periods of the cycles of a site: with a size and phase of its own these would hide how its variables go together."""
+    spectrum, number, rows, pieces = np.zeros(N_FREQUENCIES), 0.0, 0, 0
+    for part in parts:
+        power, number_of = periodogram(part)
+        spectrum, number = spectrum + power, number + number_of
+        rows, pieces = rows + len(part), pieces + 1
+    return cycles_in(spectrum / number, number, rows / pieces) if number else ()
 
 
 def _without_inputs(rest: FloatArray, columns: list[int], inputs: list[int]) -> FloatArray:

@@ -24,7 +24,8 @@ sign. That tells what a column is, and of no row more than that it is like the o
 
 Agreement: does a site look like the others? Each finds out by itself. With s the profile of a site (`lagged_profile`) and
 the sums of s and s^2 over K sites, a site takes its own part off and knows mean and variance of the others. It needs no
-one else's numbers, and only the number of sites that do not fit is ever added up.
+one else's numbers, and only the number of sites that do not fit is ever added up. A profile is of cells without their slow
+part and cycles: sizes and phases of these are a site's own, and correlations that they make differ from site to site.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ TAIL = 12.0
 """Cells farther from the running median than this many robust standard deviations may be errors. Of exponential noise one
 cell in some thousands is, of Gaussian noise none."""
 _PULLED_IN = 6.0
+_LINKS_PULLED_IN = 3.0
 OWN_SCALE_CELLS = 50
 """A site with fewer cells of a variable has no scale of its own."""
 _SLOW_ROWS = 50
@@ -171,26 +173,28 @@ def tail_counts(counts: FloatArray) -> FloatArray:
 _KEPT_ROWS = 1 << 16
 
 
-def _slow_columns(n: int) -> FloatArray:
+def _slow_columns(n: int, periods: tuple[float, ...]) -> FloatArray:
     place = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(n)
-    return np.asarray(np.polynomial.legendre.legvander(place, 3 if n >= _SLOW_ROWS else 0))
+    columns = np.polynomial.legendre.legvander(place, 3 if n >= _SLOW_ROWS else 0)
+    turns = [2 * np.pi * np.arange(n) / period for period in periods if n >= max(_SLOW_ROWS, 2 * period)]
+    return np.asarray(np.column_stack([columns, *map(np.cos, turns), *map(np.sin, turns)]), dtype=np.float64)
 
 
 @lru_cache(maxsize=4)
-def _slow_basis(n: int) -> FloatArray:
+def _slow_basis(n: int, periods: tuple[float, ...]) -> FloatArray:
     """Orthonormal; many recordings have as many rows as the one before."""
-    return np.linalg.qr(_slow_columns(n))[0]
+    return np.linalg.qr(_slow_columns(n, periods))[0]
 
 
-def without_slow_part(values: FloatArray) -> FloatArray:
-    """The rows of a recording without a cubic in time, or if they are few without their mean; NaN stays NaN."""
+def without_slow_part(values: FloatArray, periods: tuple[float, ...] = ()) -> FloatArray:
+    """The rows of a recording without a cubic in time and cycles, or if they are few without their mean; NaN stays NaN."""
     n, d = values.shape
     absent = np.isnan(values) if may_lack_cells(values) else None
     if absent is None or not absent.any():
-        Q = _slow_basis(n) if n <= _KEPT_ROWS else np.linalg.qr(_slow_columns(n))[0]
+        Q = _slow_basis(n, periods) if n <= _KEPT_ROWS else np.linalg.qr(_slow_columns(n, periods))[0]
         slow = Q @ (Q.T @ values)
         return np.subtract(values, slow, out=slow)
-    B, rest = _slow_columns(n), np.full_like(values, np.nan)
+    B, rest = _slow_columns(n, periods), np.full_like(values, np.nan)
     for j in range(d):
         here = ~absent[:, j]
         if here.sum() > B.shape[1]:
@@ -233,8 +237,8 @@ def profile_length(d: int, n_lags: int) -> int:
 def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[FloatArray, float] | None:
     """Log standard deviations (d,) and Fisher's z of the correlations of lagged rows, and the number of rows.
 
-    `parts` are contiguous rows without their slow parts. Extreme cells are pulled in to six robust standard deviations.
-    None if a variable has too few cells.
+    `parts` are contiguous rows without their slow parts. Extreme cells are pulled in, to six robust standard deviations, and
+    for correlations, which they hide, to three. None if a variable has too few cells.
     """
     pieces = list(parts)
     q = (n_lags + 1) * d
@@ -242,8 +246,10 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
     known = (~np.isnan(every)).sum(axis=0)
     if known.min(initial=len(every)) < q + 8 or not len(every):
         return None
-    bound = _PULLED_IN * np.nanmedian(np.abs(every), axis=0) / _GAUSSIAN_MEDIAN
-    bound[bound == 0] = np.inf
+    robust = np.nanmedian(np.abs(every), axis=0) / _GAUSSIAN_MEDIAN
+    robust[robust == 0] = np.inf
+    spread = np.nanmean(np.clip(every, -_PULLED_IN * robust, _PULLED_IN * robust) ** 2, axis=0)
+    bound = _LINKS_PULLED_IN * robust
     N, S = np.zeros((q, q)), np.zeros((q, q))
     n = 0.0
     for piece in pieces:
@@ -264,7 +270,7 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
     root = np.sqrt(np.diag(C))
     r = C / np.outer(root, root)
     upper = np.triu_indices(q, 1)
-    return np.concatenate([np.log(root[:d]), fisher_z(r[upper])]), float(np.median(N))
+    return np.concatenate([np.log(spread) / 2, fisher_z(r[upper])]), float(np.median(N))
 
 
 def fisher_z(r: FloatArray) -> FloatArray:
@@ -472,6 +478,9 @@ _UNITS_FACTOR = 3.0
 _UNITS_Z = 6.0
 _CORRELATIONS_Z2 = 5.0
 _CORRELATIONS_SIZE = 0.15
+_STRANGERS_Z2 = 3.0
+_STRANGERS_SHARE = 0.5
+"""Of what the others have in common: a site that shares nothing with them differs by twice that, an honest one by a fifth."""
 _IS_EXCHANGED = 0.4
 _NEARLY = 1 - 1e-9
 
@@ -494,12 +503,12 @@ def compared(
     mean = (total - own) / others
     spread = np.maximum((squares - own**2) / others - mean**2, 0.0) * others / (others - 1)
     scales, links = slice(0, d), slice(d, len(own))
-    z2 = np.empty(len(own))
+    variance = np.empty(len(own))
     for part, sampling in ((scales, 0.5 / n), (links, 1.0 / n)):
         # Few sites tell little about one number's spread, so that of its kind is looked at, too.
         common = max(float(spread[part].mean()), sampling)
-        variance = (np.maximum(spread[part], sampling) + common) / 2 * (1 + 1 / others)
-        z2[part] = (own[part] - mean[part]) ** 2 / variance
+        variance[part] = (np.maximum(spread[part], sampling) + common) / 2 * (1 + 1 / others)
+    z2 = (own - mean) ** 2 / variance
     factors = np.exp(own[scales] - mean[scales])
     # A site where everything varies more has more noise, or one gain for all: that is not one column in other units.
     usual = float(np.median(factors)) if d > 2 else 1.0
@@ -509,11 +518,13 @@ def compared(
         if max(factors[i] / usual, usual / factors[i]) > _UNITS_FACTOR
     ]
     if len(own) > d:
-        variance = (own[links] - mean[links]) ** 2 / np.maximum(z2[links], 1e-300)
         distance = float(z2[links].mean())
         size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
-        is_other = distance > _CORRELATIONS_Z2 and size > _CORRELATIONS_SIZE
-        moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance), d)
+        # What sampling alone makes is taken off both: 1 of the distance, and of their mean one part in `others`.
+        common = float((mean[links] ** 2 / variance[links]).mean()) - 1 / others
+        is_stranger = distance > _STRANGERS_Z2 and distance - 1 > _STRANGERS_SHARE * common
+        is_other = (distance > _CORRELATIONS_Z2 or is_stranger) and size > _CORRELATIONS_SIZE
+        moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance[links]), d)
         if moved:
             pairs = [[variables[a], variables[b]] for a, b in moved]
             findings.append(Finding("mixed-columns", "warning", {"behaves_like": pairs}))

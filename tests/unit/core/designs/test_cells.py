@@ -50,6 +50,20 @@ def test_a_profile_is_of_all_recordings_of_a_site():
     np.testing.assert_allclose(np.exp(found[0][:2]), both.std(axis=0), rtol=0.08)
 
 
+def test_a_profile_is_that_of_the_cells_without_the_cycles_of_the_site():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(400, 3)) @ np.array([[1.0, 0.6, 0.0], [0.0, 1.0, -0.5], [0.0, 0.0, 1.0]])
+    t = np.arange(400.0)
+    cycles = np.column_stack([k * np.sin(2 * np.pi * t / 24 + k) for k in (1, 2, 3)])
+    plain = site_profile(MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(x),))]), 1)
+    found = site_profile(MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(x + cycles),))]), 1)
+    assert plain is not None
+    assert found is not None
+    np.testing.assert_allclose(found[0], plain[0], atol=0.03)
+    # With the cycles standard deviations are up to twice as large, and correlations others.
+    assert np.log((x + cycles).std(axis=0) / x.std(axis=0)).max() > 0.5
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_segments_shorter_than_the_window_are_read(n):
     x = np.arange(2.0 * n).reshape(n, 2)

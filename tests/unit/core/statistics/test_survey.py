@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import median_abs_deviation
 
 import feddbn
 from feddbn.core.arrays import rows_in_cache
@@ -131,10 +132,16 @@ def test_a_profile_has_log_standard_deviations_and_correlations_of_lagged_rows()
     profile, n = found
     assert len(profile) == profile_length(3, 1)
     assert n == 299
-    Z = np.hstack([x[1:], x[:-1]])
-    C = Z.T @ Z / len(Z)
-    np.testing.assert_allclose(profile[:3], np.log(np.sqrt(np.diag(C)))[:3], atol=1e-12)
-    R = C / np.sqrt(np.outer(np.diag(C), np.diag(C)))
+    np.testing.assert_allclose(profile[:3], np.log(np.sqrt((x * x).mean(axis=0))), atol=1e-12)
+    # Correlations of cells within three robust standard deviations.
+    bound = 3 * median_abs_deviation(x, center=lambda *_, **__: np.zeros(3), scale="normal")
+    R = np.zeros((6, 6))
+    for a in range(6):
+        for b in range(6):
+            one, other = (
+                np.clip(x[1 - k // 3 : 300 - k // 3, k % 3], -bound[k % 3], bound[k % 3]) for k in (a, b)
+            )
+            R[a, b] = one @ other / np.sqrt((one @ one) * (other @ other))
     np.testing.assert_allclose(profile[3:], fisher_z(R[np.triu_indices(6, 1)]), atol=1e-12)
 
 
@@ -359,6 +366,28 @@ def test_exchanged_columns_are_named():
     assert [bool(one) for one in found] == [k == 5 for k in range(8)]
     (told,) = found[5]
     assert (told.code, told.values["behaves_like"]) == ("mixed-columns", [["e", "b"], ["b", "e"]])
+
+
+def test_a_site_that_shares_nothing_is_named_from_few_rows_and_one_with_as_much_noise_is_not():
+    rng, n, size = np.random.default_rng(0), 100, profile_length(6, 1)
+    shared = np.r_[np.zeros(6), 0.18 * rng.choice([-1.0, 1.0], size - 6)]
+    other = np.r_[np.zeros(6), 0.18 * rng.choice([-1.0, 1.0], size - 6)]
+
+    def distances(odd):
+        profiles = [shared + rng.normal(size=size) / np.sqrt(n) for _ in range(5)]
+        profiles.append(odd + rng.normal(size=size) / np.sqrt(n))
+        total, squares = sum(profiles), sum(profile**2 for profile in profiles)
+        return [compared(profile, n, total, squares, 6, SIX) for profile in profiles]
+
+    told = []
+    for _ in range(20):
+        assert not any(distances(shared))
+        found = distances(other)
+        assert [bool(one) for one in found] == [False] * 5 + [True]
+        told.append(found[5][0].values["distance"])
+    # Twice .18^2 over 1/n (1 + 1/5), and 1 of sampling, are 6.4; spreads of five sites, at least 1/n each, make it smaller.
+    # Half of the strangers are nearer than a site whose relations differ must be that shares some with the others.
+    assert 3.0 < np.median(told) < 5.0
 
 
 def test_a_site_with_more_noise_everywhere_fits_and_three_cannot_tell_who_is_odd():

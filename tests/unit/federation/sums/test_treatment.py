@@ -261,3 +261,25 @@ def test_means_of_recordings_that_are_asked_for_by_name_are_taken_off(noisy):
     expected = pooled(sites, lambda times: np.ones((len(times), 1)))
     np.testing.assert_allclose(found.moments.scatter, expected, rtol=1e-9)
     assert found.center == "recording"
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_site_with_mixed_up_columns_is_named_whatever_else_is_wrong(is_mixed):
+    mess = {
+        "offsets": 3.0,
+        "gains": 0.4,
+        "trend": 3.0,
+        "cycle": 1.5,
+        "spikes": 0.005,
+        "missing": 0.15,
+        "heavy-tails": 5.0,
+    }
+    sites = dict(made(mess, seed=3, n_sites=6, rows=300, d=8).sites)
+    (frame,) = sites["site-4"]
+    order = np.roll(np.arange(8), 3) if is_mixed else np.arange(8)
+    sites["site-4"] = [frame.iloc[:, order].set_axis(frame.columns, axis=1)]
+    found, federation = asked(sites)
+    assert found.n_disagreeing == is_mixed
+    assert found.treatment.abstain == is_mixed
+    told = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    assert told == (["site-4"] if is_mixed else [])
