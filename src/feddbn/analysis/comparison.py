@@ -25,7 +25,7 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.statistics import EarlierRows, make_fold
 from feddbn.findings import Finding
 from feddbn.method_table import Method, available_methods, get_method, make_estimator
-from feddbn.methods.base import in_process
+from feddbn.methods.base import in_process, learned_from
 from feddbn.model.dbn import DBN
 from feddbn.model.network import check_network
 from feddbn.results.scoring import score, score_sites
@@ -236,6 +236,7 @@ def _judged(
     # Methods with one network for all look at everything; personal ones leave scales to the sites.
     decides = next((one for one in (*shared, *fitted) if hasattr(one, "_rows_on")), None)
     rows = AS_THEY_ARE if decides is None else decides._rows_on(federation)
+    federation = learned_from(federation, rows)
     longest = max(dbn.n_lags for line in lines for dbn in line.all_networks)
     judge = run_program(judge_program(federation.variables, longest, rows, fold), federation, observer)
     return [

@@ -33,7 +33,7 @@ from feddbn.federation.sums.gram import BLOCK_LENGTHS, UNITS, ResampledMoments, 
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
-from feddbn.methods.base import DBNEstimator, in_process
+from feddbn.methods.base import DBNEstimator, in_process, learned_from
 from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
@@ -171,6 +171,7 @@ def confidence(
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
         raise ParameterError(f"n_jobs={n_jobs!r} must be a whole number other than 0, or None.")
     running = _federation(data, federation, Layout.of(layout, columns, "confidence"), estimator)
+    running = learned_from(running, getattr(estimator, "_rows", AS_THEY_ARE))
     names = running.variables
     n_lags = int(estimator.n_lags) * (2 if isinstance(estimator, LatentDBN) else 1)
     rows = _rows_to_resample(estimator, running, n_lags)

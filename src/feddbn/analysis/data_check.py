@@ -19,6 +19,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.statistics.diagnostics import slow_findings
+from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
@@ -37,7 +38,7 @@ from feddbn.federation.sums.treatment import (
     first_look_program,
 )
 from feddbn.findings import Finding, Findings, Level
-from feddbn.methods.base import DBNEstimator
+from feddbn.methods.base import DBNEstimator, learned_from
 from feddbn.methods.oneshot import OneShotDBN
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
@@ -118,6 +119,7 @@ class Look(OneShotDBN):
         first_look(asked.moments, names, replace(options, prepare=rows))
         self._say_treatment(asked)
         self._say_dependent(dependent_findings(asked.moments, names, self._inputs))
+        self._say_identities(near_identities(asked.moments, len(names), self._inputs))
 
 
 def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
@@ -225,6 +227,7 @@ def check_data(
     tasks = federation.answered_tasks
     if tasks is not None and "survey.first" not in tasks:
         raise ParameterError("data cannot be checked by sums that carry noise; check them without epsilon.")
+    federation = learned_from(federation, estimator._rows)
     n_sites, names = len(federation.sites), tuple(federation.variables)
     unknown = [name for name in estimator._rows.inputs if name not in names]
     if unknown:

@@ -304,8 +304,9 @@ def forecast(
     from feddbn.model.network import variable_index
 
     dbn = read_network(network, of)
-    names = parse_variables(variables) or list(dbn.variables)
-    shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
+    every = (*dbn.variables, *dbn.definitions)
+    names = parse_variables(variables) or list(every)
+    shown = {every[variable_index(name, every, "--variables")] for name in names}
     kinds = zip(dbn.variables, dbn.kinds, strict=True)
     # Levels may be written by name.
     levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}

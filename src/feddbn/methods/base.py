@@ -22,10 +22,12 @@ from feddbn.core.backend.torch_device import open_device
 from feddbn.core.constraints import Edge, EdgeConstraints
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
+from feddbn.core.statistics.identities import Identity, near_identities
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
+from feddbn.data.memory import with_columns
 from feddbn.data.preflight import quick_warnings
 from feddbn.errors import (
     DependentColumnsWarning,
@@ -40,11 +42,14 @@ from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.protocol.rows import does_not_fit
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.federation.sums.in_view import FewerVariables
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
+from feddbn.model.definitions import far_definitions
+from feddbn.results.edge_table import without_direction
 from feddbn.results.remarks import (
     ResidualSummary,
     hidden_findings,
@@ -67,6 +72,7 @@ __all__ = [
     "FederatedEstimator",
     "history_frame",
     "in_process",
+    "learned_from",
     "network",
     "simulated",
 ]
@@ -158,6 +164,12 @@ def simulated(
             for name, site in sites.items()
         }
     )
+
+
+def learned_from(federation: Federation, rows: Prepare) -> Federation:
+    """The federation without the variables that are computed from others."""
+    kept = rows.learned(federation.variables)
+    return federation if kept == tuple(federation.variables) else FewerVariables(federation, kept, ())
 
 
 def in_process(sites: Mapping[str, SiteData], device: Device = HOST) -> InProcessFederation:
@@ -349,29 +361,32 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
                 raise ParameterError(
                     f"{given} must be None when federation= is given: the federation's sites hold the data."
                 )
-            self._set_variables(self.federation.variables)
-            self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
-            run(self.federation, None)
-            self.site_notes_ = site_notes(self.federation)
+            federation = learned_from(self.federation, self._rows)
+            self._set_variables(federation.variables)
+            self.sites_ = pd.DataFrame(index=pd.Index(federation.sites, name="site"))
+            run(federation, None)
+            self.site_notes_ = site_notes(federation)
             return
         if is_federation(data):
             raise ParameterError(
                 f"data is a federation; give it as {type(self).__name__}(federation=...) and call fit(None)."
             )
         layout = replace(layout, label=self._label_column(layout.label), missing="keep")
-        sites = self._read(data, layout)
+        as_read = self._read(data, layout)
+        sites = self._without_defined(as_read)
         n_lags = self._largest_lag if longest_lag is None else longest_lag
         self._check(sites, n_lags)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
+        self._tell(*far_definitions(as_read.values(), self._rows.definitions))
         declared = [name for name in layout.keys.values() if name is not None]
         found = quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills)
         known = np.atleast_1d(np.asarray(self._rows.empty_values, dtype=float)).tolist()
         self._tell(*(one for one in found if one.code != "sentinel" or one.values["value"] not in known))
-        federation = in_process(sites)
+        at_home = in_process(sites)
         with one_thread():
-            run(federation, sites)
-        self.site_notes_ = site_notes(federation)
+            run(at_home, sites)
+        self.site_notes_ = site_notes(at_home)
         self._tell(
             *(
                 Finding("site-note", "note", {"site": name, "text": note})
@@ -383,6 +398,17 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
     def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
         kinds = getattr(self, "kinds", None)
         return read_sites(data, layout=layout if kinds is None else replace(layout, kinds=kinds))
+
+    def _without_defined(self, sites: Mapping[str, SiteData]) -> Mapping[str, SiteData]:
+        """The sites without the variables that are computed from others."""
+        if not self._rows.definitions:
+            return sites
+        every = tuple(dict.fromkeys(name for site in sites.values() for name in site.variables))
+        kept = self._rows.learned(every)
+        return {
+            name: with_columns(site, tuple(one for one in site.variables if one in kept))
+            for name, site in sites.items()
+        }
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)
@@ -400,6 +426,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         return label
 
     def _set_variables(self, variables: tuple[str, ...]) -> None:
+        self._identities: tuple[tuple[int, ...], ...] = ()
         self.feature_names_in_ = np.array(variables, dtype=object)
         self.n_features_in_ = len(variables)
         self.findings_ = Findings()
@@ -511,8 +538,26 @@ class DBNEstimator(FederatedEstimator[S]):
             found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables), self._inputs)
             self._say_dependent([one.finding(self._variables) for one in found])
 
+            self._say_identities(near_identities(asked.moments, len(self._variables), self._inputs))
+
     def _say_dependent(self, found: Sequence[Finding]) -> None:
         self._tell(*found, warn=DependentColumnsWarning)
+
+    def _say_identities(self, found: Sequence[Identity]) -> None:
+        """Say which variables look computed from others; edges among these have no direction, unless it was given."""
+        self._tell(*(one.finding(self._variables) for one in found), warn=DependentColumnsWarning)
+        self._identities = tuple(one.members for one in found)
+        self._leave_open()
+
+    def _leave_open(self) -> None:
+        """Leave edges among the members of an identity without a direction."""
+        dbn: DBN | None = vars(self).get("dbn_")
+        if not self._identities or dbn is None:
+            return
+        free = without_direction(self._constraints(), self._identities) & dbn.is_edge[0]
+        names = self._variables
+        pairs = [(names[i], names[j]) for i, j in np.argwhere(free).tolist()]
+        self.dbn_ = replace(dbn, open_edges=(*dbn.open_edges, *pairs))
 
     def _say_treatment(self, asked: AskedMoments | None) -> None:
         """Set `center_` and `treatment_`, and say what the data made necessary."""
@@ -596,8 +641,13 @@ class DBNEstimator(FederatedEstimator[S]):
         d = len(self._variables)
         self.standard_deviations_ = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
 
+    def _defining(self, dbn: DBN) -> DBN:
+        """The network with the variables that are computed from its own, for its forecasts."""
+        return replace(dbn, definitions=self._rows.definitions) if self._rows.definitions else dbn
+
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
-        self.dbn_ = dbn
+        self.dbn_ = self._defining(dbn)
         self.W_, self.A_ = dbn.W, dbn.A
         self.W_raw_, self.A_raw_ = raw.W, raw.A
         self.adjacency_matrices_ = dbn.adjacency_matrices
+        self._leave_open()

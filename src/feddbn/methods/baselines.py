@@ -84,7 +84,7 @@ class Baseline(PenalisedEstimator[P]):
         else:
             networks = self._alone(federation, observer)
             if self.becomes == "each":
-                self.dbns_ = networks
+                self.dbns_ = {name: self._defining(one) for name, one in networks.items()}
             else:
                 self._set_nearest(networks)
 

@@ -497,7 +497,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
             networks = [_network(found.network(s), mean, names) for s in range(len(found.cuts) + 1)]
             order = found.order
             self.noise_variance_ = "free"
-        self.dbns_by_segment_ = networks
+        self.dbns_by_segment_ = [self._defining(one) for one in networks]
         last = networks[-1]
         if found.functions is not None:
             last = _network(found.network_at(outcome.blocks.n - 1), mean, names)

@@ -16,6 +16,7 @@ from feddbn.core.designs.features import callable_map, feature_map, register_fea
 from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
+from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, ResultWarning, UnitsWarning
@@ -45,7 +46,13 @@ from feddbn.findings import Finding
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
-from feddbn.results.edge_table import learned_network, learned_table, orientation_table
+from feddbn.results.edge_table import (
+    learned_network,
+    learned_table,
+    left_open,
+    orientation_table,
+    without_direction,
+)
 from feddbn.results.remarks import are_looked_at
 from feddbn.settings import Rule, edges, flag, function, nothing, number, setting, takes, text, whole, word
 from feddbn.words import say
@@ -371,6 +378,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     ) -> None:
         """Set what was learned, and say what has to be said."""
         learned, names, d = outcome.learned, self._variables, len(self._variables)
+        # Where all noises have one variance, none is that of a formula.
+        is_free = learned.noise.kind != "equal"
+        identities = near_identities(outcome.moments, d, self._inputs) if is_free else []
+        if identities:
+            groups = [one.members for one in identities]
+            learned = left_open(learned, without_direction(self._constraints(), groups))
         is_scaled, shapes = self._rows.scale == "federated", {}
         if curved is None:
             numbers = refit(outcome.moments, learned.support)
@@ -396,6 +409,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self.n_samples_ = int(curved.told.moments.n)
         self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
+        self._say_identities(identities)
         self._tell(*slow_findings(outcome.moments, names, self._inputs))
         self._say_residuals(report)
         self._say_hidden(

@@ -208,7 +208,7 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
                 entries.take(part.astype(float)) > 0 for part in (full.allowed, full.required)
             )
             limits = EdgeConstraints(allowed, required)
-            self.dbns_[name] = self._directed(found, fit.scale, limits)
+            self.dbns_[name] = self._defining(self._directed(found, fit.scale, limits))
             self.dbns_raw_[name] = network(entries.take(own["C_raw"]), preparation, names)
             objective, bound = own["certificate"].tolist()
             if bound > 0:

@@ -16,7 +16,7 @@ Rules of the file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -171,9 +171,8 @@ def forecast_along(
     if dbn.bends:
         return _about_a_level(dbn, course, history, steps, held or {}, options)
     # Off its course a recording has the level 0.
-    found = dbn.at_level(np.zeros(dbn.d)).do(_off(held or {}, ahead, dbn.variables), rest, steps, **options)
-    lower, upper = (None if bound is None else bound + ahead for bound in (found.lower, found.upper))
-    return replace(found, mean=found.mean + ahead, lower=lower, upper=upper)
+    off, level = _off(held or {}, ahead, dbn.variables), dbn.at_level(np.zeros(dbn.d))
+    return level.do(off, rest, steps, **options, course=ahead)
 
 
 def _about_a_level(

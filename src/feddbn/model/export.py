@@ -84,18 +84,30 @@ def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 _DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"
-VERSION = 4
-"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`; a network without them is written as the version that
-every reader of it understands."""
+VERSION = 5
+"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`, 5 `definitions`; a network without them is written as the
+version that every reader of it understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
-_LISTS = {"open_edges": "a list of pairs of variables", **dict.fromkeys(PARTS, "a list")}
+_LISTS = {
+    "open_edges": "a list of pairs of variables",
+    "definitions": "formulas by name",
+    **dict.fromkeys(PARTS, "a list"),
+}
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": 4 if dbn.conditionals else 3 if dbn.parts else 2 if dbn.open_edges else 1,
+        "version": 5
+        if dbn.definitions
+        else 4
+        if dbn.conditionals
+        else 3
+        if dbn.parts
+        else 2
+        if dbn.open_edges
+        else 1,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),
@@ -105,6 +117,8 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
     }
     if dbn.open_edges:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
+    if dbn.definitions:
+        plain["definitions"] = dict(dbn.definitions)
     return {**plain, **plain_parts(dbn)}
 
 
@@ -136,8 +150,9 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
     if np.any(arrays["noise_variances"] < 0):
         raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
     parts = parts_of(stored, variables, where)
+    definitions = stored.get("definitions", {})
     try:
-        is_edge = Network(**arrays, variables=variables, **parts).is_edge[0]
+        is_edge = Network(**arrays, variables=variables, **parts, definitions=definitions).is_edge[0]
     except ParameterError as error:
         raise FileError(f"{where} is damaged: {error}") from None
     return {
@@ -147,6 +162,7 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         "intercept": arrays["intercept"],
         "noise_variances": arrays["noise_variances"],
         "open_edges": _open_edges(stored.get("open_edges"), variables, is_edge, where),
+        "definitions": definitions,
         **parts,
     }
 

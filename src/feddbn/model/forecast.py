@@ -9,8 +9,8 @@ through the companion form; those of networks with curves are taken from simulat
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
+from feddbn.model.definitions import defined, read_definitions
 from feddbn.model.dynamics import (
     Outcome,
     State,
@@ -252,6 +253,7 @@ def do(
     *,
     n_paths: int = 2000,
     noise: Noise = "gaussian",
+    course: FloatArray | None = None,
 ) -> Forecast:
     """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
 
@@ -273,6 +275,9 @@ def do(
     noise
         A distribution by name, or residuals to draw from: ``noise=dbn.residuals(data)``
         (`feddbn.model.mechanisms.draw_noise`).
+    course
+        (steps, d) what is added to every row, where history and interventions are without it
+        (`feddbn.model.courses.forecast_along`).
     """
     steps = whole(1).check("steps", steps)
     start = _start(dbn, history)
@@ -310,9 +315,52 @@ def do(
         bounds = [mean - reach, mean + reach]
         if method == "simulation" and level is not None:
             bounds = list(np.quantile(simulated()[1], [0.5 - level / 2, 0.5 + level / 2], axis=0))
+    if course is not None:
+        mean, bounds = mean + course, [bound + course for bound in bounds]
     lower, upper = (None if level is None else frame(bound) for bound in bounds)
     told = outcomes if dbn.mechanisms.has_kinds else ()
-    return Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
+    found = Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
+    if not dbn.definitions:
+        return found
+
+    def drawn() -> FloatArray:
+        rows = paths if variance is None else simulated()[1]
+        return rows if course is None else rows + course
+
+    units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
+    exact = dbn.mechanisms.ahead(start.covariance, values, units[1:] - units[0])
+    return _with_defined(dbn, found, None if method == "simulation" else exact, drawn)
+
+
+def _defined(dbn: Network, rows: FloatArray) -> FloatArray:
+    """(..., m) the defined variables of (..., d) rows."""
+    by_name = dict(zip(dbn.variables, np.moveaxis(rows, -1, 0), strict=True))
+    return np.stack(list(defined(read_definitions(dbn.definitions), by_name).values()), axis=-1)
+
+
+def _with_defined(
+    dbn: Network, found: Forecast, variance: FloatArray | None, draw: Callable[[], FloatArray]
+) -> Forecast:
+    """The forecast with the variables that are defined: by their variances if all are weighted sums, else by paths."""
+    formulas, level = read_definitions(dbn.definitions), found.interval or 0.0
+    is_affine = np.array([formula.is_affine for formula in formulas.values()])
+    mean = _defined(dbn, found.mean.to_numpy())
+    if variance is not None and is_affine.all():
+        sd = np.sqrt(variance)
+        bounds = [mean - ndtri(0.5 + level / 2) * sd, mean + ndtri(0.5 + level / 2) * sd]
+    else:
+        rows = _defined(dbn, draw())
+        mean, sd = np.where(is_affine, mean, rows.mean(axis=0)), rows.std(axis=0)
+        bounds = list(np.quantile(rows, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+    beyond = np.full(mean.shape, np.nan)
+    wider = {
+        part: frame.assign(**dict(zip(formulas, array.T, strict=True)))
+        for part, array in zip(
+            ("mean", "sd", "lower", "upper", "beyond"), [mean, sd, *bounds, beyond], strict=True
+        )
+        if (frame := getattr(found, part)) is not None
+    }
+    return replace(found, **wider)
 
 
 class Outlook(NamedTuple):

@@ -250,6 +250,7 @@ class Parts(TypedDict):
     curves: NotRequired[tuple[Curve, ...]]
     products: NotRequired[tuple[Product, ...]]
     conditionals: NotRequired[tuple[Conditional, ...]]
+    definitions: NotRequired[Mapping[str, str]]
 
 
 def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
@@ -449,6 +450,7 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
         "intercept": vectors["intercept"],
         "noise_variances": vectors["noise_variance"],
         "open_edges": tuple(open_edges),
+        "definitions": {},
         **parts_of(_listed(graph), names, "the graph"),
     }
 

@@ -181,9 +181,11 @@ class Mechanisms(ABC):
         """(n, k) for some variables: what is expected of their outcomes in rows with their past; None: paths tell."""
         return None
 
-    def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray | None:
+    def ahead(
+        self, covariance: FloatArray, held: FloatArray, weights: FloatArray | None = None
+    ) -> FloatArray | None:
         """(steps, d) exact variances of what follows a state with this (pd, pd) covariance, newest row first, `held` as in
-        `run`; None: paths tell.
+        `run`; None: paths tell. With `weights` (d, m) of m weighted sums of a row instead.
         """
         return None
 
@@ -386,16 +388,19 @@ class Linear(WithNoise):
         """``log |det(I - W)|``: 0 for an acyclic W."""
         return float(np.linalg.slogdet(np.eye(self.d) - self.W)[1])
 
-    def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray:
-        """(steps, d) diagonals of ``P_t = F_t' P_{t-1} F_t + Q_t``."""
+    def ahead(
+        self, covariance: FloatArray, held: FloatArray, weights: FloatArray | None = None
+    ) -> FloatArray:
+        """(steps, d) diagonals of ``P_t = F_t' P_{t-1} F_t + Q_t``, or of ``M' P_t M``."""
         d, P = self.d, covariance
-        found = np.empty((len(held), d))
+        found = np.empty((len(held), d if weights is None else weights.shape[1]))
         for t, row in enumerate(held):
             now = self.surgery(row)
             F = companion(now.coefficients)
             P = F.T @ P @ F
             P[:d, :d] += (now.B.T * (now.free * self.variances_of_noise)) @ now.B
-            found[t] = np.maximum(np.diag(P)[:d], 0.0)
+            here = np.diag(P)[:d] if weights is None else ((P[:d, :d] @ weights) * weights).sum(axis=0)
+            found[t] = np.maximum(here, 0.0)
         return found
 
     def standardised(self, sd: FloatArray | None, implied: Implied) -> FloatArray:

@@ -7,10 +7,11 @@ Handed in are rows as arrays or frames, variables by name or position, and seeds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
 from feddbn.model.curves import Curve, Product
+from feddbn.model.definitions import without_defined
 from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
 from feddbn.settings import whole
 
@@ -65,6 +67,8 @@ class Network:
     conditionals
         The distribution of every variable given its causes, for variables of any kind; empty if all is linear or curved.
         W and A then hold a weight for every effect (`feddbn.model.conditionals`), and nothing is computed from them.
+    definitions
+        Name -> formula of variables that forecasts show beside those of the network (`feddbn.model.definitions`).
     """
 
     W: FloatArray
@@ -76,6 +80,7 @@ class Network:
     curves: tuple[Curve, ...]
     products: tuple[Product, ...]
     conditionals: tuple[Conditional, ...]
+    definitions: Mapping[str, str]
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class Network:
         curves: Iterable[Curve] = (),
         products: Iterable[Product] = (),
         conditionals: Iterable[Conditional] = (),
+        definitions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         W, A = _numbers(W, "W"), _numbers(A, "A")
         if W.ndim != 2 or W.shape[0] != W.shape[1]:
@@ -126,8 +132,11 @@ class Network:
             ("curves", _placed(curves, Curve, "curves", d, len(A))),
             ("products", _placed(products, Product, "products", d, len(A))),
             ("conditionals", nodes),
+            ("definitions", _definitions(definitions, names)),
         ):
             object.__setattr__(self, field_name, value)
+        if self.definitions and any(node.kind.name != "continuous" for node in nodes):
+            raise ParameterError("definitions are of numbers; this network has variables of other kinds.")
         if nodes:
             check_agreement(usual, Weights(W, A, c, v))
             if self.curves or self.products:
@@ -239,6 +248,13 @@ class Network:
         for source, target in self.open_edges:
             known[0, place[source], place[target]] = False
         return known
+
+
+def _definitions(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """The definitions, of names that are no variables yet."""
+    if given and len(without_defined(given, (*names, *given))) < len(names):
+        raise ParameterError("definitions names a variable of the network; a variable is learned or defined.")
+    return dict(given)
 
 
 Part = TypeVar("Part", Curve, Product)

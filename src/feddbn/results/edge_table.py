@@ -29,10 +29,12 @@ __all__ = [
     "equivalently_directed",
     "learned_network",
     "learned_table",
+    "left_open",
     "links_of",
     "open_edges",
     "orientation_table",
     "pair_ranking",
+    "without_direction",
 ]
 
 _NEEDED = ("source", "target", "probability", "strength")
@@ -151,6 +153,27 @@ def links_of(
             direction[j, i] = 1.0 - direction[i, j]
         oriented[i, j] = oriented[j, i] = edge.oriented
     return Links(presence, direction, oriented)
+
+
+def without_direction(constraints: EdgeConstraints, groups: Sequence[Sequence[int]]) -> BoolArray:
+    """(d, d) pairs of members of a group, but those of which the constraints say which way they go."""
+    d = constraints.d
+    allowed, required = constraints.allowed[:d], constraints.required[:d]
+    together = np.zeros((d, d), dtype=bool)
+    for group in groups:
+        together[np.ix_(group, group)] = True
+    return np.asarray(together & allowed & allowed.T & ~required & ~required.T)
+
+
+def left_open(learned: Learned, pairs: BoolArray) -> Learned:
+    """The same with the directions of these pairs (symmetric) open: each way has half of the link's probability."""
+    d, p = len(pairs), learned.posterior.probability.copy()
+    p[:d] = np.where(pairs, np.minimum(p[:d] + p[:d].T, 1.0) / 2, p[:d])
+    orientation = tuple(
+        EdgeOrientation(e.source, e.target, 0.0) if pairs[e.source, e.target] else e
+        for e in learned.orientation
+    )
+    return replace(learned, posterior=replace(learned.posterior, probability=p), orientation=orientation)
 
 
 def open_edges(

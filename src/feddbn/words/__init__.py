@@ -185,6 +185,8 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
             return (
                 f"--{name} {shlex.quote(','.join(value) if isinstance(value, (list, tuple)) else str(value))}"
             )
+        if isinstance(value, Mapping):
+            return f"-p {shlex.quote(f'{name}={json.dumps(value)}')}"
         if (name, value) in _SWITCHES:
             return _SWITCHES[name, value]
         shown = str(value).lower() if isinstance(value, bool) else str(value)

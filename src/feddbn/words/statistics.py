@@ -26,6 +26,25 @@ def _dependent_column(it: Said) -> str:
     )
 
 
+@says("near-identity")
+def _near_identity(it: Said) -> str:
+    name, *others = it.finding.about
+    parts = zip(it["weights"], others, strict=True)
+    formula = " + ".join(f"{weight:.3g} {other}" for weight, other in parts).replace("+ -", "- ")
+    return (
+        f"{name} looks computed from {' and '.join(others)}: {formula} (R^2 {it['explained']:.3f}), so edges among them are"
+        f" links without a direction; {it.cure} leaves {name} out of learning."
+    )
+
+
+@says("definition-far")
+def _definition_far(it: Said) -> str:
+    return (
+        f"{it.names} as recorded is not its definition {it['formula']}, which explains {max(it['explained'], 0.0):.0%} of it:"
+        " look at the formula and the units. Forecasts show the formula."
+    )
+
+
 @says("slow-levels")
 def _slow_levels(it: Said) -> str:
     names, persistence, rows = it.finding.about, it["persistence"], it["independent"]

@@ -7,7 +7,7 @@ read the same answer. A method that the method table does not have is bounded by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
@@ -17,7 +17,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES, N_BINS
-from feddbn.data.memory import AlignedSite
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
@@ -516,10 +515,6 @@ class ScopeGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Everything about the question alone has been checked: a refusal from here on depends on data."""
         self._read_for = task
-        chosen = getattr(task.question, "variables", here.data.variables)
-        held = tuple(name for name in here.data.variables if name in chosen)
-        if held != tuple(here.data.variables):
-            here = replace(here, data=AlignedSite(held, here.data))
         return here, task
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:

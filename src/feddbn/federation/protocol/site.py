@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import is_
 from typing import Any, ClassVar, Self
 
@@ -23,6 +23,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.recordings import SiteData, stacks
+from feddbn.data.memory import AlignedSite
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.task import Question, Task
 from feddbn.findings import Finding
@@ -261,6 +262,13 @@ class Site:
         """What a program may read."""
         return Here(self.name, self.data, self.state, self.device)
 
+    def here_for(self, question: Question) -> Here:
+        """The same without variables that a question is not about."""
+        own, here = tuple(self.data.variables), self.here
+        asked = getattr(question, "variables", own)
+        held = own if asked == own else tuple(name for name in own if name in asked)
+        return here if held == own else replace(here, data=AlignedSite(held, here.data))
+
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""
         try:
@@ -282,7 +290,7 @@ class Site:
         return vector
 
     def _make(self, program: SiteTask, task: Task, channel: Channel) -> tuple[SiteState, FloatArray]:
-        here = self.here
+        here = self.here_for(task.question)
         for guard in self.guards:
             here, task = guard.reads(here, task)
         for guard in self.guards:
@@ -304,7 +312,8 @@ def answer_together(sites: Sequence[Site], task: Task, memo: Memo) -> FloatArray
     """Return (K, n) the vectors of simulated sites, computed together unless one of them has guards."""
     if any(site.guards for site in sites):
         return stacked_vectors([site.answer(task) for site in sites], task.name)
-    states, vectors = site_task(task.name).answer([site.here for site in sites], task.question, memo)
+    here = [site.here_for(task.question) for site in sites]
+    states, vectors = site_task(task.name).answer(here, task.question, memo)
     for site, state in zip(sites, states, strict=True):
         site.state = state
     return vectors

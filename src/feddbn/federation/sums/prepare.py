@@ -14,6 +14,7 @@ from feddbn.core.designs.design import finite_numbers
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.sums.survey import Survey
+from feddbn.model.definitions import read_definitions, without_defined
 from feddbn.settings import (
     MethodSettings,
     Rule,
@@ -103,6 +104,15 @@ class Prepare(Settings):
         CELL_MAPS["empty_values"][1] | nothing(),
         "One or several values that stand for an empty cell, such as -999; None for none.",
     )
+    definitions: Mapping[str, str] | None = setting(
+        None,
+        Rule(
+            lambda value: value is None or isinstance(value, Mapping),
+            ("formulas by names of variables", "None"),
+        ),
+        'Variables that are computed from others, with their formulas: ``{"map": "(sbp + 2 dbp) / 3"}``. They are left out '
+        "of learning, and forecasts show them.",
+    )
     noisy: ClassVar[bool] = False
     """Whether sums carry noise: then outliers can be left out by scales that are paid for, and nothing else is looked at."""
 
@@ -110,8 +120,15 @@ class Prepare(Settings):
         super().__post_init__()
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is not None and not isinstance(value, (str, int, float)):
+            if value is not None and not isinstance(value, (str, int, float, Mapping)):
                 object.__setattr__(self, one.name, tuple(np.asarray(value).tolist()))
+        if self.definitions is not None:
+            read_definitions(self.definitions)
+            object.__setattr__(self, "definitions", dict(self.definitions))
+
+    def learned(self, variables: Sequence[str]) -> tuple[str, ...]:
+        """The variables without those that are defined by others."""
+        return without_defined(self.definitions, variables) if self.definitions else tuple(variables)
 
     def keys(self) -> list[str]:
         """Names of the fields that are not at their defaults: ``**AS_THEY_ARE`` gives flat arguments, as in version 0.2."""
