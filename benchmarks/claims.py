@@ -16,19 +16,43 @@ import os
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np
+import pandas as pd
 from breaches import FAMILIES, draw
+from scipy.optimize import minimize
 
+import feddbn
 from feddbn import OneShotDBN
 from feddbn.errors import FeddbnError
-from feddbn.results.result import plain
+from feddbn.findings import Finding
+from feddbn.results import calibration
+from feddbn.results.calibration import (
+    FEATURES,
+    OTHER,
+    Calibration,
+    Discount,
+    claimed,
+    contradictions,
+    features,
+    trusted,
+    with_doubts,
+)
+from feddbn.results.result import plain, write_json
 
+FROZEN = Path(feddbn.__file__).parent / "results" / "calibration-1.json"
+
+_EDGE, _DOUBTS = ["source", "target", "lag"], ["robustness", "could_be_hidden"]
+NOTHING = Calibration(*[Discount({OTHER: np.inf}, dict.fromkeys(FEATURES, 0.0))] * 2)
+"""Leaves probabilities as they are."""
 Job = tuple[str, int, int]
 """Family, strength, seed."""
 
@@ -39,7 +63,8 @@ def one_fit(job: Job) -> dict[str, Any]:
     sites, truth = draw(family, strength, seed)
     start = time.perf_counter()
     found: dict[str, Any] = {"family": family, "strength": strength, "seed": seed}
-    with warnings.catch_warnings():
+    as_it_is = patch.object(calibration, "frozen", lambda: NOTHING)
+    with warnings.catch_warnings(), as_it_is:
         warnings.simplefilter("ignore")
         try:
             model = OneShotDBN(n_lags=1).fit(sites)
@@ -51,8 +76,8 @@ def one_fit(job: Job) -> dict[str, Any]:
     found["residuals"] = None if model.residuals_ is None else plain(asdict(model.residuals_))
     found["noise"], found["features"] = model.noise_variance_, model.features_
     found["varsort"] = None if model.units_ is None else plain(model.units_.varsortability)
-    true = set(truth.edges()[["source", "target", "lag"]].itertuples(index=False, name=None))
-    table = model.edge_probabilities_.merge(model.hidden_, on=["source", "target", "lag"], how="left")
+    true = set(truth.edges()[_EDGE].itertuples(index=False, name=None))
+    table = model.edge_probabilities_.merge(model.hidden_, on=_EDGE, how="left")
     keys = list(zip(table["source"], table["target"], table["lag"], strict=True))
     table["right"] = [key in true for key in keys]
     table["linked"] = [key in true or (key[2] == 0 and (key[1], key[0], 0) in true) for key in keys]
@@ -109,6 +134,199 @@ def collect(arguments: argparse.Namespace) -> None:
                 print(f"{k} of {len(jobs)} fits, {time.perf_counter() - start:.0f} s", flush=True)
 
 
+# What lowers a share; the other slopes may have any sign.
+LOWERING = ("own past", "in doubt", "crowded")
+FEWEST_FITS, FEWEST_FAMILIES = 8, 3
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One fit: what speaks against it, its table of edges, and how many edges of its network are wrong."""
+
+    family: str
+    found: dict[str, float]
+    table: pd.DataFrame
+
+    @property
+    def network(self) -> pd.DataFrame:
+        return self.table[self.table["weight"] != 0]
+
+    @property
+    def wrong(self) -> float:
+        """The share of the edges as drawn that are wrong; a link without a direction is right either way."""
+        network = self.network
+        right = np.where(network["oriented"].astype(bool), network["right"], network["linked"])
+        return float(1 - right.mean()) if len(network) else 0.0
+
+
+def prepared(stored: list[dict[str, Any]]) -> list[Collected]:
+    fits = []
+    for one in stored:
+        if "refused" not in one:
+            findings = [Finding.from_dict(finding) for finding in one["findings"]]
+            findings += [
+                Finding("residuals", "warning", {"violations": [f.code[10:]], f.code[10:]: f.values})
+                for f in findings
+                if f.code.startswith("residuals-")
+            ]  # TMP
+            findings = [f for f in findings if not f.code.startswith("residuals-")]  # TMP
+            table = pd.DataFrame(one["edges"], columns=one["columns"])
+            hidden = table.loc[table["weight"] != 0, [*_EDGE, *_DOUBTS]]
+            table = with_doubts(table.drop(columns=_DOUBTS), hidden)
+            fits.append(Collected(one["family"], contradictions(findings), table))
+    return fits
+
+
+def fitted(fits: list[Collected]) -> Calibration:
+    """The discounts by penalised likelihood of the fits that something speaks against."""
+    fits = [one for one in fits if one.found]
+    seen: dict[str, list[str]] = {}
+    for one in fits:
+        for name in one.found:
+            seen.setdefault(name, []).append(one.family)
+    named = [n for n, by in seen.items() if len(by) >= FEWEST_FITS and len(set(by)) >= FEWEST_FAMILIES]
+    names = [*sorted(named), OTHER]
+    link, direction = (
+        _maximised([_rows(one, of) for one in fits], names, of) for of in ("link", "direction")
+    )
+    return Calibration(link, direction)
+
+
+Rows = tuple[dict[str, float], np.ndarray, np.ndarray, np.ndarray]
+
+
+def _rows(one: Collected, of: str) -> Rows:
+    """What was found, features, probability and truth of the links of a fit, or of the directions of those that are right."""
+    table = one.table
+    likelier = (table["lag"] > 0) | (table["direction"].fillna(0.5) > 0.5) | (table["weight"] != 0)
+    is_meant = likelier & (table["presence"] > 0.05)
+    if of == "direction":
+        is_meant &= (table["lag"] == 0) & table["linked"] & table["direction"].notna()
+    part = table[is_meant]
+    p, y = ("presence", "linked") if of == "link" else ("direction", "right")
+    x = features(table)[is_meant.to_numpy()]
+    return one.found, x, part[p].to_numpy(dtype=float), part[y].to_numpy(dtype=float)
+
+
+def _maximised(rows: list[Rows], names: list[str], of: str) -> Discount:
+    """Penalised maximum likelihood; of the findings of a fit the one that lowers an edge most takes the gradient."""
+    X, p, y = (np.concatenate([row[k] for row in rows]) for k in (1, 2, 3))
+    clear = np.zeros((len(X), len(names)))
+    start = 0
+    for found, x, _, _ in rows:
+        for name, value in found.items():
+            k = names.index(name if name in names else OTHER)
+            clear[start : start + len(x), k] = np.maximum(clear[start : start + len(x), k], value)
+        start += len(x)
+    slope, base = (p, 0.0) if of == "link" else (p - 0.5, 0.5)
+    at = np.arange(len(X))
+
+    def loss(b: np.ndarray) -> tuple[float, np.ndarray]:
+        share = 1 / (1 + np.exp(-(b[: len(names)] + (X @ b[len(names) :])[:, None])))
+        left = 1 - clear * (1 - share)
+        k = left.argmin(axis=1)
+        r, s, c = left[at, k], share[at, k], clear[at, k]
+        q = np.clip(base + slope * r, 1e-6, 1 - 1e-6)
+        value = -(y * np.log(q) + (1 - y) * np.log(1 - q)).sum() + (b**2).sum()
+        g = ((1 - y) / (1 - q) - y / q) * slope * c * s * (1 - s)
+        return float(value), np.append(np.bincount(k, g, len(names)), X.T @ g) + 2 * b
+
+    limits = [(None, None)] * len(names) + [(None, 0.0) if f in LOWERING else (None, None) for f in FEATURES]
+    found = minimize(
+        loss,
+        np.r_[np.full(len(names), 2.0), np.zeros(len(FEATURES))],
+        jac=True,
+        bounds=limits,
+        method="L-BFGS-B",
+    )
+    values = [round(float(value), 4) + 0.0 for value in found.x]
+    return Discount(
+        dict(zip(names, values, strict=False)), dict(zip(FEATURES, values[len(names) :], strict=True))
+    )
+
+
+def with_claims(one: Collected, discounts: Calibration) -> pd.DataFrame:
+    return claimed(one.table.drop(columns=_DOUBTS), one.network[[*_EDGE, *_DOUBTS]], one.found, discounts)
+
+
+def test(arguments: argparse.Namespace) -> None:
+    """Claims for every family, by discounts that were fitted without it."""
+    fits = prepared(read(Path(arguments.folder)))
+    others = prepared(read(Path(arguments.on))) if arguments.on else fits
+    tables, rows = [], []
+    for family in dict.fromkeys(one.family for one in others):
+        discounts = fitted([one for one in fits if one.family != family])
+        for one in others:
+            if one.family == family:
+                table = with_claims(one, discounts)
+                network = table[table["weight"] != 0]
+                low = trusted(network) < 0.5
+                tables.append(table.assign(family=family))
+                rows.append((family, one.wrong, bool(2 * low.sum() > len(low)), bool(one.found)))
+    edges = pd.concat(tables, ignore_index=True)
+    of_fits = pd.DataFrame(rows, columns=["family", "wrong", "abstains", "contradicted"])
+    print(f"{len(of_fits)} fits of {of_fits['family'].nunique()} families, each left out of the fitting\n")
+    print("| claimed | edges | right | raw | edges | right |\n|---|---|---|---|---|---|")
+    bounds = [0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0]
+    for low, high in [*pairwise(bounds), (0.9, 1.0)]:
+        cells = [f"{low:g} to {high:g}"]
+        for column in ("probability", "raw"):
+            part = edges[(edges[column] > low) & (edges[column] <= high)]
+            cells += [str(len(part)), f"{part['right'].mean():.3f}", f"{low:g} to {high:g}"]
+        print("| " + " | ".join(cells[:-1]) + " |")
+    clean = edges["family"] == "clean"
+    n_true = int(edges.loc[clean, "right"].sum())
+    for column in ("raw", "probability"):
+        sure = edges[clean & (edges[column] > 0.9)]
+        print(
+            f"clean, {column} > .9: {sure['right'].sum()} of {n_true} true edges, {(~sure['right']).sum()} wrong"
+        )
+    bad, of_clean = of_fits[of_fits["wrong"] > 0.5], of_fits[of_fits["family"] == "clean"]
+    print(f"more than half of the edges wrong: abstains in {bad['abstains'].sum()} of {len(bad)} fits")
+    print(f"clean: abstains in {of_clean['abstains'].sum()} of {len(of_clean)} fits")
+    right = of_fits[(of_fits["wrong"] < 0.2)]
+    print(f"less than a fifth wrong: abstains in {right['abstains'].sum()} of {len(right)} fits\n")
+    print(
+        "| family | fits | wrong edges | contradicted | abstains | raw > .9 | right | claimed > .9 | right |\n"
+        + "|---" * 9
+        + "|"
+    )
+    for family, part in of_fits.groupby("family", sort=False):
+        own = edges[edges["family"] == family]
+        cells = [
+            family,
+            len(part),
+            f"{part['wrong'].mean():.2f}",
+            part["contradicted"].sum(),
+            part["abstains"].sum(),
+        ]
+        for column in ("raw", "probability"):
+            sure = own[own[column] > 0.9]
+            cells += [len(sure), f"{sure['right'].mean():.2f}" if len(sure) else "-"]
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def fit(arguments: argparse.Namespace) -> None:
+    """Freeze the discounts of all fits of a folder."""
+    stored = read(Path(arguments.folder))
+    fits = prepared(stored)
+    found = fitted(fits)
+    told = {
+        "version": 1,
+        "command": "python benchmarks/claims.py collect FOLDER "
+        f"--seeds {arguments.seeds}; python benchmarks/claims.py fit FOLDER --seeds {arguments.seeds}",
+        "feddbn": feddbn.__version__,
+        "fits": len(fits),
+        "families": len({one.family for one in fits}),
+        "contradicted": sum(bool(one.found) for one in fits),
+        "seeds": sorted({one["seed"] for one in stored}),
+        "link": asdict(found.link),
+        "direction": asdict(found.direction),
+    }
+    write_json(told, FROZEN)
+    print(json.dumps(told, indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -118,9 +336,10 @@ def main() -> None:
     parser.add_argument("--seeds", default="900-903")
     parser.add_argument("--only", nargs="+", choices=list(FAMILIES))
     parser.add_argument("--clean", type=int, default=5, help="clean federations for each of another kind")
+    parser.add_argument("--on", help="test on the fits of this folder instead")
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
-    {"collect": collect}[arguments.what](arguments)
+    {"collect": collect, "fit": fit, "test": test}[arguments.what](arguments)
 
 
 if __name__ == "__main__":

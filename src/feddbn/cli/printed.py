@@ -14,7 +14,7 @@ from feddbn.cli.terminal import number, print_table, remark, say, short
 from feddbn.errors import ResultWarning
 from feddbn.findings import Finding
 from feddbn.method_table import METHODS
-from feddbn.words import counted, first_lines
+from feddbn.words import counted, first_lines, full_sentence
 from feddbn.words import say as sentence_of
 from feddbn.words.tables import Table, change_tables, held_out_tables
 
@@ -40,6 +40,7 @@ def print_result(result: Result, show_all: bool = False) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, and what to know."""
     import numpy as np
 
+    from feddbn.results.calibration import ABSTAINED
     from feddbn.results.result import stored_changes
 
     dbn = result.dbn
@@ -52,12 +53,14 @@ def print_result(result: Result, show_all: bool = False) -> None:
     say(f"The fit {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
     say(f"{within} contemporaneous edges, {lagged} lagged.")
+    for one in result.findings.of(ABSTAINED):
+        remark(full_sentence(sentence_of(one, "cli")))
     _print_edges(result)
     changes = stored_changes(result.diagnostics, result.parameters)
     if changes is not None:
         print_tables(change_tables(changes))
         say(sentence_of(changes.finding, "cli"))
-    print_notes(result.findings, show_all)
+    print_notes([one for one in result.findings if one.code != ABSTAINED], show_all)
 
 
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
@@ -92,6 +95,8 @@ def _print_edges(result: Result) -> None:
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
+    if any(edge.get("raw") != edge.get("probability") for edge in edges if edge.get("raw") is not None):
+        certain += [("probability", "edge"), ("raw", "raw")]
     table, is_open = [], set(result.dbn.open_edges)
     is_doubted = any(edge.get("could_be_hidden") for edge in edges)
     for edge in edges[:_MOST_SHOWN]:

@@ -127,11 +127,13 @@ def plot(
 ) -> None:
     """Draw a result: the graph, the weights, how it converged, how sites differ, what a shock does."""
     from feddbn.analysis.truth import read_network
+    from feddbn.results.calibration import ABSTAINED
     from feddbn.results.result import Result
 
     loaded = Result.load(result)
     target = out or result.with_name(f"{result.stem}-{kind.value}.pdf")
-    style = {"min_weight": min_weight, "standardised": standardised}
+    grey = bool(loaded.findings.of(ABSTAINED))
+    style = {"min_weight": min_weight, "standardised": standardised, "grey": grey}
     axes = _axes(loaded, kind, None if truth is None else read_network(truth), shock, horizon, style)
     figure = axes.get_figure(root=True)
     assert figure is not None

@@ -19,7 +19,7 @@ from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError, ResultWarning, UnitsWarning
+from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
 from feddbn.federation.programs.curved import (
     CurvedMoments,
     CurvedOutcome,
@@ -42,10 +42,11 @@ from feddbn.federation.protocol.task import Federation, Observer, ServerProgram,
 from feddbn.federation.sums.prepare import AS_THEY_ARE, PreparedSettings
 from feddbn.federation.sums.tally import Tally
 from feddbn.federation.sums.treatment import AskedMoments
-from feddbn.findings import Finding
+from feddbn.findings import Finding, Findings
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from feddbn.results.calibration import abstention, claimed, contradictions
 from feddbn.results.edge_table import (
     learned_network,
     learned_table,
@@ -217,11 +218,13 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented; over orders up to 40
-        variables, else given the order found. `weight` is 0 without the edge; `strength` is the share of the target's
-        variance that the source explains over all lags. Edges above one half by strength, then the others by
-        probability. Of contemporaneous edges `presence` is the probability of a link either way (by covariances only),
-        `direction` that it is this way given the link, `oriented` False where the data do not settle that.
+        DataFrame source, target, lag, weight, probability, raw, strength, presence, direction, oriented; over orders up to
+        40 variables, else given the order found. `raw` is the probability if the model holds, `probability` what is left of
+        it after what was found against the model (docs/oneshot.md); both are the same where nothing was. `weight` is 0
+        without the edge; `strength` is the share of the target's variance that the source explains over all lags. Edges
+        with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
+        probability of a link either way (by covariances only), `direction` that it is this way given the link, both lowered
+        alike, `oriented` False where the data do not settle that.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -420,6 +423,17 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         rests = None if learned.units is None else learned.units.finding
         if rests is not None and not is_scaled:
             self._tell(rests, warn=UnitsWarning)
+        self._claim()
+
+    def _claim(self) -> None:
+        """Lower probabilities by what speaks against them, and say so first where little is left of them."""
+        found = contradictions(self.findings_)
+        self.edge_probabilities_ = claimed(self.edge_probabilities_, self.hidden_, found)
+        told = abstention(self.edge_probabilities_, found)
+        if told is not None:
+            others, self.findings_ = self.findings_, Findings()
+            self._tell(told, warn=ResidualsWarning if found else ResultWarning)
+            self.findings_ = Findings([*self.findings_, *others])
 
     def _say_curves(self, curved: CurvedOutcome) -> None:
         """Say what is curved, and why that was modelled if nobody asked for it."""

@@ -64,6 +64,7 @@ __all__ = [
 
 
 _BOTH_WAYS = "#777777"
+_UNTOLD = "grey: these data do not tell"
 
 
 def plot_process_graph(
@@ -74,6 +75,7 @@ def plot_process_graph(
     limit: float | None = None,
     max_labels: int = 40,
     standardised: bool = True,
+    grey: bool = False,
 ) -> Axes:
     """The axes with one node per variable and one arrow per effect.
 
@@ -97,6 +99,8 @@ def plot_process_graph(
     standardised
         Draw weights in standard deviations, so that one in a large unit does not hide the others; False draws them,
         and reads `min_weight` and `limit`, in the units of the data.
+    grey
+        Draw it without colours and say that these data do not tell, as results with that finding are drawn.
 
     Examples
     --------
@@ -127,7 +131,7 @@ def plot_process_graph(
                 mutation_scale=8 if graph.is_crowded else 12,
                 shrinkA=width / 2,
                 shrinkB=width / 2 + bool(row["oriented"]),
-                color=EDGE_COLOURS(norm(row["weight"])) if row["signed"] else _BOTH_WAYS,
+                color=EDGE_COLOURS(norm(row["weight"])) if row["signed"] and not grey else _BOTH_WAYS,
                 linewidth=row["width"],
                 alpha=row["opacity"],
                 zorder=2,
@@ -139,15 +143,16 @@ def plot_process_graph(
                 color="#222222",
                 bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
             )  # fmt: skip
-    _draw_nodes(ax, nodes, dbn.kinds, width**2, auto)
+    _draw_nodes(ax, nodes.assign(self_effect=0.0) if grey else nodes, dbn.kinds, width**2, auto)
     _name_nodes(ax, graph, width)
     ax.set_xlim(-0.06, 1.06)
     ax.set_ylim(-0.06, 1.06)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
-    strength_bar(ax, norm, EDGE_COLOURS, f"{weight_name(standardised)} (arrow)", shrink=0.5)
-    _explain_lines(ax, dbn, not graph.arrows["oriented"].all(), 12)
+    if not grey:
+        strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
+        strength_bar(ax, norm, EDGE_COLOURS, f"{weight_name(standardised)} (arrow)", shrink=0.5)
+    _explain_lines(ax, dbn, not graph.arrows["oriented"].all(), 12, grey)
     return ax
 
 
@@ -208,15 +213,16 @@ def _sides(angle: float) -> tuple[int, int]:
     return across, 0 if abs(sin(angle)) < 0.6 else 1 if sin(angle) > 0 else -1
 
 
-def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
+def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int, grey: bool) -> None:
     """Say some points below the picture what a line without a head and a grey one are, if there are any."""
-    words = ["line without a head: direction not known"] if is_open else []
+    words = [_UNTOLD] if grey else []
+    words += ["line without a head: direction not known"] if is_open else []
     both = (
         "grey: several levels, no one direction"
         if dbn.mechanisms.has_kinds
         else "grey: the effect goes both ways"
     )
-    words += [] if (dbn.mechanisms.signs() | ~dbn.is_edge).all() else [both]
+    words += [] if grey or (dbn.mechanisms.signs() | ~dbn.is_edge).all() else [both]
     if words:
         ax.annotate(
             "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
@@ -230,12 +236,12 @@ MOST_DRAWN = 120
 """Variables; a picture of more is a cloud, and the page grows by a hundred kilobytes."""
 
 
-def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400) -> Markup:
+def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400, grey: bool = False) -> Markup:
     """One ``<svg>`` element with a node per variable and an arrow per effect; the same network gives the same text.
 
     Red is positive, blue negative, grey goes both ways; width is the weight in standard deviations, a number the lags,
     the filling of a node its effect on its own future, and a line without a head a link whose direction is open. Of more than
-    `max_arrows` only the strongest are drawn, and the picture says so.
+    `max_arrows` only the strongest are drawn, and the picture says so; likewise `grey`, which the data do not tell.
     """
     graph = process_graph(dbn, standardised=True, max_labels=max_labels, max_arrows=max_arrows)
     side = float(np.clip(190 + 9 * dbn.d, 220, 640))
@@ -252,12 +258,14 @@ def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400) -> Marku
     for row in graph.arrows.to_dict("records"):
         ends = spots[row["source"]], spots[row["target"]]
         middle = at(*control_of(*ends, row["bend"]))
+        row["signed"] = row["signed"] and not grey
         parts.append(_arrow(row, (at(*ends[0]), at(*ends[1])), middle, radius, graph.is_crowded))
         if row["number"]:
             # Beside the line: a box behind it would need the page's colour.
             parts.append(_text(_towards(at(row["x"], row["y"]), middle, 7), row["number"], 9))
     parts += [
-        _node(node["variable"], at(*spots[node["variable"]]), radius, node["self_effect"]) for node in nodes
+        _node(node["variable"], at(*spots[node["variable"]]), radius, 0.0 if grey else node["self_effect"])
+        for node in nodes
     ]
     size, reach = (12 if dbn.d <= 12 else 10, radius + 5) if graph.on_circle else (9, radius + 3)
     for node in nodes:
@@ -265,9 +273,10 @@ def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400) -> Marku
             x, y = at(node["x"], node["y"])
             spot = x + reach * cos(node["angle"]), y - reach * sin(node["angle"])
             parts.append(_text(spot, shortened(node["variable"], 16), size, *_sides(node["angle"])))
-    if graph.n_left_out:
+    if graph.n_left_out or grey:
         n = len(graph.arrows)
-        words = f"the strongest {n} of {n + graph.n_left_out:,} arrows"
+        of_all = f"the strongest {n} of {n + graph.n_left_out:,} arrows" if graph.n_left_out else ""
+        words = "; ".join(filter(None, [_UNTOLD if grey else "", of_all]))
         parts.append(_text((width / 2, height - 4), words, 10, 0, 1))
     label = f"Network of {dbn.d} variables and {len(dbn.edges())} effects"
     return Markup(
@@ -304,7 +313,8 @@ def _arrow(
 def _node(name: str, at: Point, radius: float, own: float) -> Markup:
     says = f"{name}: {own:.3g} on its own future" if own else name
     filling = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="{}" fill-opacity="{:.2f}"/>')
-    colour, depth = POSITIVE if own > 0 else NEGATIVE, min(abs(own), 1.0) if own == own else 0.0
+    colour = POSITIVE if own > 0 else NEGATIVE if own < 0 else BOTH
+    depth = min(abs(own), 1.0) if own == own else 0.0
     ring = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="none" stroke="currentColor"/>')
     return Markup("<g><title>{}</title>{}{}</g>").format(
         says, filling.format(*at, radius, colour, depth), ring.format(*at, radius)
@@ -337,13 +347,14 @@ def plot_time_series_graph(
     limit: float | None = None,
     cluster: bool = True,
     standardised: bool = True,
+    grey: bool = False,
 ) -> Axes:
     """The axes with one row per variable and one column per time step t-p, ..., t.
 
     Effects into time step t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier
     time steps are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
     column, without a head where their direction is open. `cluster` puts linked variables on neighbouring rows;
-    `standardised`, `min_weight` and `limit` as in `plot_process_graph`.
+    `standardised`, `min_weight`, `limit` and `grey` as in `plot_process_graph`.
 
     Examples
     --------
@@ -378,7 +389,7 @@ def plot_time_series_graph(
             style: dict[str, Any] = {
                 "arrowstyle": "-|>" if row["oriented"] else "-",
                 "mutation_scale": 7 if crowded else 11,
-                "edgecolor": EDGE_COLOURS(norm(row["weight"])) if one_way else _BOTH_WAYS,
+                "edgecolor": EDGE_COLOURS(norm(row["weight"])) if one_way and not grey else _BOTH_WAYS,
                 "linewidth": (0.5 + 1.2 * share) * (1.0 if crowded else 1.4),
                 "alpha": (0.3 + 0.6 * min(share, 1.0) if crowded else 0.9) if current else 0.18,
                 "zorder": 3 if current else 2,
@@ -402,8 +413,9 @@ def plot_time_series_graph(
     ax.tick_params(axis="x", labelsize=10, labeltop=True)
     ax.set_xlim(-p - 0.2, 0.65)
     ax.set_ylim(d - 0.3, -0.7)
-    strength_bar(ax, norm, EDGE_COLOURS, weight_name(standardised), shrink=0.6 if d <= 40 else 0.25)
-    _explain_lines(ax, dbn, not edges["oriented"].all(), 30)
+    if not grey:
+        strength_bar(ax, norm, EDGE_COLOURS, weight_name(standardised), shrink=0.6 if d <= 40 else 0.25)
+    _explain_lines(ax, dbn, not edges["oriented"].all(), 30, grey)
     return ax
 
 

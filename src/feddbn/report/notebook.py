@@ -37,7 +37,7 @@ from feddbn.results.remarks import ResidualSummary
 from feddbn.results.result import Result
 from feddbn.results.scoring import Scores, SiteScores
 from feddbn.sim.simulation import SimulatedFederation
-from feddbn.words import card, counted, say
+from feddbn.words import card, counted, full_sentence, say
 from feddbn.words.tables import Table
 
 __all__ = ["html_of"]
@@ -366,6 +366,8 @@ def _with_changes(estimator: FederatedEstimator[Any], card: Card) -> Card:
 
 def _of_record(record: ReportRecord, all_edges: str) -> Card:
     points = [point_of(verdict) for verdict in verdicts(record)]
+    if record.abstained is not None:
+        points.insert(0, Point(full_sentence(say(record.abstained)), "warning"))
     tables = [_own_networks(record.personal, record.dbn)] if record.personal else []
     says = summary_sentence(record).removeprefix(record.method).strip()
     card = Card(record.method, says, points, tables=tables, warnings=_told(record.findings))
@@ -382,6 +384,7 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
         "weight",
         "standardised",
         "probability",
+        *(["raw"] if (edges["raw"] != edges["probability"]).any() else []),
         "ci_low",
         "ci_high",
         "truth",
@@ -389,7 +392,7 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
     known = [name for name in columns if name in edges and edges[name].notna().any()]
     picture: Markup | str = ""
     if len(edges) and dbn.d <= MOST_DRAWN:
-        picture = graph_svg(dbn)
+        picture = graph_svg(dbn, grey=record.abstained is not None)
     elif len(edges):
         card = replace(card, says=f"{card.says} More than {MOST_DRAWN} variables are not drawn.")
     tables = [table_of(edges[known], _EDGES, all_of_it=all_edges)] if len(edges) else []

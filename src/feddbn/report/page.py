@@ -42,9 +42,10 @@ from feddbn.report.matrix_plots import (
 )
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
+from feddbn.results.calibration import ABSTAINED
 from feddbn.results.result import stored_changes
 from feddbn.shown import with_code
-from feddbn.words import Audience, card, say
+from feddbn.words import Audience, card, full_sentence, say
 from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number
 
 __all__ = ["page_data", "render_report", "summary_sentence", "write_report"]
@@ -132,6 +133,7 @@ def render_report(
         record=record,
         title=title or _title(record),
         summary=summary_sentence(record),
+        abstained=None if record.abstained is None else full_sentence(say(record.abstained, audience)),
         facts=_facts(record),
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
         verdicts=[(one, card(one, audience)) for one in verdicts(record)],
@@ -144,7 +146,7 @@ def render_report(
         findings=[
             (one.level, _capitalised(say(one, audience), record.dbn.variables))
             for one in record.findings
-            if one.level != "good"
+            if one.level != "good" and one.code != ABSTAINED
         ],
         treatment=[card(one, audience) for one in treatment(record)],
         held_out=list(held_out_tables(record.diagnostics)),
@@ -240,7 +242,7 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
     if record.dbn.d <= MOST_DRAWN:
-        figures["graph"] = graph_svg(record.dbn)
+        figures["graph"] = graph_svg(record.dbn, grey=record.abstained is not None)
     if record.dbn.mechanisms.has_kinds and record.dbn.is_edge.any():
         text = "Effects on variables of other kinds: mean or probability against each cause"
         # Without rows that are usual there is nothing to average over; the coefficients are there.
@@ -392,8 +394,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction, robustness, could_be_hidden]`` with positions instead of names and null for what is unknown; in a network with
-    curves the shape and whether the effect goes one way follow. Effects are
+    direction, robustness, could_be_hidden, raw]`` with positions instead of names and null for what is unknown; in a network
+    with curves the shape and whether the effect goes one way follow. Effects are
     ``{source: [[target, peak, step, [responses]], ...]}``.
     """
     networks: list[dict[str, Any]] = [
@@ -416,6 +418,9 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_interval": bool(edges["ci_low"].notna().any()),
         "has_presence": bool(edges["presence"].notna().any()),
         "has_hidden": bool(edges["could_be_hidden"].notna().any()),
+        # Both are shown where something was found against the model.
+        "has_raw": bool((edges["raw"].notna() & (edges["raw"] != edges["probability"])).any()),
+        "is_grey": record.abstained is not None,
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
@@ -469,7 +474,7 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     numbers = zip(
         table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
-        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], strict=True,
+        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], table["raw"], strict=True,
     )  # fmt: skip
     shapes, signs = dbn.mechanisms.shapes(), dbn.mechanisms.signs()
 
@@ -479,8 +484,8 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
          _rounded(share), int(oriented), _rounded(presence), _rounded(direction), _rounded(robust),
-         _rounded(hidden), *shape(lag, place[s], place[t])]
-        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden in numbers
+         _rounded(hidden), _rounded(raw), *shape(lag, place[s], place[t])]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, raw in numbers
     ]  # fmt: skip
 
 

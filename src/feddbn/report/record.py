@@ -24,6 +24,7 @@ from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
 from feddbn.model.graph import parts_of, plain_parts
 from feddbn.report.graph_layout import time_series_edges
+from feddbn.results.calibration import ABSTAINED
 from feddbn.results.result import FORMAT, VERSION, Result, read_json
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
@@ -45,7 +46,7 @@ def read_edges(path: Path) -> pd.DataFrame:
 
 EDGE_COLUMNS = (
     "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction", "robustness",
-    "could_be_hidden",
+    "could_be_hidden", "raw",
 )  # fmt: skip
 
 
@@ -104,6 +105,11 @@ class ReportRecord:
     truth: DBN | None
     audit: tuple[dict[str, Any], ...]
     created: str
+
+    @property
+    def abstained(self) -> Finding | None:
+        """The finding that the data do not tell, where the fit says so."""
+        return next(iter(self.findings.of(ABSTAINED)), None)
 
     @property
     def n_rows(self) -> int | None:

@@ -156,7 +156,10 @@ def _certainty(record: ReportRecord) -> Finding | None:
         return _verdict("certainty", "unknown", "unknown")
     n_sure = int((known >= 0.9).sum())
     values = {"n": len(known), "n_sure": n_sure, "n_unsure": int((known < 0.5).sum())}
-    if _are_contradicted(record):
+    if record.abstained is not None:
+        return _verdict("certainty", "warning", "not-told", **values)
+    # Claims count what the residuals say; probabilities of earlier versions and of other methods do not.
+    if _are_contradicted(record) and record.edges["raw"].isna().all():
         return _verdict("certainty", "warning", "contradicted", **values)
     if n_sure >= len(known) / 2:
         return _verdict("certainty", "good", "sure", **values)

@@ -97,7 +97,8 @@ def pair_ranking(table: pd.DataFrame, variables: Sequence[str]) -> FloatArray:
     d = len(place)
     where = table["source"].map(place).to_numpy(), table["target"].map(place).to_numpy()
     probability, strength = np.zeros((d, d)), np.zeros((d, d))
-    np.maximum.at(probability, where, table["probability"].to_numpy())
+    # What speaks against a model says little about the order of its edges.
+    np.maximum.at(probability, where, table["raw" if "raw" in table else "probability"].to_numpy())
     strength[where] = table["strength"].to_numpy()
     turned = _REVERSAL * probability.T
     is_turned = turned > probability

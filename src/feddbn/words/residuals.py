@@ -57,8 +57,8 @@ def _hidden(it: Said) -> str:
     causes = " and another one of ".join(", ".join(effects) for effects in it["causes"])
     return (
         f"a hidden cause of {causes} explains the rows better than edges between these variables do (score better by "
-        f"{it['gain']:.0f}): edges between them and lagged edges to them, also those at a probability near 1, may stand "
-        "for it, and directions between them are left open; add what they share as a variable."
+        f"{it['gain']:.0f}): edges between them and lagged edges to them may stand for it, and directions between them are "
+        "left open; add what they share as a variable."
     )
 
 
@@ -75,12 +75,12 @@ def _memory(it: Said) -> str:
     if it["echo"] > _CLEAR_ECHO:
         return (
             f"residuals echo the network's own effects a lag too late {numbers}, as where values are measured with errors or "
-            "a cause is hidden: weights are too small, and edges, also those at a probability near 1, may stand for what is "
-            f"measured badly. Trust directions and single edges less; average neighbouring rows, or {cure}."
+            "a cause is hidden: weights are too small, and edges may stand for what is measured badly. "
+            f"Trust directions and single edges less; average neighbouring rows, or {cure}."
         )
     return (
         f"residuals are autocorrelated {numbers}, as with a hidden cause, a trend or cycle, too few lags, or noise with "
-        f"memory: edges, also those at a probability near 1, may stand for that; {cure}."
+        f"memory: edges may stand for that; {cure}."
     )
 
 
@@ -140,3 +140,26 @@ def _curvature(it: Said) -> str:
 
 def _p(value: float) -> str:
     return f"= {value:.1g}" if value >= _SMALLEST_P else f"< {_SMALLEST_P:g}"
+
+
+@says("data-do-not-tell")
+def _do_not_tell(it: Said) -> str:
+    because = [_AGAINST[name] for name in it["because"] if name in _AGAINST]
+    if not it["because"]:
+        why = "there are too few rows for so many edges, or no one network stands out"
+    elif because:
+        why = f"{' and '.join(because)}, and in simulations with such findings such edges were often wrong"
+    else:
+        why = "the findings below speak against the model, and in simulations such edges were often wrong"
+    return (
+        f"these data do not tell which variables act on which: {it['n_low']} of {it['n_edges']} edges are claimed with a "
+        f"probability below one half, because {why}. Do not act on single edges; look at the findings below first."
+    )
+
+
+_AGAINST = {
+    "hidden": "hidden causes explain the rows as well",
+    "memory": "residuals are autocorrelated",
+    "dependence": "residuals of the same row correlate",
+    "curvature": "effects are not straight lines",
+}

@@ -169,6 +169,8 @@ def _certainty(it: Said) -> Card:
         )
         return Card(question, "No probabilities were computed.", "", advice)
     detail = f"{counted(it['n_sure'], 'edge')} of {it['n']} at probability 0.9 or more; {it['n_unsure']} below 0.5."
+    if it["answer"] == "not-told":
+        return Card(question, "These data do not tell.", detail, "Do not act on single edges.")
     if it["answer"] == "contradicted":
         detail += " They hold if the model does, which the residuals contradict."
         return Card(question, "Less sure than the probabilities say.", detail)
@@ -190,7 +192,7 @@ def _residuals(it: Said) -> Card:
         parts.append("a lag was added, which leaves residuals without memory")
     detail = full_sentence("; ".join(parts))
     if it["answer"] == "no":
-        advice = "Edges, also those at a probability near 1, may stand for something else: read the warnings below."
+        advice = "Edges may stand for something else: read the warnings below."
         return Card(question, "No.", detail, advice)
     if it["answer"] == "not-quite":
         return Card(question, "Not quite.", detail, "Read the warnings below before relying on single edges.")

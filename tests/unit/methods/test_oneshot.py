@@ -102,7 +102,10 @@ def test_tables_and_names():
     assert list(model.orientation_.columns) == ["source", "target", "score_difference", "oriented"]
     assert len(model.orientation_) == np.count_nonzero(model.W_)
     table = model.edge_probabilities_
-    edge, link = ["source", "target", "lag", "weight", "probability"], ["presence", "direction", "oriented"]
+    edge, link = (
+        ["source", "target", "lag", "weight", "probability", "raw"],
+        ["presence", "direction", "oriented"],
+    )
     assert list(table.columns) == [*edge, "strength", *link]
     assert len(table) == 4 * 3 + 16
     assert table.probability.clip(upper=0.5).is_monotonic_decreasing

@@ -244,7 +244,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert not data["has_presence"]
     # sd of a is 2, of b sqrt(9 * 4 + 28) = 8.
     assert data["networks"][0]["edges"] == [
-        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, None, None, None, None]
+        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, None, None, None, None, None]
     ]
     assert data["networks"][0]["effects"]["0"][0][:3] == [1, 0.75, 0]
     edge = {"source": "a", "target": "b", "lag": 0, "weight": 3.0, "presence": 1.0, "direction": 0.25}
@@ -252,7 +252,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     data = embedded(render_report({"dbn": dbn.to_dict(), "edges": [edge], "diagnostics": facts}))
     assert data["has_presence"]
     assert data["networks"][0]["edges"] == [
-        [0, 1, 0, 3.0, None, None, None, None, 0.5, 0, 1.0, 0.25, None, None]
+        [0, 1, 0, 3.0, None, None, None, None, 0.5, 0, 1.0, 0.25, None, None, None]
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     assert 'id="verdict-stable" class="verdict good"' in page
     data = embedded(page)
     assert not data["is_linear"]
-    shapes = {(*row[:3],): (row[14], row[15]) for row in data["networks"][0]["edges"]}
+    shapes = {(*row[:3],): (row[15], row[16]) for row in data["networks"][0]["edges"]}
     assert shapes == {
         (0, 1, 0): ("curved", 1),
         (2, 0, 1): ("curved", 1),
@@ -277,7 +277,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     assert responses[1][0] == pytest.approx(float(by_hand), rel=1e-3)
     linear = render_report({"dbn": stored(random_dbn(4))})
     assert '<section id="curves"' not in linear
-    assert all(len(row) == 14 for row in embedded(linear)["networks"][0]["edges"])
+    assert all(len(row) == 15 for row in embedded(linear)["networks"][0]["edges"])
 
 
 @pytest.mark.usefixtures("undrawn")

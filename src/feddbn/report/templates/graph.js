@@ -7,7 +7,7 @@ const report = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const svg = $("picture"), tip = $("tip"), panel = $("panel");
   const names = data.variables, d = names.length;
-  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, shape: 14, signed: 15 };
+  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, raw: 14, shape: 15, signed: 16 };
   const MOST_AT_START = 400;  // More arrows than this cannot be told apart; the weight filter starts where they fit.
   const listeners = [];
   const state = { network: 0, lags: new Set(), weight: 0, probability: 0, standardised: true, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };
@@ -27,7 +27,8 @@ const report = (() => {
     return element;
   };
   const number = x => x === null ? "–" : (x > 0 ? "+" : x < 0 ? "−" : "") + (Math.abs(x) >= 0.0005 || x === 0 ? Math.abs(x).toFixed(3) : Math.abs(x).toExponential(1));
-  const sign = x => x < 0 ? "neg" : "pos";
+  // Signs of a network that the data do not tell are not shown.
+  const sign = x => data.is_grey ? "both" : x < 0 ? "neg" : "pos";
   // An effect that goes both ways has no sign.
   const way = e => e[EDGE.signed] === 0 ? "both" : sign(e[EDGE.weight]);
   const when = lag => lag === 0 ? "same time step" : lag === 1 ? "1 step later" : lag + " steps later";
@@ -191,6 +192,7 @@ const report = (() => {
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
     if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
     else if (e[EDGE.probability] !== null) lines.push(`probability ${e[EDGE.probability].toFixed(2)}`);
+    if (e[EDGE.raw] !== null && e[EDGE.raw] !== e[EDGE.probability]) lines.push(`edge ${e[EDGE.probability].toFixed(2)}, if the model held ${e[EDGE.raw].toFixed(2)}`);
     if (e[EDGE.hidden] === 1) lines.push("could be a hidden cause");
     else if (e[EDGE.robustness] !== null) lines.push(`a hidden cause would have to explain ${Math.round(100 * e[EDGE.robustness])} % of what is left of both`);
     if (e[EDGE.truth]) lines.push({ found: "true effect", extra: "not in the truth", reversed: "reversed in the truth" }[e[EDGE.truth]]);
@@ -332,6 +334,8 @@ const report = (() => {
     $("probability-control").hidden = !data.has_probability;
     $("open-legend").hidden = !data.has_open;
     $("both-legend").hidden = data.is_linear;
+    $("grey-legend").hidden = !data.is_grey;
+    document.querySelectorAll(".legend .signed").forEach(part => { part.hidden = data.is_grey; });
     if (data.kinds.length) $("both-legend").lastChild.textContent = "several levels";
     $("standardised").addEventListener("change", event => { state.standardised = event.target.checked; fitWeight(); redraw(); });
     $("network").addEventListener("change", event => { state.network = Number(event.target.value); fitWeight(); redraw(); });

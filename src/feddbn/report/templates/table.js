@@ -21,6 +21,10 @@
     columns.push({ key: "presence", title: "Link", value: e => e[EDGE.presence], kind: "num", share: true });
     columns.push({ key: "direction", title: "Direction", value: e => e[EDGE.direction], kind: "num", share: true });
   }
+  if (data.has_raw) {
+    if (data.has_presence) columns.push({ key: "probability", title: "Edge", value: e => e[EDGE.probability], kind: "num", share: true });
+    columns.push({ key: "raw", title: "If the model held", value: e => e[EDGE.raw], kind: "num", share: true });
+  }
   if (data.has_open) columns.push({ key: "oriented", title: "Direction known", value: e => e[EDGE.oriented] ? "yes" : "no", kind: "text" });
   if (data.has_hidden) {
     columns.push({ key: "robustness", title: "Robustness", value: e => e[EDGE.robustness], kind: "num", share: true });
