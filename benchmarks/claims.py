@@ -164,12 +164,6 @@ def prepared(stored: list[dict[str, Any]]) -> list[Collected]:
     for one in stored:
         if "refused" not in one:
             findings = [Finding.from_dict(finding) for finding in one["findings"]]
-            findings += [
-                Finding("residuals", "warning", {"violations": [f.code[10:]], f.code[10:]: f.values})
-                for f in findings
-                if f.code.startswith("residuals-")
-            ]  # TMP
-            findings = [f for f in findings if not f.code.startswith("residuals-")]  # TMP
             table = pd.DataFrame(one["edges"], columns=one["columns"])
             hidden = table.loc[table["weight"] != 0, [*_EDGE, *_DOUBTS]]
             table = with_doubts(table.drop(columns=_DOUBTS), hidden)
@@ -227,9 +221,11 @@ def _maximised(rows: list[Rows], names: list[str], of: str) -> Discount:
         k = left.argmin(axis=1)
         r, s, c = left[at, k], share[at, k], clear[at, k]
         q = np.clip(base + slope * r, 1e-6, 1 - 1e-6)
-        value = -(y * np.log(q) + (1 - y) * np.log(1 - q)).sum() + (b**2).sum()
+        # Levels are drawn towards their mean, slopes towards 0.
+        away = np.append(b[: len(names)] - b[: len(names)].mean(), b[len(names) :])
+        value = -(y * np.log(q) + (1 - y) * np.log(1 - q)).sum() + (away**2).sum()
         g = ((1 - y) / (1 - q) - y / q) * slope * c * s * (1 - s)
-        return float(value), np.append(np.bincount(k, g, len(names)), X.T @ g) + 2 * b
+        return float(value), np.append(np.bincount(k, g, len(names)), X.T @ g) + 2 * away
 
     limits = [(None, None)] * len(names) + [(None, 0.0) if f in LOWERING else (None, None) for f in FEATURES]
     found = minimize(

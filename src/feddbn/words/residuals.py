@@ -158,6 +158,8 @@ def _do_not_tell(it: Said) -> str:
 
 
 _AGAINST = {
+    "sites-disagree": "sites do not fit each other",
+    "held": "values repeat themselves",
     "hidden": "hidden causes explain the rows as well",
     "memory": "residuals are autocorrelated",
     "dependence": "residuals of the same row correlate",

@@ -207,6 +207,10 @@ FOUND = [
     Finding("noise-memory-removed", "note", {"memory": 0.6}, cure={"check_residuals": False}),
     *(Finding("residuals", "warning", {"violations": [first, *VIOLATED], **VIOLATED}) for first in VIOLATED),
     Finding("residuals", "note", {"violations": ["tails"], **VIOLATED}),
+    *(
+        Finding("data-do-not-tell", "warning", {"n_edges": 5, "n_low": 4, "because": because})
+        for because in (["memory", "hidden"], ["something-new"], [])
+    ),
     Finding("residuals-hidden", "warning", {"causes": [["a", "b"], ["c", "d"]], "gain": 60.0}),
     Finding("residuals-memory", "warning", MEMORY),
     Finding("residuals-memory", "warning", {**MEMORY, "echo": 5.0, "lag_gain": None}),
