@@ -19,7 +19,8 @@ Curvature: residuals that still go along with squares and cubes of possible caus
     f_2(z) = (c^2 - 1) / sqrt(2),  f_3(z) = (c^3 - 3 c) / sqrt(6),   c = z kept within three public standard deviations
 
 A residual of the right linear network is independent of whatever came before it in time or in the order, so sums of
-``u f`` are sums of martingale differences with the variance ``sum u^2 f^2``, whatever the shape of the noise.
+``u f`` are sums of martingale differences with the variance ``sum u^2 f^2``, whatever the shape of the noise. Where shocks
+are rare and large, few rows have both u and f, or none, and that sum says little; so it is at least the mean of f^2 times n.
 """
 
 from __future__ import annotations
@@ -302,8 +303,10 @@ def check_residuals(
     square = np.where(varies, square, n)
     root = np.sqrt(square / n)
     pairs = np.maximum(sums.counts, 1.0)
+    # Rare large shocks: few rows or none have two of them, and then squares say less than their means do.
+    usual = sums.now[:, :, None] * sums.before[:, None, :] / pairs[:, None, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.nan_to_num(sums.products / np.sqrt(sums.squares), posinf=0.0, neginf=0.0)
+        z = np.nan_to_num(sums.products / np.sqrt(np.maximum(sums.squares, usual)), posinf=0.0, neginf=0.0)
     correlations = sums.products / pairs[:, None, None] / np.outer(root, root)
     echo = np.zeros(0) if weights is None else _echoes(sums, weights)
     # Fitted weights make early correlations smaller than chance would, so these p-values are too large if anything.
@@ -466,8 +469,15 @@ def curvature_p(sums: CurvatureSums, support: BoolArray, before: BoolArray) -> f
     before
         (q, d) which columns come before which residual, in time or in the order; among them a single one may stick out.
     """
+    q, d = support.shape
+    squares = sums.squares
+    acts = squares.any(axis=(0, 1))
+    if q > d and acts.any():
+        # The same values, a row or more later, come before every residual: the mean over these is n times that of f^2.
+        usual = squares[:, d:, acts].mean(axis=2).reshape(2, -1, d).mean(axis=1)
+        squares = np.maximum(squares, np.tile(usual, q // d)[:, :, None])
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.nan_to_num(sums.products / np.sqrt(sums.squares), posinf=0.0, neginf=0.0)
+        z = np.nan_to_num(sums.products / np.sqrt(squares), posinf=0.0, neginf=0.0)
     edges, others = z[:, support & before], z[:, before]
     overall = float(chdtrc(edges.size, float((edges**2).sum()))) if edges.size else 1.0
     return min(1.0, 2.0 * min(overall, largest_z_p(others)))

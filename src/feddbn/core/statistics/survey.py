@@ -235,7 +235,7 @@ def profile_length(d: int, n_lags: int) -> int:
 
 
 def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[FloatArray, float] | None:
-    """Log standard deviations (d,) and Fisher's z of the correlations of lagged rows, and the number of rows.
+    """Log standard deviations (d,) and Fisher's z of the correlations of lagged rows, and how many rows these are worth.
 
     `parts` are contiguous rows without their slow parts. Extreme cells are pulled in, to six robust standard deviations, and
     for correlations, which they hide, to three. None if a variable has too few cells.
@@ -250,8 +250,7 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
     robust[robust == 0] = np.inf
     spread = np.nanmean(np.clip(every, -_PULLED_IN * robust, _PULLED_IN * robust) ** 2, axis=0)
     bound = _LINKS_PULLED_IN * robust
-    N, S = np.zeros((q, q)), np.zeros((q, q))
-    n = 0.0
+    N, S = np.zeros((2, q, q)), np.zeros((2, q, q))
     for piece in pieces:
         m = len(piece) - n_lags
         if m <= 0:
@@ -259,18 +258,27 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
         rows = np.empty((m, q))
         stack_lags(np.clip(piece, -bound, bound), range(n_lags + 1), rows)
         here = ~np.isnan(rows)
-        filled = np.where(here, rows, 0.0)
-        S += filled.T @ filled
-        mask = here.astype(float)
-        N += mask.T @ mask
-        n += m
+        filled, mask = np.where(here, rows, 0.0), here.astype(float)
+        for half, part in enumerate((slice(0, m // 2), slice(m // 2, m))):
+            S[half] += filled[part].T @ filled[part]
+            N[half] += mask[part].T @ mask[part]
+    whole = _links(S.sum(axis=0), N.sum(axis=0))
+    if whole is None:
+        return None
+    n, halves = float(np.median(N.sum(axis=0))), [_links(*sums) for sums in zip(S, N, strict=True)]
+    if halves[0] is not None and halves[1] is not None:
+        # Fisher's z of n/2 rows each differ by 4/n; more where neighbours in time tell the same, or relations change.
+        n = min(n, 4.0 / float(np.mean((halves[0] - halves[1]) ** 2)))
+    return np.concatenate([np.log(spread) / 2, whole]), n
+
+
+def _links(S: FloatArray, N: FloatArray) -> FloatArray | None:
+    """Fisher's z of the correlations of products (q, q) and their numbers; None if some are few or nothing varies."""
     if N.min() < 8 or np.any(np.diag(S) <= 0):
         return None
     C = S / N
     root = np.sqrt(np.diag(C))
-    r = C / np.outer(root, root)
-    upper = np.triu_indices(q, 1)
-    return np.concatenate([np.log(spread) / 2, fisher_z(r[upper])]), float(np.median(N))
+    return fisher_z((C / np.outer(root, root))[np.triu_indices(len(S), 1)])
 
 
 def fisher_z(r: FloatArray) -> FloatArray:
@@ -478,9 +486,11 @@ _UNITS_FACTOR = 3.0
 _UNITS_Z = 6.0
 _CORRELATIONS_Z2 = 5.0
 _CORRELATIONS_SIZE = 0.15
+_LEAST_SHARE = 0.2
+"""Of what the others have in common. A site that shares nothing with them differs by twice that."""
 _STRANGERS_Z2 = 3.0
 _STRANGERS_SHARE = 0.5
-"""Of what the others have in common: a site that shares nothing with them differs by twice that, an honest one by a fifth."""
+"""From this share on less distance is enough: honest sites differ by less than a fifth, whatever else is wrong with them."""
 _IS_EXCHANGED = 0.4
 _NEARLY = 1 - 1e-9
 
@@ -522,8 +532,9 @@ def compared(
         size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
         # What sampling alone makes is taken off both: 1 of the distance, and of their mean one part in `others`.
         common = float((mean[links] ** 2 / variance[links]).mean()) - 1 / others
-        is_stranger = distance > _STRANGERS_Z2 and distance - 1 > _STRANGERS_SHARE * common
-        is_other = (distance > _CORRELATIONS_Z2 or is_stranger) and size > _CORRELATIONS_SIZE
+        share = (distance - 1) / max(common, 1e-300)
+        is_far = distance > (_STRANGERS_Z2 if share > _STRANGERS_SHARE else _CORRELATIONS_Z2)
+        is_other = is_far and share > _LEAST_SHARE and size > _CORRELATIONS_SIZE
         moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance[links]), d)
         if moved:
             pairs = [[variables[a], variables[b]] for a, b in moved]

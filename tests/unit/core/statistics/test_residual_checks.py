@@ -264,6 +264,27 @@ def test_straight_lines_raise_no_more_alarms_than_the_level(noise):
     assert np.mean(np.array(found) < 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
 
 
+def rare_shocks(rng, shape, share=0.04):
+    """Two values, of mean 0 and variance 1; kurtosis 22 at a share of .04."""
+    return ((rng.random(shape) < share) - share) / np.sqrt(share * (1 - share))
+
+
+def test_rare_large_shocks_are_neither_curvature_nor_memory_nor_dependence():
+    before = np.repeat([False, True], 4)[:, None] & np.ones((8, 4), dtype=bool)
+    found, bare = [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        x, u = rare_shocks(rng, (601, 4)), rare_shocks(rng, (600, 4))
+        sums = CurvatureSums.of_lagged(x, u - u.mean(axis=0), 1)
+        checks = checks_of(u - u.mean(axis=0))
+        found.append([curvature_p(sums, before, before), checks.memory_p, checks.dependence_p])
+        bare.append(float(np.abs(sums.products / np.sqrt(sums.squares))[:, before].max()))
+    allowed = 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
+    assert (np.mean(np.array(found) < 0.05, axis=0) < allowed).all()
+    # By their own squares alone, some of 64 numbers would be beyond what chance makes in one of 20 cases.
+    assert np.mean(64 * 2 * stats.norm.sf(bare) < 0.05) > 2 * allowed
+
+
 def test_a_bend_is_found_where_it_may_be_looked_for_only():
     z, u = noise_pairs(1000)
     u[:, 1] += 0.3 * (z[:, 0] ** 2 - 1)

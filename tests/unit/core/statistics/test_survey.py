@@ -129,9 +129,8 @@ def test_a_profile_has_log_standard_deviations_and_correlations_of_lagged_rows()
     x -= x.mean(axis=0)
     found = lagged_profile([x], 3, 1)
     assert found is not None
-    profile, n = found
+    profile, _ = found
     assert len(profile) == profile_length(3, 1)
-    assert n == 299
     np.testing.assert_allclose(profile[:3], np.log(np.sqrt((x * x).mean(axis=0))), atol=1e-12)
     # Correlations of cells within three robust standard deviations.
     bound = 3 * median_abs_deviation(x, center=lambda *_, **__: np.zeros(3), scale="normal")
@@ -143,6 +142,21 @@ def test_a_profile_has_log_standard_deviations_and_correlations_of_lagged_rows()
             )
             R[a, b] = one @ other / np.sqrt((one @ one) * (other @ other))
     np.testing.assert_allclose(profile[3:], fisher_z(R[np.triu_indices(6, 1)]), atol=1e-12)
+
+
+def test_rows_are_worth_what_two_halves_of_them_have_in_common():
+    def worth(phi):
+        found = []
+        for seed in range(40):
+            x = np.random.default_rng(seed).normal(size=(600, 4))
+            for t in range(1, len(x)):
+                x[t] += phi * x[t - 1]
+            found.append(lagged_profile([x], 4, 0)[1])
+        return 1 / np.mean(1 / np.array(found))
+
+    assert 400 < worth(0.0) <= 600
+    # Correlations of two such series vary by (1 + phi^2) / (1 - phi^2) over n (Bartlett): 4.6 times as much.
+    assert worth(0.8) == pytest.approx(600 * (1 - 0.8**2) / (1 + 0.8**2), rel=0.25)
 
 
 def cycles_of(recordings):
