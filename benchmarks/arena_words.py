@@ -6,7 +6,7 @@ import re
 
 SHORT = {
     "rests on equal noise variances": "units",
-    "differ in their means": "means",
+    "have levels of their own": "means",
     "cycles of": "cycles",
     "trends of their own": "trends",
     "slow changes": "slow changes",

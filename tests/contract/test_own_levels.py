@@ -28,7 +28,7 @@ def test_offsets_do_not_change_the_network_and_are_said(method):
     fed, shifted = made(5.0)
     clean, found = method().fit(fed.sites), method().fit(shifted)
     assert found.center_ == "recording"
-    only(found.findings_, "own-means")
+    only(found.findings_, "own-courses")
     np.testing.assert_array_equal(found.W_ != 0, clean.W_ != 0)
     np.testing.assert_array_equal(found.A_ != 0, clean.A_ != 0)
     own = {"prepare": Prepare(center="recording")}
@@ -46,7 +46,7 @@ def test_a_common_level_stays_common_and_nothing_is_said(method):
     for sites in (fed.sites, {name: [x + 40.0 for x in frames] for name, frames in fed.sites.items()}):
         found = method().fit(sites)
         assert found.center_ != "recording"
-        assert "own-means" not in codes(found.findings_)
+        assert "own-courses" not in codes(found.findings_)
 
 
 def test_one_mean_for_all_is_kept_on_request_and_misleads():

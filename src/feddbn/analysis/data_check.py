@@ -72,7 +72,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     >>> import feddbn
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=400, mess="offsets", random_state=0)
     >>> [(one.code, one.level) for one in feddbn.check(data.sites)]
-    [('own-means', 'note')]
+    [('own-courses', 'note')]
     """
     layout = Layout.of(layout, columns, "check")
     shown = list(preflight(data, layout=layout))

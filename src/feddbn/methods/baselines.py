@@ -212,7 +212,7 @@ class Dynotears(Baseline[PenalisedSettings], UpdatedEstimator[PenalisedSettings]
 
     def _fit_tally(self, tally: Tally) -> None:
         # What is done to the rows was decided by the first fit.
-        self._set_fit(self._solved(tally.moments, tally.treatment, evidence=0.0))
+        self._set_fit(self._solved(tally.whole, tally.treatment, evidence=0.0))
 
     def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
         """Fit from the moments of lagged rows and return the network."""

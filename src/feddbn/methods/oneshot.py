@@ -285,9 +285,10 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self._keep_sums(outcome.asked, self._largest_lag, why_not)
 
     def _fit_tally(self, tally: Tally) -> None:
-        outcome = self._of_moments(tally.moments)[0]
+        moments = tally.whole
+        outcome = self._of_moments(moments)[0]
         # What is done to the rows was decided by the first fit.
-        asked = AskedMoments(tally.moments, tally.treatment, evidence=0.0, n_rows=tally.moments.n)
+        asked = AskedMoments(moments, tally.treatment, evidence=0.0, n_rows=moments.n)
         self._report(replace(outcome, asked=asked))
 
     def curves_on(self, federation: Federation) -> Fit | None:

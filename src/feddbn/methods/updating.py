@@ -77,7 +77,7 @@ class UpdatedEstimator(DBNEstimator[S]):
         learner.n_rounds_ = self.n_rounds_ + len(seconds)
         if sites is not None:
             learner.sites_ = _together(self.sites_, summary(sites, tally.n_lags))
-        learner._say_update(int(new.n), changes)
+        learner._say_update(int(new.moments.n), changes)
         self.__dict__.update(vars(learner))
         return self
 

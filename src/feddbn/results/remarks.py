@@ -268,6 +268,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "degree": done.degree,
         "periods": list(done.periods),
         "evidence": asked.evidence,
+        "own_shares": _own_shares(asked, variables),
         "gains": "none" if done.log_scales is None else "site",
         "gains_evidence": asked.gains_evidence,
         "spikes": [variables[i] for i in asked.spiky],
@@ -282,6 +283,11 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "exogenous": list(asked.inputs),
         "cell_maps": list(done.cell_maps),
     }
+
+
+def _own_shares(asked: AskedMoments, variables: Sequence[str]) -> dict[str, float]:
+    found = asked.own_shares
+    return {} if found is None else dict(zip(variables, found.tolist(), strict=True))
 
 
 def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Finding]:
@@ -300,11 +306,10 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         name, _, value = text.partition("=")
         note(f"cells-{name}", {"value": json.loads(value)}, {f"prepare.{name}": None})
     if asked.evidence is not None and asked.evidence > 0:
-        if done.degree or done.periods:
-            values = {"evidence": asked.evidence, "degree": done.degree, "periods": list(done.periods)}
-            note("own-courses", values, {"prepare.detrend": 0, "prepare.period": None})
-        else:
-            note("own-means", {"evidence": asked.evidence}, {"prepare.center": "none"})
+        values = {"evidence": asked.evidence, "degree": done.degree, "periods": list(done.periods)}
+        has_time = bool(done.degree or done.periods)
+        cure = {"prepare.detrend": 0, "prepare.period": None} if has_time else {"prepare.center": "none"}
+        note("own-courses", values | {"shares": _own_shares(asked, variables)}, cure)
     if done.log_scales is not None and asked.gains_evidence is not None:
         note("own-scales", {"evidence": asked.gains_evidence}, {"prepare.gains": "none"})
     keep, remove = {"prepare.spikes": "keep"}, {"prepare.spikes": "remove"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from feddbn.words import Said, says
 
 _MOST_SHOWN = 6
+_LEAST_SHARE = 0.01
 
 
 _CELLS = {
@@ -22,36 +23,34 @@ def _rows_treated(it: Said) -> str:
     return f"rows were treated first: {it.parts}. {it.where_single} how to decide otherwise."
 
 
-@says("own-means")
-def _own_means(it: Said) -> str:
+@says("own-courses", "own-means")
+def _own_courses(it: Said) -> str:
+    # Files of version 0.2 say "own-means" where recordings only have levels.
+    degree, periods, shares = it.get("degree"), it.get("periods"), it.get("shares") or {}
+    parts = ["levels"]
+    if degree:
+        parts.append("trends" if degree == 1 else f"slow changes (a polynomial of degree {degree})")
+    if periods:
+        parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in periods)} rows")
+    most = sorted(((share, name) for name, share in shares.items() if share >= _LEAST_SHARE), reverse=True)
+    shown = ", ".join(f"{100 * share:.0f} % of the variance of {name}" for share, name in most[:_MOST_SHOWN])
+    if len(most) > _MOST_SHOWN:
+        shown += f" and less of {len(most) - _MOST_SHOWN} others"
     return (
-        f"recordings differ in their means (BIC {it['evidence']:.0f} better with means of their own), so each is centred on "
-        f"its own; {_levels(it)} {it.cure} keeps one mean for all."
+        f"recordings have {' and '.join(parts)} of their own (evidence {it['evidence']:.0f}), which are taken off"
+        f"{': ' + shown if shown else ''}; {_levels(it, bool(degree or periods))} {it.cure} "
+        f"{'keep them' if degree or periods else 'keeps one mean for all'}."
     )
 
 
-def _levels(it: Said) -> str:
+def _levels(it: Said, has_course: bool) -> str:
     has = "intercepts are those of the average recording, "
+    if has_course:
+        where = " (`model.courses.fit_course`)" if it.in_python else ""
+        return f"{has}and `feddbn forecast` goes on along a recording's own course{where}."
     if it.in_python:
         return f"{has}`dbn_.at_level(mean)` has those of one (`feddbn forecast` uses them)."
     return f"{has}and `feddbn forecast` uses those of each."
-
-
-@says("own-courses")
-def _own_courses(it: Said) -> str:
-    parts = []
-    if it["degree"]:
-        parts.append(
-            "trends" if it["degree"] == 1 else f"slow changes (a polynomial of degree {it['degree']})"
-        )
-    if it["periods"]:
-        parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in it['periods'])} rows")
-    where = " (`model.courses.fit_course`)" if it.in_python else ""
-    return (
-        f"recordings have {' and '.join(parts)} of their own (BIC {it['evidence']:.0f} better), which are taken off "
-        "together with their means; intercepts are those of the average recording, and `feddbn forecast` goes on along a "
-        f"recording's own course{where}. {it.cure} keep them."
-    )
 
 
 @says("own-scales")

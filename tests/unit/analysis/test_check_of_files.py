@@ -76,7 +76,7 @@ OUT = {"n": 1, "n_sites": 6, "left_out": True}
 @pytest.mark.parametrize(
     ("mess", "expected"),
     [
-        (one_level, {"own-means": {}}),
+        (one_level, {"own-courses": {}}),
         (one_unit, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (exchanged, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (
@@ -146,7 +146,7 @@ def test_different_baselines_are_told_for_all_sites():
     data = {
         k: x + np.random.default_rng(i).normal(size=4) * UNITS for i, (k, x) in enumerate(wards().items())
     }
-    (finding,) = only(data, "own-means", "note")
+    (finding,) = only(data, "own-courses", "note")
     assert finding.cure == {"prepare.center": "none"}
 
 

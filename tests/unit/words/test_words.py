@@ -175,7 +175,7 @@ FOUND = [
     Finding(
         "own-courses",
         "note",
-        {"evidence": 12.0, "degree": 3, "periods": [24.0]},
+        {"evidence": 12.0, "degree": 3, "periods": [24.0], "shares": {"a": 0.4, "b": 0.001}},
         cure={"prepare.detrend": 0, "prepare.period": None},
     ),
     Finding("own-scales", "note", {"evidence": 12.0}, cure={"prepare.gains": "none"}),

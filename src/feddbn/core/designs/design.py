@@ -137,6 +137,11 @@ class Nuisance:
         """Whether it depends on time: more than a mean."""
         return self.degree > 0 or bool(self.periods)
 
+    @property
+    def n_columns(self) -> int:
+        """How many columns there are, the constant among them."""
+        return 1 + self.degree + 2 * len(self.periods)
+
     def columns(self, times: FloatArray, span: tuple[float, float]) -> FloatArray:
         """(n, k) nuisance columns but for the constant, at these times; the recording lasts over `span`."""
         found: list[FloatArray] = [np.empty((len(times), 0))]

@@ -30,7 +30,14 @@ from feddbn.core.designs.design import (
     public_blocks,
 )
 from feddbn.core.designs.recordings import Recording, Stretch, over_parts, usable_runs
-from feddbn.core.statistics.moments import Moments, outer, sums_length, symmetric, upper_triangle
+from feddbn.core.statistics.moments import (
+    Moments,
+    correlations,
+    outer,
+    sums_length,
+    symmetric,
+    upper_triangle,
+)
 
 
 def joint_moments(
@@ -260,6 +267,52 @@ def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:
     if not nuisance.has_time or not len(times):
         return constant
     return np.concatenate([constant, nuisance.columns(times, (float(times[0]), float(times[-1])))], axis=1)
+
+
+_LONGEST = 4096
+_MOST_STEPS = 100
+_STILL, _FORGOTTEN = 1e-4, 1e-5
+
+
+def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) -> FloatArray:
+    """The (q, q) covariance of lagged rows, from what is left of it off what every recording of so many rows has of its own.
+
+    Levels, trends and cycles take along the slow part of the series themselves: the mean of a short recording follows its
+    values. With the projection P on the nuisance columns of T rows, Z those rows and C(h) = E[z_t' z_{t+h}], that part is ::
+
+        E[Z'PZ] = sum_h p(h) C(h),     p(h) = sum_t P[t, t+h],     C(h) = C(0) F^h
+
+    with F the regression of a row on the one before it. What is left is ``C(0) - E[Z'PZ] / T``, which is solved for C(0).
+    Without it, regressions on the past come out too small, and find partners to make up for it (Nickell 1981).
+    """
+    n = round(min(length, _LONGEST))
+    basis = nuisance_basis(nuisance, np.arange(n, dtype=np.float64))
+    if basis is None or n <= basis.shape[1] + 1:
+        return covariance
+    spectrum = np.square(np.abs(np.fft.rfft(np.linalg.qr(basis)[0], 2 * n, axis=0))).sum(axis=1)
+    share = np.fft.irfft(spectrum)[:n] / length
+    left, root = correlations(covariance)
+    found = left
+    for _ in range(_MOST_STEPS):
+        before, found = found, left + _slow_part(found, d, share)
+        if np.abs(found - before).max() <= _STILL / np.sqrt(n):
+            break
+    return found * np.outer(root, root)
+
+
+def _slow_part(covariance: FloatArray, d: int, share: FloatArray) -> FloatArray:
+    """``sum_h share(|h|) C(h)`` of a series with this covariance of lagged rows."""
+    k = len(covariance) - d
+    B = np.linalg.lstsq(covariance[d:, d:], covariance[d:, :d], rcond=None)[0]
+    most = np.diag(covariance).max()
+    ahead, total = covariance, np.asarray(share[0] * covariance, dtype=np.float64)
+    for weight in share[1:].tolist():
+        # Sums of rows that are those of no stationary series must not grow.
+        ahead = np.clip(np.concatenate([ahead[:, :k] @ B, ahead[:, :k]], axis=1), -most, most)
+        total = total + weight * (ahead + ahead.T)
+        if np.abs(ahead).max() <= _FORGOTTEN * most:
+            break
+    return total
 
 
 def tried_grams(

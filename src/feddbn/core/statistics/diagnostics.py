@@ -5,14 +5,16 @@ Nuisances, from one Gram matrix for each answer:
     common   x_t = c        + x_{t-1} B_1 + ... + u_t          one intercept c for all rows
     own      x_t = b_r(t)   + x_{t-1} B_1 + ... + u_t          b_r: a mean, a line, a cycle of recording r
 
-The residual covariances of each follow from the scatter of lagged rows off its nuisances (Frisch-Waugh-Lovell). With S
-the sums of squares and products of residuals over their degrees of freedom, and r the number of nuisance parameters of
-one variable over all recordings, the evidence for the second is
+What recordings have of their own is random, with a variance for each variable and kind of nuisance. Off it, the lagged
+Gram matrix tells B and the variance s_j of u_j; what it took off tells the power of u_j along the r nuisance parameters of
+all recordings. E_j is that power for each parameter over s_j: about 1 where there is nothing but noise. With n rows, the
+restricted likelihood (REML) of a variance is better than that of none by
 
-    n (log det S_common - log det S_own) - d (r_own - r_common) log n
+    (n - 1) log(1 + r (E_j - 1) / (n - 1)) - r log E_j          for E_j > 1
 
-BIC with covariances that do not shrink because more is fitted: where rows are few, those of maximum likelihood would.
-Recordings that are short, or whose means hardly differ, keep a common one.
+given B, or by less where a common mean is better off with another B. The evidence is the sum of what is left of these, if
+anything is, after 2 log n for each. Short recordings do not pay for each of their levels, as they would if these were
+fixed: what is priced is one variance.
 
 Known inputs only act on others. An input has no noise that a model would explain: what is done to a system may be a step,
 a pulse, or any other signal. So likelihoods are those of the other variables, the outputs, given the inputs of the same
@@ -70,9 +72,20 @@ from feddbn.findings import Finding
 from feddbn.settings import word
 
 _RIDGE = 1e-10
+_ROWS_PER_WEIGHT = 8
 
 
-def evidence_for_nuisances(common: FloatArray, own: FloatArray, n: float, rank: float, d: int) -> float:
+def evidence_for_nuisances(
+    common: FloatArray,
+    own: FloatArray,
+    n: float,
+    rank: float,
+    d: int,
+    known: float = 1.0,
+    whole: FloatArray | None = None,
+    *,
+    refit: bool = True,
+) -> float:
     """Return the evidence above: positive if recordings have these nuisances, 0 if there are too few rows to tell.
 
     Parameters
@@ -83,14 +96,40 @@ def evidence_for_nuisances(common: FloatArray, own: FloatArray, n: float, rank: 
         Number of rows, and of nuisance parameters of one variable over all recordings.
     d
         Number of variables: the first d columns are the present time step.
+    known
+        Number of such parameters that `common` is off already: of one mean, or of nuisances that `own` has, too.
+    whole
+        What tells B and s: `own` with what nuisances took along of the series (`core.designs.gram.restored`). By default
+        `own`, with which the evidence is larger where recordings are short.
+    refit
+        Whether without levels B is that of `common`. Products of pairs of cells that are both there are no products of
+        rows: then one B serves both.
     """
-    n_lagged = len(common) - d
-    free_common, free_own = n - 1 - n_lagged, n - rank - n_lagged
-    if rank < 2 or free_own <= d:
+    n_lagged, more, free = len(common) - d, rank - known, n - known
+    if more < 1 or n - rank <= max(_ROWS_PER_WEIGHT * n_lagged, d):
         return 0.0
-    ratio = log_det_of_residuals(common, d) - log_det_of_residuals(own, d)
-    ratio -= d * float(np.log(free_common / free_own))
-    return n * ratio - d * (rank - 1) * float(np.log(n))
+    R, norm = correlations(own if whole is None else whole)
+    C, D = common / np.outer(norm, norm), (common - own) / np.outer(norm, norm)
+    weights, left = _regressed(R, d)
+    left *= (n - rank) / n / (n - rank - n_lagged)
+    # Errors of B, which have the variance `left` over the products of the past, let the past add to it.
+    along = np.einsum("ij,ik,kj->j", weights, D, weights)
+    along -= left * np.trace(np.linalg.lstsq(R[d:, d:], D[d:, d:], rcond=_RIDGE)[0])
+    unit = np.where(left > _RIDGE / n, left, np.inf)
+    power = np.maximum(along / more / unit, 1.0)
+    better = free * np.log1p(more * (power - 1.0) / free)
+    if refit:
+        lost = _regressed(C, d)[1] / (free - n_lagged) / unit
+        better = np.minimum(better, free * np.log(np.maximum(lost, 1.0)))
+    gains = better - more * np.log(power) - 2.0 * np.log(n)
+    return float(gains[gains > 0].sum() if gains.max() > 0 else gains.max())
+
+
+def _regressed(products: FloatArray, d: int) -> tuple[FloatArray, FloatArray]:
+    """(q, d) weights of residuals of the first d columns given all others, and the (d,) sums of their squares."""
+    past = products[d:, d:] + _RIDGE * np.eye(len(products) - d)
+    weights = np.vstack([np.eye(d), -np.linalg.solve(past, products[d:, :d])])
+    return weights, np.einsum("ij,ik,kj->j", weights, products, weights)
 
 
 def log_det_of_residuals(scatter: FloatArray, d: int) -> float:

@@ -28,7 +28,7 @@ from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_on
 from feddbn.federation.protocol.task import ServerProgram, Task, array, choice, flag, number, whole, wholes
 from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.statistics import Preparation
-from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program, whole_moments
 
 __all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
 
@@ -144,6 +144,8 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
         return here.state, np.zeros(size + 1)
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)
+    rank = sum(1.0 for _ in here.data.recordings()) * question.nuisance.n_columns
+    moments = whole_moments(question, moments, constraints.d, rank)
     check_summary(question.variables, summary_of_moments(moments, constraints.d))
     found = question.learner(here.device).learn(moments, constraints, np.random.default_rng(0))
     run, units, d = found.run, found.units, constraints.d

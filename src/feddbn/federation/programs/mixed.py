@@ -18,7 +18,8 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.designs.design import Design, design_rows
+from feddbn.core.designs.design import RECORDING_MEANS, Design, design_rows
+from feddbn.core.designs.gram import restored
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.glm import (
     FAMILIES,
@@ -95,21 +96,29 @@ class MixedMoments:
     def evidence(self) -> float:
         """For levels of recordings' own (`core.statistics.diagnostics`)."""
         n_now = sum(self.design.widths)
-        n, scatter = self.moments.n, self.moments.scatter
+        n, scatter, whole = self.moments.n, self.moments.scatter, self.within
         kept = np.tile(np.diag(self.own)[:n_now] > _STILL * np.diag(scatter)[:n_now], self.design.n_lags + 1)
         index = np.flatnonzero(kept & (np.diag(scatter) > 0))
         part = np.ix_(index, index)
         m = int((index < n_now).sum())
-        return evidence_for_nuisances(scatter[part], self.own[part], n, self.n_recordings, m) if m else 0.0
+        known = whole.scatter[part] * n / whole.n
+        ranks = self.n_recordings, m, 1.0
+        return evidence_for_nuisances(scatter[part], self.own[part], n, *ranks, known) if m else 0.0
 
     @property
     def within(self) -> Moments:
-        """The moments within recordings, of as many rows as are left without their means; what is constant there is 0."""
+        """The moments within recordings, of as many rows as are left without their means; what is constant there is 0.
+
+        What the means took along of the series is put back (`core.designs.gram.restored`).
+        """
+        n = self.moments.n
         still = np.diag(self.own) <= _STILL * np.diag(self.moments.scatter)
         scatter = self.own.copy()
         scatter[still] = 0.0
         scatter[:, still] = 0.0
-        return Moments(self.moments.n - self.n_recordings + 1, self.moments.mean, scatter)
+        n_left, length = n - self.n_recordings + 1, n / max(self.n_recordings, 1.0)
+        whole = restored(scatter / n, sum(self.design.widths), RECORDING_MEANS, length)
+        return Moments(n_left, self.moments.mean, n_left * whole)
 
 
 def level_counts_program(

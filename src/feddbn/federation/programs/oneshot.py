@@ -527,7 +527,7 @@ class _Look:
         Returns the network and its checks, what one lag more would gain, and how many sums that took.
         """
         outcome, d, p = fit.outcome, self.d, fit.outcome.n_lags
-        longer = yield from moments_program(self.variables, p + 1, self.settled.prepare.center)
+        longer = yield from moments_program(self.variables, p + 1, outcome.asked)
         # Recordings centred on their own means come with none; levels are those of the first sum.
         longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
         scale = (

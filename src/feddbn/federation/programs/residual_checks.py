@@ -671,7 +671,7 @@ def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram
     if moments is None and network.asked is not None:
         moments = network.asked.moments
     if moments is None:
-        moments = yield from moments_program(network.variables, network.n_lags, network.center)
+        moments = yield from moments_program(network.variables, network.n_lags)
     support = evident_support(moments, network.support, network.constraints)
     checks, _ = yield from checks_program(
         moments,

@@ -250,6 +250,13 @@ class Treatment:
         maps = (text.partition("=")[0] for text in self.cell_maps)
         return *(what for what, is_asked in asked.items() if is_asked), *maps
 
+    @property
+    def nuisance(self) -> Nuisance:
+        """What is taken off every recording."""
+        if self.center != "recording":
+            return ONE_MEAN
+        return Nuisance("recording", self.degree, self.periods)
+
     def on(self, question: Question) -> Question:
         """Return a question with this treatment, if it is about rows."""
         if not isinstance(question, RowsQuestion):
@@ -581,13 +588,6 @@ class RowsQuestion(Treatment, Question):
         """Return the same for a site that holds other variables or lags."""
         return Design.linear(variables, n_lags, self.nuisance)
 
-    @property
-    def nuisance(self) -> Nuisance:
-        """What is taken off every recording."""
-        if self.center != "recording":
-            return ONE_MEAN
-        return Nuisance("recording", self.degree, self.periods)
-
     def rows_of(self, data: SiteData) -> SiteData:
         """Return the site as its design reads it: without held-out rows, its cells as it wants them.
 
@@ -710,4 +710,4 @@ def does_not_fit(state: Mapping[str, np.ndarray]) -> bool:
 
 def treated(program: ServerProgram[T], treatment: Treatment) -> ServerProgram[T]:
     """Run a server program whose sites all treat their rows in one way."""
-    return program if set(treatment.done_to_rows) <= {"means"} else asking(program, treatment.on)
+    return asking(program, treatment.on) if treatment.done_to_rows else program

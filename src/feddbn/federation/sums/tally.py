@@ -22,7 +22,7 @@ from feddbn.errors import DataError, FileError, ParameterError, ProtocolError
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.federation.sums.treatment import AskedMoments
+from feddbn.federation.sums.treatment import AskedMoments, whole_moments
 
 _KEPT = ("center", "degree", "periods", "limits", "far", "own_limits", "inputs", "cell_maps")
 """Fields of the treatment that new rows can be given, too."""
@@ -42,6 +42,8 @@ class Tally:
         What was done to the rows; the same is done to new ones.
     n_parts
         How many times rows were added, the first fit included.
+    rank
+        Number of nuisance parameters that recordings lost, as far as it is known.
     """
 
     variables: tuple[str, ...]
@@ -49,18 +51,24 @@ class Tally:
     moments: Moments
     treatment: Treatment
     n_parts: int = 1
+    rank: float = 0.0
 
-    def plus(self, new: Moments) -> Tally:
+    @property
+    def whole(self) -> Moments:
+        """The moments to learn from, with what nuisances took along of the series."""
+        return whole_moments(self.treatment, self.moments, len(self.variables), self.rank)
+
+    def plus(self, part: Tally) -> Tally:
         """Return the tally with the moments of new rows."""
-        old = self.moments
+        old, new, n_parts = self.moments, part.moments, self.n_parts + part.n_parts
+        rank = self.rank + part.rank if self.rank else 0.0
         if self.treatment.center == "recording":
             # What is left off the recordings' own means is about zero in each; levels are averages.
             n = old.n + new.n
             mean = (old.n * old.mean + new.n * new.mean) / n
-            return replace(
-                self, moments=Moments(n, mean, old.scatter + new.scatter), n_parts=self.n_parts + 1
-            )
-        return replace(self, moments=old.merge(new), n_parts=self.n_parts + 1)
+            both = Moments(n, mean, old.scatter + new.scatter)
+            return replace(self, moments=both, n_parts=n_parts, rank=rank)
+        return replace(self, moments=old.merge(new), n_parts=n_parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; numbers read back bit for bit."""
@@ -74,6 +82,7 @@ class Tally:
                 if name in _KEPT
             },
             "n_parts": self.n_parts,
+            "rank": self.rank,
         }
 
     @classmethod
@@ -87,7 +96,9 @@ class Tally:
             done = {name: ({"cell_maps": ()} | dict(stored))[name] for name in _KEPT}
             checked = GramQuestion(n_lags=n_lags, variables=names, **done)
             treatment = Treatment(**{name: getattr(checked, name) for name in _KEPT})
-            return cls(names, n_lags, moments, treatment, int(stored["n_parts"]))
+            # Files of version 0.2 do not say it.
+            rank = float(stored.get("rank", 0.0))
+            return cls(names, n_lags, moments, treatment, int(stored["n_parts"]), rank)
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
             raise FileError(
                 f"{where} holds sums that cannot be read ({error}); fit all rows again."
@@ -115,10 +126,10 @@ def tally_of(asked: AskedMoments, variables: tuple[str, ...], n_lags: int) -> Ta
             "on_disagreement='warn' to be able to update.",
             code="sites-left-out",
         )
-    return Tally(variables, n_lags, asked.moments, done)
+    return Tally(variables, n_lags, asked.summed or asked.moments, done, rank=asked.rank)
 
 
-def new_moments_program(tally: Tally) -> ServerProgram[Moments]:
+def new_moments_program(tally: Tally) -> ServerProgram[Tally]:
     """Ask for the moments of new rows, treated as those of the tally: one sum."""
     done, old, q = tally.treatment, tally.moments, tally.moments.q
     own = done.center == "recording"
@@ -142,11 +153,12 @@ def new_moments_program(tally: Tally) -> ServerProgram[Moments]:
             f"the new data have no row with n_lags={tally.n_lags} rows before it, so there is nothing to add."
         )
     if not own:
-        return new
+        return replace(tally, moments=new, n_parts=1)
     # Trends that are given by name leave no levels; where there are none, none are added.
     mean = new.mean if old.mean.any() else old.mean
     # What is left off each recording's own nuisances comes after their number.
-    return Moments(new.n, mean, symmetric(total[size + 1 : size + 1 + q * (q + 1) // 2], q))
+    left = Moments(new.n, mean, symmetric(total[size + 1 : size + 1 + q * (q + 1) // 2], q))
+    return replace(tally, moments=left, n_parts=1, rank=float(total[size]))
 
 
 def changes_of_treatment(old: Treatment, new: AskedMoments, variables: tuple[str, ...]) -> dict[str, Any]:

@@ -13,12 +13,14 @@ and nothing is to be found out, it is that one alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.design import Nuisance
+from feddbn.core.designs.gram import restored
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances, log_det_of_residuals, output_columns
 from feddbn.core.statistics.missing import (
     known_n,
@@ -32,7 +34,7 @@ from feddbn.errors import DataError, Given
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
+from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.statistics import FAR_FROM_ZERO
 from feddbn.federation.sums.survey import (
     Survey,
@@ -185,6 +187,11 @@ class AskedMoments:
         (i, j, lag) of variables i at t - lag and j at t of which hardly any row has both.
     personal
         Whether sites that stay out are to have networks of their own.
+    own_shares
+        (d,) how much of the variance of each variable is levels, trends and cycles of recordings, beyond what the slow part
+        of the series themselves has; None if nothing was tried or taken off.
+    summed
+        The moments before what nuisances took along was put back (`whole`): these add up with those of other rows.
     """
 
     moments: Moments
@@ -202,11 +209,17 @@ class AskedMoments:
     bursts: tuple[int, ...] = ()
     unseen: tuple[tuple[int, int, int], ...] = ()
     personal: bool = False
+    own_shares: FloatArray | None = None
+    summed: Moments | None = None
 
     @property
     def center(self) -> str:
         """Whose mean was taken off: "none" or "recording"."""
         return self.treatment.center
+
+    def whole(self, moments: Moments, d: int) -> Moments:
+        """Moments of rows that were treated as these, with what nuisances took along (`core.designs.gram.restored`)."""
+        return whole_moments(self.treatment, moments, d, self.rank)
 
 
 @dataclass(frozen=True)
@@ -221,6 +234,8 @@ class _Told:
     shape: FloatArray | None = None
     rank: float = 0.0
     unseen: tuple[tuple[int, int, int], ...] = ()
+    own_shares: FloatArray | None = None
+    summed: Moments | None = None
 
 
 def asked_moments_plan(
@@ -267,10 +282,16 @@ def asked_moments_plan(
     return *asks, moments, filled, expected
 
 
-def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
-    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
-    asked = yield from asked_moments_program(variables, n_lags, replace(AS_THEY_ARE, center=center))
-    return asked.moments
+def moments_program(
+    variables: tuple[str, ...], n_lags: int, asked: AskedMoments | None = None
+) -> ServerProgram[Moments]:
+    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero.
+
+    `asked` told how rows are treated; whoever runs this sees that they are (`federation.protocol.rows.treated`).
+    """
+    question = GramQuestion(n_lags=n_lags, variables=variables)
+    moments, *_ = yield from _moments_tried(question, question.q)
+    return moments if asked is None else asked.whole(moments, len(variables))
 
 
 def asked_moments_program(
@@ -323,6 +344,8 @@ def asked_moments_program(
         bursts,
         told.unseen,
         prepare.is_personal,
+        told.own_shares,
+        told.summed,
     )
 
 
@@ -364,50 +387,56 @@ def _told(
         degree, n_cycles = pairs[0]
         treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
         pairs = []
-    asked: dict[str, Any] = {
-        "n_lags": n_lags,
-        "variables": variables,
-        "center": treatment.center,
-        "try_degrees": tuple(degree for degree, _ in pairs),
-        "try_cycles": tuple(n for _, n in pairs),
-        "try_periods": periods,
-    }
     is_empty = survey is not None and (survey.n_empty > 0 or treatment.limits is not None)
     has_gaps = is_empty and prepare.fills
     d, q, shapes = len(variables), (n_lags + 1) * len(variables), None
+    question = GramQuestion(
+        n_lags=n_lags,
+        variables=variables,
+        center=treatment.center,
+        try_degrees=tuple(degree for degree, _ in pairs),
+        try_cycles=tuple(n for _, n in pairs),
+        try_periods=periods,
+        pairs=has_gaps,
+        shape=shape and not has_gaps,
+    )
+    n_rows = None
     if has_gaps:
-        found = yield from treated(pairs_program(GramQuestion(**asked, pairs=True)), treatment)
+        found = yield from treated(pairs_program(question), treatment)
         # Offsets and trends make pairs look worth little; off them they are worth what they are.
-        ns, n, mean = found.ns, max(found.ns), found.mean
-        ranks, log_gains = found.ranks, found.log_gains * n / found.n_rows
+        ns, n, mean, n_rows = found.ns, max(found.ns), found.mean, found.n_rows
+        ranks, log_gains = found.ranks, found.log_gains * n / n_rows
         scatters = tuple(n * covariance for covariance in found.covariances)
     else:
-        program = _moments_tried(GramQuestion(**asked, shape=shape), q)
-        common, tried, log_gains, shapes = yield from treated(program, treatment)
+        common, tried, log_gains, shapes = yield from treated(_moments_tried(question, q), treatment)
         n, mean = common.n, common.mean
         ns = (n,) * (1 + len(tried))
         ranks = (1.0, *(rank for rank, _ in tried))
         scatters = (common.scatter, *(scatter for _, scatter in tried))
     places = prepare.input_places(variables)
     _require_noise(scatters, variables, places)
-    best, evidence = _chosen(scatters, ranks, n, d, prepare, places)
+    # Where rows are worth less than they are many, so are levels.
+    worth = np.maximum(np.array(ranks) * n / (n_rows or n), 1.0).tolist()
+    best, evidence = _chosen(scatters, worth, question.tried, n, d, prepare, places, not has_gaps)
     is_own = best > 0 or treatment.center == "recording"
     if best:
         degree, n_cycles = pairs[best - 1]
         treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
-    if has_gaps:
-        centre = np.zeros(q) if is_own else mean
-        treatment = replace(treatment, row_model=np.vstack([centre, scatters[best] / n]))
-    # Off their own means recordings have no level; what noise adds to that is none.
-    level = np.zeros(q) if is_own and not best and not has_gaps else mean
-    moments = Moments(ns[best], level, scatters[best] * (ns[best] / n))
-    # The density of scaled rows is that of the rows over their gains.
-    cost = _cost(*output_columns(scatters[best], d, places), n, ranks[best]) - 2.0 * log_gains
     rank = ranks[best] if best else 0.0
     if is_own and not best and survey is not None:
-        rank = survey.n_recordings * (1 + treatment.degree + 2 * len(treatment.periods))
+        rank = survey.n_recordings * treatment.nuisance.n_columns
+    # Off their own means recordings have no level; what noise adds to that is none.
+    level = np.zeros(q) if is_own and not best and not has_gaps else mean
+    summed = Moments(ns[best], level, scatters[best] * (ns[best] / n))
+    moments = whole_moments(treatment, summed, d, rank, n_rows)
+    if has_gaps:
+        centre = np.zeros(q) if is_own else mean
+        treatment = replace(treatment, row_model=np.vstack([centre, moments.scatter / moments.n]))
+    # The density of scaled rows is that of the rows over their gains.
+    cost = n * log_det_of_residuals(*output_columns(moments.scatter / moments.n, d, places)) - 2.0 * log_gains
     unseen = found.unseen[best] if has_gaps else ()
-    return _Told(moments, treatment, evidence, cost, n, shapes, rank, unseen)
+    shares = _own_shares(scatters[0] / n, moments, d) if best else None
+    return _Told(moments, treatment, evidence, cost, n, shapes, rank, unseen, shares, summed)
 
 
 def _moments_tried(
@@ -432,6 +461,28 @@ def _moments_tried(
     return moments, tried, log_gains, shapes
 
 
+def whole_moments(
+    treatment: Treatment, moments: Moments, d: int, rank: float, n_rows: float | None = None
+) -> Moments:
+    """Moments of treated rows with what nuisances took along of the series themselves (`core.designs.gram.restored`).
+
+    `rank` is the number of nuisance parameters of a variable over all recordings, 0 where it is not known; `n_rows` how
+    many rows these are of, if not `moments.n`.
+    """
+    nuisance, n = treatment.nuisance, moments.n
+    if nuisance.scope == "all" or not (rank and n):
+        return moments
+    length = (n_rows or n) * nuisance.n_columns / rank
+    return Moments(n, moments.mean, n * restored(moments.scatter / n, d, nuisance, length))
+
+
+def _own_shares(common: FloatArray, whole: Moments, d: int) -> FloatArray:
+    """(d,) share of the variance about a common mean that is not among the moments."""
+    variance = np.diag(common)[:d]
+    left = np.diag(whole.scatter)[:d] / whole.n
+    return np.clip(1.0 - left / np.where(variance > 0, variance, 1.0), 0.0, 1.0) * (variance > 0)
+
+
 def _vanished(common: FloatArray, own: FloatArray, d: int) -> set[int]:
     """Positions of variables of which nuisances leave nothing."""
     total = np.diag(common)[:d]
@@ -453,24 +504,41 @@ def _require_noise(
 
 def _chosen(
     scatters: tuple[FloatArray, ...],
-    ranks: tuple[float, ...],
+    ranks: Sequence[float],
+    tried: Sequence[Nuisance],
     n: float,
     d: int,
     prepare: Prepare,
     inputs: tuple[int, ...],
+    refit: bool,
 ) -> tuple[int, float | None]:
     """Which of the scatters to take, and the evidence against a common mean (None if nothing was open).
 
-    The evidence is that of the outputs given the inputs. A nuisance that takes an input off altogether is left to the input.
+    All but the first are off one of the nuisances `tried`. The evidence is that of the outputs given the inputs. A nuisance
+    that takes an input off altogether is left to the input.
     """
     if len(scatters) == 1:
         return 0, None
-    found = [
-        _evidence(scatters[0], scatter, n, rank, d, inputs)
-        if not _vanished(scatters[0], scatter, d) & set(inputs)
-        else -np.inf
-        for scatter, rank in zip(scatters[1:], ranks[1:], strict=True)
-    ]
+    found: list[float] = []
+    for k, (scatter, rank) in enumerate(zip(scatters[1:], ranks[1:], strict=True)):
+        if _vanished(scatters[0], scatter, d) & set(inputs):
+            found.append(-np.inf)
+            continue
+        # What it has more than the largest of those within it, which come before it.
+        within = [
+            i
+            for i, one in enumerate(tried[:k])
+            if one.degree <= tried[k].degree and len(one.periods) <= len(tried[k].periods)
+        ]
+        last = max(within, key=lambda i: ranks[i + 1], default=-1)
+        common, _ = output_columns(scatters[last + 1], d, inputs)
+        own, m = output_columns(scatter, d, inputs)
+        gain = evidence_for_nuisances(common, own, n, rank, m, ranks[last + 1], refit=refit)
+        if gain > 0:
+            whole = n * restored(scatter / n, d, tried[k], n * tried[k].n_columns / rank)
+            whole, _ = output_columns(whole, d, inputs)
+            gain = evidence_for_nuisances(common, own, n, rank, m, ranks[last + 1], whole, refit=refit)
+        found.append(gain + (found[last] if last >= 0 else 0.0))
     best = int(np.argmax(found)) + 1
     if not np.isfinite(found[best - 1]):
         if prepare.is_given:
@@ -482,20 +550,6 @@ def _chosen(
     if prepare.is_given:
         return best, found[best - 1]
     return (best if found[best - 1] > 0 else 0), found[best - 1]
-
-
-def _evidence(
-    common: FloatArray, own: FloatArray, n: float, rank: float, d: int, inputs: tuple[int, ...]
-) -> float:
-    common, _ = output_columns(common, d, inputs)
-    own, m = output_columns(own, d, inputs)
-    return evidence_for_nuisances(common, own, n, rank, m)
-
-
-def _cost(scatter: FloatArray, d: int, n: float, rank: float) -> float:
-    """Minus twice the log-likelihood of the lagged regression, with its price, as in `core.statistics.diagnostics`."""
-    free = max(n - rank - (len(scatter) - d), 1.0)
-    return n * (log_det_of_residuals(scatter, d) - d * float(np.log(free))) + d * rank * float(np.log(n))
 
 
 def _log_scales(moments: Moments, survey: Survey) -> FloatArray:
@@ -529,6 +583,7 @@ def _expected(
     for k in range(_MOST_EM_SUMS):
         answer = (yield Task(treatment.on(question))).value
         found = Moments.from_sums(answer[:size], q, question.origin)
+        found = whole_moments(treatment, found, len(variables), told.rank)
         assert treatment.row_model is not None
         before = correlations(treatment.row_model[1:])[0]
         mean = found.mean if treatment.center == "none" else mean

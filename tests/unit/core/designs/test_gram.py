@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy.linalg
 import statsmodels.api as sm
 
 from feddbn.core.designs.design import Basis, Design, Nuisance, Term, TimeBasis, design_rows, is_baseline
 from feddbn.core.designs.gram import (
     Gram,
     joint_moments,
+    nuisance_basis,
     recording_gram,
+    restored,
     tried_grams,
 )
 from feddbn.core.designs.recordings import Block, CompleteRows, usable_runs
@@ -337,3 +340,46 @@ def test_falsy_and_missing_labels_are_the_baseline():
 def test_an_impossible_nuisance_is_refused_by_name(arguments, name) -> None:
     with refused(ParameterError, name):
         Nuisance(**arguments)
+
+
+@pytest.mark.parametrize("length", [20, 55])
+@pytest.mark.parametrize(
+    "nuisance", [Nuisance("recording"), Nuisance("recording", 3), Nuisance("recording", 1, (12.0,))]
+)
+def test_what_nuisances_take_along_of_a_series_is_put_back(nuisance, length):
+    """Against the exact covariance of all values of a recording of a VAR(1), projected off the nuisances."""
+    A = np.array([[0.6, 0.2, 0.0], [0.0, 0.5, 0.3], [0.0, 0.0, -0.4]])
+    noise = np.array([[1.0, 0.4, 0.0], [0.4, 2.0, 0.3], [0.0, 0.3, 0.5]])
+    C0 = scipy.linalg.solve_discrete_lyapunov(A.T, noise)
+
+    def ahead(h):
+        return C0 @ np.linalg.matrix_power(A, h) if h >= 0 else ahead(-h).T
+
+    # Rows are [x_t, x_{t-1}]; the covariance of row s with row t in blocks.
+    def rows(s, t):
+        h = t - s
+        return np.block([[ahead(h), ahead(h - 1)], [ahead(h + 1), ahead(h)]])
+
+    basis = nuisance_basis(nuisance, np.arange(length, dtype=float))
+    off = np.eye(length) - basis @ np.linalg.pinv(basis)
+    left = sum(off[s, t] * rows(s, t) for s in range(length) for t in range(length)) / length
+    found = restored(left, 3, nuisance, length)
+    weights = [np.linalg.solve(G[3:, 3:], G[3:, :3]) for G in (left, found)]
+    assert np.abs(weights[0] - A).max() > 0.02
+    np.testing.assert_allclose(weights[1], A, atol=2e-3)
+    np.testing.assert_allclose(found, rows(0, 0), atol=0.02)
+
+
+def test_units_do_not_change_what_is_put_back():
+    rng = np.random.default_rng(3)
+    Z = rng.standard_normal((300, 4)) @ rng.standard_normal((4, 4))
+    left, scale = Z.T @ Z / 300, np.tile([1e4, 1e-3], 2)
+    found = restored(left, 2, Nuisance("recording"), 30)
+    scaled = restored(left * np.outer(scale, scale), 2, Nuisance("recording"), 30)
+    np.testing.assert_allclose(scaled, found * np.outer(scale, scale), rtol=1e-9)
+
+
+def test_rows_that_share_one_mean_and_recordings_as_long_as_their_nuisances_stay():
+    left = np.eye(4)
+    assert restored(left, 2, Nuisance(), 30) is left
+    assert restored(left, 2, Nuisance("recording", 3), 4) is left

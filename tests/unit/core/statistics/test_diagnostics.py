@@ -10,8 +10,11 @@ Robustness values against a published example and against made-up hidden causes.
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+from statsmodels.regression.mixed_linear_model import MixedLM
 from statsmodels.tsa.stattools import adfuller
 
+from feddbn.core.designs.design import Nuisance
+from feddbn.core.designs.gram import restored
 from feddbn.core.statistics.diagnostics import (
     NOISE_FACTOR,
     edge_robustness,
@@ -41,30 +44,78 @@ def recordings(n_recordings, n_rows, offset, seed=0, d=3):
     return found
 
 
-def evidence(found, n_lags=1):
+def evidence(found, n_lags=1, restore=True):
     rows = [lagged(x, n_lags) for x in found]
     Z = np.concatenate(rows)
     within = sum((r - r.mean(axis=0)).T @ (r - r.mean(axis=0)) for r in rows)
     common = (Z - Z.mean(axis=0)).T @ (Z - Z.mean(axis=0))
-    return evidence_for_nuisances(common, within, len(Z), len(rows), found[0].shape[1]), rows
-
-
-def criterion(rows, own, d):
-    """The criterion of a regression on the past with one intercept, or one for each recording, by least squares."""
-    Z = np.concatenate(rows)
-    which = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-    intercepts = np.eye(len(rows))[which] if own else np.ones((len(Z), 1))
-    X = np.hstack([intercepts, Z[:, d:]])
-    residual = Z[:, :d] - X @ np.linalg.lstsq(X, Z[:, :d], rcond=None)[0]
-    S = residual.T @ residual / (len(Z) - X.shape[1])
-    return len(Z) * np.linalg.slogdet(S)[1] + d * X.shape[1] * np.log(len(Z))
+    given = common, within, len(Z), len(rows), found[0].shape[1]
+    if not restore:
+        return evidence_for_nuisances(*given), rows
+    whole = restored(within / len(Z), given[-1], Nuisance("recording"), len(Z) / len(rows)) * len(Z)
+    return evidence_for_nuisances(*given, whole=whole), rows
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.2, 2.0])
 @pytest.mark.parametrize("n_lags", [0, 1, 2])
-def test_evidence_is_the_difference_of_the_criteria_of_two_regressions(offset, n_lags):
-    found, rows = evidence(recordings(5, 40, offset), n_lags)
-    assert found == pytest.approx(criterion(rows, False, 3) - criterion(rows, True, 3), rel=1e-6, abs=1e-4)
+def test_evidence_is_that_of_levels_with_a_variance_for_each_variable(offset, n_lags):
+    """Row by row: how far apart the mean residuals of recordings are, in units of the noise within them."""
+    found, rows = evidence(recordings(5, 40, offset), n_lags, restore=False)
+    d, n, R = 3, sum(map(len, rows)), len(rows)
+    Z = np.concatenate(rows)
+    X = np.hstack([np.eye(R)[np.repeat(np.arange(R), [len(r) for r in rows])], Z[:, d:]])
+    weights = np.linalg.lstsq(X, Z[:, :d], rcond=None)[0]
+    variance = np.square(Z[:, :d] - X @ weights).sum(axis=0) * (n - R) / n / (n - R - n_lags * d)
+    unexplained = [r[:, :d] - r[:, d:] @ weights[R:] for r in rows]
+    mean = np.concatenate(unexplained).mean(axis=0)
+    apart = sum(len(u) * np.square(u.mean(axis=0) - mean) for u in unexplained)
+    if n_lags:
+        # What errors of the weights add in the mean.
+        past, within = (
+            Z[:, d:] - Z[:, d:].mean(axis=0),
+            np.concatenate([r[:, d:] - r[:, d:].mean(axis=0) for r in rows]),
+        )
+        inner = np.linalg.inv(within.T @ within)
+        apart -= variance * np.trace(inner @ (past.T @ past - within.T @ within))
+    apart = np.maximum(apart / (R - 1), variance)
+    X = np.hstack([np.ones((n, 1)), Z[:, d:]])
+    refitted = np.square(Z[:, :d] - X @ np.linalg.lstsq(X, Z[:, :d], rcond=None)[0]).sum(axis=0) / (
+        n - X.shape[1]
+    )
+    pooled = ((n - R) * variance + (R - 1) * apart) / (n - 1)
+    # Minus twice the restricted log-likelihood of n - 1 contrasts, R - 1 of which are between recordings.
+    common = (n - 1) * np.log(np.maximum(np.minimum(pooled, refitted), variance))
+    gains = common - (n - R) * np.log(variance) - (R - 1) * np.log(apart) - 2 * np.log(n)
+    expected = gains[gains > 0].sum() if gains.max() > 0 else gains.max()
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.5, 1.0])
+def test_evidence_is_the_restricted_likelihood_of_a_mixed_model(level):
+    """One variable without lags, recordings of one length: what statsmodels maximises."""
+    rng = np.random.default_rng(4)
+    R, T = 12, 20
+    x = rng.standard_normal((R, T)) + level * rng.standard_normal((R, 1))
+    y, n = x.ravel(), R * T
+    fitted = MixedLM(y, np.ones((n, 1)), groups=np.repeat(np.arange(R), T)).fit(reml=True)
+    null = -0.5 * ((n - 1) * np.log(2 * np.pi * y.var(ddof=1)) + (n - 1) + np.log(n))
+    common, own = (
+        np.array([[np.square(part).sum()]]) for part in (y - y.mean(), x - x.mean(axis=1, keepdims=True))
+    )
+    whole = own / (1 - 1 / T)
+    found = evidence_for_nuisances(common, own, n, R, 1, whole=whole)
+    assert found == pytest.approx(2 * (fitted.llf - null) - 2 * np.log(n), abs=0.01)
+    assert (common - own)[0, 0] / n - whole[0, 0] * (R - 1) / n**2 == pytest.approx(
+        fitted.cov_re[0, 0] * (R - 1) / R, rel=0.01
+    )
+
+
+def test_one_variable_among_many_with_levels_is_enough():
+    found = recordings(60, 20, 0.0, d=12)
+    rng = np.random.default_rng(1)
+    for x in found:
+        x[:, 5] += rng.standard_normal()
+    assert evidence(found)[0] > 20
 
 
 @pytest.mark.parametrize("seed", range(5))

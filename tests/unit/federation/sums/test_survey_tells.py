@@ -3,6 +3,7 @@
 import numpy as np
 
 from feddbn.data import read_sites
+from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.survey import survey_program
 from feddbn.federation.sums.treatment import moments_program
@@ -17,7 +18,8 @@ def sums_of(n_sites, seed, d=4):
     sites = {name: [frame * rng.uniform(0.8, 1.25, d)] for name, (frame,) in fed.sites.items()}
     federation = federation_of(read_sites(sites))
     survey = run_program(survey_program(federation.variables, 1), federation)
-    moments = run_program(moments_program(federation.variables, 1, "recording"), federation)
+    program = treated(moments_program(federation.variables, 1), Treatment(center="recording"))
+    moments = run_program(program, federation)
     true = np.array([np.asarray(frames[0]).std(axis=0) for frames in sites.values()])
     return survey, np.diag(moments.scatter)[:d] / moments.n, np.sort(true, axis=0)
 

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 import feddbn
+from feddbn.core.designs.design import Nuisance
+from feddbn.core.designs.gram import restored
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.protocol.rows import Treatment
@@ -65,7 +67,43 @@ def test_trends_and_cycles_are_found_and_taken_off_as_by_least_squares():
     def basis(t):
         return np.stack([np.ones(len(t)), t, np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)], axis=1)
 
-    np.testing.assert_allclose(found.moments.scatter, pooled(fed.sites, basis), rtol=1e-6, atol=1e-6)
+    left, n = pooled(fed.sites, basis), found.moments.n
+    whole = n * restored(left / n, 6, Nuisance("recording", 1, (24.0,)), n / 8)
+    np.testing.assert_allclose(found.moments.scatter, whole, rtol=1e-6, atol=1e-4)
+    # What the series lost to them is small beside what they are.
+    assert np.abs(left - whole).max() < 0.1 * np.abs(whole).max()
+    assert found.own_shares.shape == (6,)
+    assert found.own_shares.min() > 0.3
+
+
+@pytest.mark.parametrize("empty", [0.0, 0.2])
+@pytest.mark.parametrize("level", [0.0, 0.2, 0.5, 3.0])
+def test_levels_of_short_recordings_leave_the_rows_as_they_were_without(level, empty):
+    """What is learned from hardly depends on levels, and recordings of 10 to 60 rows do not bias it."""
+    rng = np.random.default_rng(12)
+    A = np.array([[0.7, 0.3], [0.0, 0.6]])
+    sites = {f"s{k}": [] for k in range(4)}
+    for r in range(240):
+        x = lfiltered(rng, int(rng.integers(10, 61)), A) + level * rng.standard_normal(2)
+        x[rng.random(x.shape) < empty] = np.nan
+        sites[f"s{r % 4}"].append(pd.DataFrame(x, columns=["u", "v"]))
+    found, _ = asked(sites)
+    assert found.treatment.degree == 0
+    G = found.moments.scatter
+    # As they are within recordings of 35 rows in the mean, rows have a bias of (1 + .7) / 35 (Nickell).
+    np.testing.assert_allclose(np.linalg.solve(G[2:, 2:], G[2:, :2]), A, atol=0.04)
+    if level < 0.5:
+        return
+    assert found.center == "recording"
+    variance = level**2 / (level**2 + np.diag(G)[:2] / found.moments.n)
+    np.testing.assert_allclose(found.own_shares, variance, atol=0.05)
+
+
+def lfiltered(rng, n, A, n_before=60):
+    x = rng.standard_normal((n + n_before, 2))
+    for t in range(1, len(x)):
+        x[t] += x[t - 1] @ A
+    return x[n_before:]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -259,6 +297,9 @@ def test_means_of_recordings_that_are_asked_for_by_name_are_taken_off(noisy):
         sites, replace(AS_THEY_ARE, center="recording").answered_by(frozenset() if noisy else None)
     )
     expected = pooled(sites, lambda times: np.ones((len(times), 1)))
+    if not noisy:
+        # How long recordings are is only known where several matrices were asked for.
+        expected = 117 * restored(expected / 117, 2, Nuisance("recording"), 39)
     np.testing.assert_allclose(found.moments.scatter, expected, rtol=1e-9)
     assert found.center == "recording"
 
