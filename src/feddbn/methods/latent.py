@@ -14,6 +14,7 @@ from feddbn.core.arrays import BoolArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
+from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
 from feddbn.methods.summary import SummaryEstimator, SummarySettings
@@ -122,6 +123,8 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
                 f"n_lags={p} and {d} variables need at least {d * (p + 1) + 2} rows, but they count as {n:,.0f}; "
                 "use fewer lags or variables."
             )
+        spread = np.diag(summary.moments.scatter)[:d] / summary.moments.n
+        check_variances(names, spread, summary.moments.mean[:d], rtol=1e-28)
         if n < 2 * q:
             self._tell(Finding("few-rows-for-marks", "warning", {"n": n, "q": q}))
         learner = MarkLearner(float(settings.alpha), settings.n_passes, settings.max_conditions)

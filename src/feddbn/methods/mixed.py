@@ -15,6 +15,7 @@ from feddbn.core.glm import SEPARATED_SD, NodeEstimate
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.orders.learn import Learned
 from feddbn.core.penalised.path import Status
+from feddbn.core.statistics.moments import dependences
 from feddbn.data import SiteData
 from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
@@ -92,6 +93,16 @@ def _findings(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[Ki
     wide = tuple(names[one.model.node] for one in estimates if one.model.family == "negative-binomial")
     if wide:
         yield Finding("overdispersed", "note", about=wide)
+
+
+def _dependent(outcome: MixedOutcome, names: Sequence[str]) -> list[Finding]:
+    """Which variables follow from others, of those that vary and are one column each."""
+    varies = np.flatnonzero(~(outcome.constant | outcome.still)).tolist()
+    plain = [j for j in varies if outcome.design.widths[j] == 1]
+    columns = [group.columns[0] for group in outcome.design.groups if group.variable in plain]
+    scatter, n = outcome.moments.scatter[np.ix_(columns, columns)], outcome.moments.n
+    found = dependences(scatter, n, len(plain)) if plain else []
+    return [one.finding([names[j] for j in plain]) for one in found]
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,6 +206,7 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         program = mixed_program(names, kinds, self._constraints(), options, rng, is_hidden=is_hidden)
         outcome, _ = self._run(program, federation, observer)
         self._set_outcome(outcome)
+        self._say_dependent(_dependent(outcome, names))
         self._tell(*_findings(outcome, names, kinds))
 
     def _set_outcome(self, outcome: MixedOutcome) -> None:

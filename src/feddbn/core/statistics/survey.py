@@ -268,7 +268,7 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
     n, halves = float(np.median(N.sum(axis=0))), [_links(*sums) for sums in zip(S, N, strict=True)]
     if halves[0] is not None and halves[1] is not None:
         # Fisher's z of n/2 rows each differ by 4/n; more where neighbours in time tell the same, or relations change.
-        n = min(n, 4.0 / float(np.mean((halves[0] - halves[1]) ** 2)))
+        n = min(n, 4.0 / max(float(np.mean((halves[0] - halves[1]) ** 2)), 1e-300))
     return np.concatenate([np.log(spread) / 2, whole]), n
 
 

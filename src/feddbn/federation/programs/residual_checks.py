@@ -38,7 +38,7 @@ from feddbn.core.orders.nongaussian import N_FEATURES, node_residuals, residual_
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import evident_support
 from feddbn.core.statistics.diagnostics import outputs_of
-from feddbn.core.statistics.moments import Moments, safe_roots
+from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import (
     LEVEL,
     CurvatureSums,
@@ -688,7 +688,8 @@ def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram
 
 def _doubts(moments: Moments, evident: BoolArray, network: FittedNetwork) -> HiddenDoubts | None:
     """The edges of a network that hidden causes could stand for; None if that cannot be told."""
-    if network.inputs or not may_be_looked_for(len(network.variables)):
+    d = len(network.variables)
+    if network.inputs or not may_be_looked_for(d) or dependences(moments.scatter, moments.n, d):
         return None
     if not noises_differ(moments, evident):
         return HiddenDoubts(np.zeros_like(network.support))
