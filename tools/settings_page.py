@@ -14,8 +14,8 @@ HEAD = (
     "# Every setting\n\n"
     "What a person may choose, by method. Names are those of the arguments in Python. On the command line a setting is given "
     "as `-p name=value`, in a study as a key under `[parameters]`.\n"
-    'Settings that belong together are one object: `OneShotDBN(prepare=Prepare(spikes="keep"))` is '
-    '`-p prepare.spikes=keep`, and `prepare.spikes = "keep"` in a study.\n'
+    'Settings that belong together are one object: `OneShotDBN(prepare=Prepare(robust="off"))` is '
+    '`-p prepare.robust=off`, and `prepare.robust = "off"` in a study.\n'
     "This page is made from the settings (`python tools/settings_page.py`).\n"
 )
 

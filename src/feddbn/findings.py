@@ -30,7 +30,7 @@ class Finding:
     Attributes
     ----------
     code
-        What it is: short, lower case, such as ``"outliers-removed"``; every code has its words in `feddbn.words`.
+        What it is: short, lower case, such as ``"cells-bounded"``; every code has its words in `feddbn.words`.
     level
         How much it matters, one of `LEVELS`.
     values
@@ -40,7 +40,7 @@ class Finding:
         The variables (or edges, or sites) concerned.
     cure
         Settings that decide otherwise or cure it: name -> value, with the room before a dot where there is one
-        (``{"prepare.outliers": "keep"}``).
+        (``{"prepare.robust": "off"}``).
     parts
         What it sums up: findings that a person need not read one by one.
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from inspect import Parameter, Signature
@@ -67,6 +67,8 @@ __all__ = [
 
 GROUPS = ("prepare", "rounds", "partial")
 """Settings that hold settings, of all methods."""
+RETIRED = {"spikes": ("robust", {"keep": "off", "remove": "auto"})}
+"""Names of earlier versions, each with the name of now and what values are called now."""
 _LONGEST = 60
 _LAST = {"prepare": 1, "federation": 2}
 P = ParamSpec("P")
@@ -328,7 +330,8 @@ class Settings:
         groups = cls.groups()
         found: dict[str, Any] = {}
         flat_names(given, tuple(groups))
-        for name, value in given.items():
+        known = _field_names(cls).union(*map(_field_names, groups.values()))
+        for name, value in (_of_now(*item, known) for item in given.items()):
             room, _, inner = name.rpartition(".")
             if name in groups and isinstance(value, Mapping):
                 found |= {
@@ -470,11 +473,20 @@ def flat_names(given: Mapping[str, Any], groups: Sequence[str] = GROUPS) -> dict
         inner = value if name in groups and isinstance(value, Mapping) else {name: value}
         for one, each in inner.items():
             room, _, last = str(one).rpartition(".")
-            short = last if room in groups else str(one)
+            short, each = _of_now(last if room in groups else str(one), each)
             if short in found:
                 raise ParameterError(f"{one} is given twice, once under another name; leave one out.")
             found[short] = each
     return found
+
+
+def _of_now(name: str, value: Any, known: Collection[str] | None = None) -> tuple[str, Any]:
+    """A setting under its name of now; one that is not among the `known` stays."""
+    room, dot, last = name.rpartition(".")
+    now, words = RETIRED.get(last, (last, {}))
+    if now == last or (known is not None and now not in known):
+        return name, value
+    return room + dot + now, words.get(value, value) if isinstance(value, str) else value
 
 
 def with_parameters(doc: str, settings: type[Settings]) -> str:

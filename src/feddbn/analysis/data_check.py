@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import BoolArray
-from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
+from feddbn.core.designs.cells import BoundedSite, MappedSite, site_profile
 from feddbn.core.statistics.diagnostics import slow_findings
 from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments, correlations
@@ -138,17 +138,16 @@ def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> 
 
 
 def _far_cells(asked: AskedMoments, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
-    """How many cells of each site lie far from their neighbours in time, by the limits that the fit has for them."""
+    """How many cells of each site lie far from their recording's median, as robust rows have it."""
     survey, done = asked.survey, asked.treatment
-    if survey is None:
+    if survey is None or not survey.far:
         return
-    scales = np.where(survey.has_far, survey.scales, 0.0) if done.limits is None else done.limits
-    counts = {name: np.zeros(len(scales), dtype=int) for name in sites if scales.any()}
-    for name, far in counts.items():
-        limits = limits_of(sites[name], scales, done.far)
-        for recording in sites[name].recordings():
-            for _, deviation in block_deviations(recording.blocks()):
-                far += (deviation > limits).sum(axis=0)
+    counts = {name: np.zeros(len(survey.n_far), dtype=int) for name in sites}
+    for name, n_far in counts.items():
+        seen = MappedSite(sites[name], done.cell_maps)
+        for recording, bounds in BoundedSite(seen, inputs=survey.inputs).with_bounds():
+            for _, far in bounds.far(recording.blocks()):
+                n_far += far.sum(axis=0)
     cells = {name: int(far.sum()) for name, far in counts.items() if far.any()}
     if cells:
         names = next(iter(sites.values())).variables
@@ -275,11 +274,11 @@ def _empty(survey: Survey, d: int) -> list[Finding]:
 
 
 def _columns(survey: Survey, variables: Sequence[str]) -> list[Finding]:
-    """Variables that hardly move, and variables with cells far from their neighbours in time."""
-    still = _picked(variables, (survey.scales == 0) & ~_whole(survey))
-    far = _picked(variables, survey.has_far)
+    """Variables that hardly move, and variables with cells far from their recording's median."""
+    still = _picked(variables, (survey.n_still > 0.5) & ~_whole(survey))
+    far = tuple(variables[j] for j in survey.far)
     found = [Finding("still", "warning", about=still)] if still else []
-    cure = {"prepare.spikes": "auto"}
+    cure = {"prepare.robust": "auto"}
     return found + ([Finding("outliers-somewhere", "warning", about=far, cure=cure)] if far else [])
 
 

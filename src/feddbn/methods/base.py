@@ -295,7 +295,9 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
 
     def _rows_on(self, federation: Federation) -> Prepare:
         """The same at this federation; what its sites do not answer is not asked for."""
-        return self._rows.among(len(federation.sites)).answered_by(federation.answered_tasks)
+        rows = self._rows.among(len(federation.sites))
+        is_by_row = getattr(federation, "unit", None) == "row"
+        return rows.answered_by(federation.answered_tasks, is_by_row=is_by_row)
 
     def set_params(self, **given: Any) -> Any:
         """Change arguments by their names, plain, with a dot or flat, and return self."""
@@ -573,8 +575,6 @@ class DBNEstimator(FederatedEstimator[S]):
             self._tell(Finding("not-looked-at-under-noise", "unknown", cure={"prepare.center": "recording"}))
         if asked.center == "recording" and not asked.moments.mean.any():
             self._tell(Finding("no-intercepts", "note"))
-        if asked.survey is None and rows.spikes == "remove" and asked.treatment.limits is None:
-            self._tell(Finding("outliers-kept-under-noise", "warning"))
         self._tell(*treatment_findings(asked, self._variables))
         self._tell(*kind_findings(asked, self._variables, getattr(self, "kinds", None) or ()))
 

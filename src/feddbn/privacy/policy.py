@@ -61,8 +61,8 @@ def wrong_entry(error: ValidationError) -> str:
     return f"{where}: {what[0].lower()}{what[1:]}" if where else what
 
 
-TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain", *CELL_MAPS)
-"""What may be done to rows before they are summed: taking off means, trends and cycles of recordings, emptying cells that
+TRANSFORMATIONS = ("means", "trends", "cycles", "robust", "scales", "fill", "abstain", *CELL_MAPS)
+"""What may be done to rows before they are summed: taking off means, trends and cycles of recordings, bounding cells that
 are far out, bringing sites to one scale, filling in empty cells, answering with zeros where a site does not fit, and what is
 made of each cell by itself.
 """
@@ -81,7 +81,6 @@ Sums of the paper's rounds are not linear in a site's moments, and so a server t
 """
 USUAL_TASKS = (
     "survey.first",
-    "survey.outliers",
     "gram.pairs",
     "gram.rows",
     "gram.diagonal",
@@ -98,8 +97,6 @@ one.
 """
 OLD_TASKS = {
     "survey": "survey.first",
-    "spikes": "survey.outliers",
-    "deviation-shares": "survey.shares",
     "agreement": "agree",
     "moments": "gram.rows",
     "pairs": "gram.pairs",
@@ -222,6 +219,8 @@ class SitePolicy(Table):
     @field_validator("transformations")
     @classmethod
     def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        # Up to 0.2 far cells were emptied, now they are bounded.
+        names = tuple(dict.fromkeys("robust" if name == "spikes" else name for name in names))
         odd = [name for name in names if name not in TRANSFORMATIONS]
         if odd:
             raise ValueError(f"{odd[0]!r} is not one of {', '.join(TRANSFORMATIONS)}")

@@ -250,7 +250,8 @@ def treatment(record: ReportRecord) -> list[Finding]:
     course = {"is_own": facts.get("center") == "recording", "periods": periods}
     course |= {"degree": int(number(facts.get("degree")) or 0), "evidence": number(facts.get("evidence"))}
     scales = {"is_common": facts.get("gains") == "site", "evidence": number(facts.get("gains_evidence"))}
-    outliers = {"removed": _names(facts.get("spikes")), "bursts": _names(facts.get("bursts"))}
+    # Up to 0.2 far cells were left out.
+    outliers = {"removed": _names(facts.get("spikes")), "bounded": _names(list(facts.get("bounded") or ()))}
     empty = {"n": number(facts.get("n_empty_cells")), "worth": number(facts.get("n_effective"))}
     empty["is_filled"] = facts.get("missing") == "fill"
     sites = {name: number(facts.get(name)) or 0 for name in ("n_disagreeing", "left_out")}

@@ -19,7 +19,6 @@ from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualRe
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
-from feddbn.federation.sums.private_moments import SPIKES_SHARE
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Level, together
 from feddbn.model.dbn import DBN
@@ -271,8 +270,8 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "own_shares": _own_shares(asked, variables),
         "gains": "none" if done.log_scales is None else "site",
         "gains_evidence": asked.gains_evidence,
-        "spikes": [variables[i] for i in asked.spiky],
-        "bursts": [variables[i] for i in asked.bursts],
+        "robust": done.robust,
+        "bounded": {} if survey is None else {variables[i]: round(survey.n_far[i]) for i in asked.bounded},
         "missing": "drop" if done.row_model is None else "fill",
         "n_empty_cells": None if survey is None else int(survey.n_empty),
         "n_rows": None if survey is None else int(survey.n_rows),
@@ -312,25 +311,14 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         note("own-courses", values | {"shares": _own_shares(asked, variables)}, cure)
     if done.log_scales is not None and asked.gains_evidence is not None:
         note("own-scales", {"evidence": asked.gains_evidence}, {"prepare.gains": "none"})
-    keep, remove = {"prepare.spikes": "keep"}, {"prepare.spikes": "remove"}
-    if done.limits is not None and not done.own_limits:
-        if asked.spiky:
-            values = {"far": done.far, "share": SPIKES_SHARE}
-            note("outliers-removed-under-noise", values, keep, named(asked.spiky))
-        hidden = [
-            name for i, name in enumerate(variables) if i not in asked.spiky and name not in asked.inputs
-        ]
-        if hidden:
-            found.append(Finding("scales-hidden-by-noise", "unknown", about=tuple(hidden)))
-    elif asked.spiky:
-        note("outliers-removed", {}, keep, named(asked.spiky))
-    if asked.bursts:
-        note("bursts-kept", {}, remove, named(asked.bursts))
-    if asked.far_kept:
-        note("outliers-after-pulses-kept", {"inputs": list(asked.inputs)}, remove, named(asked.far_kept))
+    if asked.bounded and survey is not None:
+        places = list(asked.bounded)
+        share = survey.n_far[places] / np.maximum(survey.n_cells[places], 1.0)
+        values = {"n": round(survey.n_far[places].sum()), "share": float(share.max())}
+        note("cells-bounded", values, {"prepare.robust": "off"}, named(places))
     if done.row_model is not None and survey is not None:
         share = float(survey.n_empty / (survey.n_rows * len(variables)))
-        values = {"share": share, "has_removed": bool(asked.spiky), "n": float(asked.moments.n)}
+        values = {"share": share, "n": float(asked.moments.n)}
         note("empty-cells", values, {"prepare.missing": "drop"})
     found = together("rows-treated", found)
     if asked.unseen:

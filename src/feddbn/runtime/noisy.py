@@ -19,7 +19,6 @@ from feddbn.federation.sums.private_moments import (
     private_moments,
     study_noise_plan,
 )
-from feddbn.federation.sums.survey import DeviationSharesQuestion, above_noise
 from feddbn.privacy.noise_plan import NoisePlan
 from feddbn.settings import whole
 
@@ -30,7 +29,7 @@ class PrivateFederation:
     `federation` makes the sums; with the noise spread over sites, it must be a secure one. `n_guaranteed` sites are sure to
     be in every sum: the threshold of secure aggregation; 1 for plain sums. A share `quantile` of the units stays unclipped.
     `answered_tasks` is what the plan covers; every other task costs infinitely much, so methods do not ask for it. `last` are
-    the moments last handed out, with the clipping bound and the noise in them.
+    the moments last handed out, with the clipping bound and the noise in them. `unit` is what noise protects.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class PrivateFederation:
     ) -> None:
         whole(1, len(federation.sites)).check("n_guaranteed", n_guaranteed)
         self._federation = federation
-        self._plan = plan
+        self._plan, self.unit = plan, plan.unit
         self._n_guaranteed = n_guaranteed
         self._quantile = quantile
         self.variables = federation.variables
@@ -54,15 +53,8 @@ class PrivateFederation:
         """Return None: what noise protects stays at the site."""
 
     def sum(self, task: Task) -> Sum:
-        """Return a noise-aware sum of moments or of shares of deviations; other tasks pass through, and the sites'
-        guards decide on them.
-        """
+        """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on them."""
         rule = self._plan.rules.get(task.name)
-        if rule is not None and isinstance(task.question, DeviationSharesQuestion):
-            told = self._federation.sum(task)
-            reach, n = task.question.reach, len(told.contributors)
-            sigma = self._plan.noise_in_sum(task.name, rule.bound_for(None), reach, n, self._n_guaranteed)
-            return Sum(above_noise(told.value, sigma), told.contributors)
         if rule is None or rule.norm != "gram":
             return self._federation.sum(task)
         contributors: tuple[str, ...] = ()

@@ -2,9 +2,9 @@
 
 A module here holds the sentences of one family. A sentence is a function of what is said, registered by its code::
 
-    @says("outliers-removed")
+    @says("cells-bounded")
     def _(it: Said) -> str:
-        return f"cells of {it.names} are outliers and were left out. {it.cure} uses them."
+        return f"far cells of {it.names} count for less. {it.cure} uses them as they are."
 
 `it` gives values by name (``it["n"]``), the names it is about, and its cure as the reader writes it: an argument in
 Python, ``-p`` at the command line, a line of the study's file for its lead. Nobody who typed no Python is shown Python.
@@ -171,10 +171,10 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
     Examples
     --------
     >>> from feddbn.words import setting
-    >>> setting("prepare.spikes", "keep")
-    "Prepare(spikes='keep')"
-    >>> setting("prepare.spikes", "keep", "cli"), setting("prepare.spikes", "keep", "lead")
-    ('-p prepare.spikes=keep', 'prepare.spikes = "keep"')
+    >>> setting("prepare.robust", "off")
+    "Prepare(robust='off')"
+    >>> setting("prepare.robust", "off", "cli"), setting("prepare.robust", "off", "lead")
+    ('-p prepare.robust=off', 'prepare.robust = "off"')
     """
     room, _, inner = name.rpartition(".")
     if audience == "cli":

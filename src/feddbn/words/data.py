@@ -90,7 +90,7 @@ _SENTENCES = {
         "leave the site out, or {leave_out}",
     ),
     "outliers": (
-        "{columns}: cells that lie far from their neighbours in time (outliers), {where}.",
+        "{columns}: cells that lie far from their recording's median (outliers), {where}.",
         "leave wrong cells empty",
     ),
     "stuck": (
@@ -150,12 +150,12 @@ _SENTENCES = {
         "{cure}, which is usual, uses the cells that are there",
     ),
     "still": (
-        "in {columns} most cells equal their neighbours in time, as those of a stuck sensor do.",
+        "in {columns} half of the cells or more have one value, as those of a stuck sensor do.",
         "look for it at each site with `feddbn site check`, or leave it out with {variables}",
     ),
     "outliers-somewhere": (
-        "in {columns} cells lie far from their neighbours in time (outliers): errors of measurement, codes, or bursts.",
-        "{cure}, which is usual, finds out whether they are errors; {remove} leaves them out",
+        "in {columns} cells lie far from their recording's median (outliers): errors of measurement, codes, or bursts.",
+        "{cure}, which is usual, has them count for less",
     ),
     "cycles": (
         "cycles of {listed} rows stand out.",
@@ -216,7 +216,6 @@ def _parts(it: Said) -> dict[str, Any]:
         "dates": f" ({_DATES})" if values.get("is_date") else "",
         "more": "larger" if values.get("is_larger") else "smaller",
         "fifth": it.setting("jitter", 0.2),
-        "remove": it.setting("prepare.spikes", "remove"),
         "exogenous": it.option("prepare.exogenous"),
     }
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq")}

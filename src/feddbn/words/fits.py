@@ -87,7 +87,7 @@ def _treated_as_before(it: Said) -> str:
         "own_means": "means of each recording are taken off",
         "degree": f"trends of degree {it.get('degree')} are taken off each recording",
         "periods": f"cycles of {', '.join(f'{period:.4g}' for period in it.get('periods', ()))} rows are taken off",
-        "outliers": f"outliers of {', '.join(it.get('outliers', ()))} are left out",
+        "outliers": f"far cells of {', '.join(it.get('outliers', ()))} count for less",
         "own_scales": "sites are brought to one scale",
         "n_disagreeing": f"{it.get('n_disagreeing')} sites do not fit the others",
     }

@@ -61,58 +61,22 @@ def _own_scales(it: Said) -> str:
     )
 
 
-@says("outliers-removed")
-def _outliers_removed(it: Said) -> str:
+@says("cells-bounded")
+def _cells_bounded(it: Said) -> str:
+    cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "0.1%"
     return (
-        f"cells of {it.names} are outliers: they lie far from their neighbours in time and have no effect on anything, as "
-        f"errors of measurement do; they are left out. {it.cure} uses them."
-    )
-
-
-@says("outliers-removed-under-noise")
-def _outliers_removed_under_noise(it: Said) -> str:
-    return (
-        f"cells of {it.names} that lie {it['far']:g} robust standard deviations or more from their neighbours in time were "
-        f"left out. {it['share']:.0%} of the privacy budget paid for these scales, which are noisy. {it.cure} uses all cells "
-        "and the whole budget."
-    )
-
-
-@says("scales-hidden-by-noise")
-def _scales_hidden(it: Said) -> str:
-    return (
-        f"the noise hides how much {it.names} vary, so their outliers were kept; more recordings or a larger epsilon would "
-        "show it."
-    )
-
-
-@says("bursts-kept")
-def _bursts_kept(it: Said) -> str:
-    return (
-        f"cells of {it.names} lie far from their neighbours in time, often several in a row, as bursts do and errors of "
-        f"measurement seldom; they are kept. If they are errors, leave them empty, or use {it.cure}."
-    )
-
-
-@says("outliers-after-pulses-kept")
-def _outliers_after_pulses(it: Said) -> str:
-    return (
-        f"cells of {it.names} lie far from their neighbours in time; they may be what pulses of the inputs "
-        f"({', '.join(it['inputs'])}) did, so they are kept. {it.cure} leaves them out."
+        f"{it['n']} cells of {it.names}, more than 5 robust standard deviations from their recording's median, count for less "
+        f"(from 10 on not at all); so no few cells decide, and it costs at most {cost} of the rows' worth. {it.cure} uses all "
+        "cells as they are."
     )
 
 
 @says("empty-cells")
 def _empty_cells(it: Said) -> str:
-    share = it["share"]
-    if share:
-        size = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
-        what = f"{size} of the cells are empty{' besides outliers that are left out' if it['has_removed'] else ''}"
-    else:
-        what = "no cell is empty before outliers are left out"
+    size = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     return (
-        f"{what}; all rows are used for what they hold, and are worth {it['n']:.0f} complete ones. {it.cure} uses complete "
-        "rows only."
+        f"{size} of the cells are empty; all rows are used for what they hold, and are worth {it['n']:.0f} complete ones. "
+        f"{it.cure} uses complete rows only."
     )
 
 
@@ -175,15 +139,6 @@ def _no_intercepts(it: Said) -> str:
     return (
         "recordings were centred on their own means and nothing was asked about these, so intercepts are 0; "
         f"{has}`feddbn forecast` uses those of each)."
-    )
-
-
-@says("outliers-kept-under-noise")
-def _outliers_kept(it: Said) -> str:
-    cure = "use private_federation(..., spikes=True), or " if it.in_python else ""
-    return (
-        f"{it.setting('prepare.spikes', 'remove')} left no cell out, since these sites add noise and nothing was set aside "
-        f"for scales; {cure}say it in the parameters of the study."
     )
 
 

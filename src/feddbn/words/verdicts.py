@@ -316,8 +316,8 @@ def _treated_scales(it: Said) -> Card:
 @says("treated-outliers")
 def _treated_outliers(it: Said) -> Card:
     said = [f"left out as errors: {', '.join(it['removed'])}"] if it["removed"] else []
-    said += [f"kept as bursts: {', '.join(it['bursts'])}"] if it["bursts"] else []
-    return Card("Outliers", "; ".join(said) or "kept, or there were none")
+    said += [f"count for less: {', '.join(it['bounded'])}"] if it["bounded"] else []
+    return Card("Outliers", "; ".join(said) or "as they are, or there were none")
 
 
 @says("treated-empty")

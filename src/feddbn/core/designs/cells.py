@@ -17,24 +17,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 from feddbn.core.statistics.survey import (
     N_FREQUENCIES,
-    OWN_SCALE_CELLS,
-    TAIL,
-    bin_counts,
     cycles_in,
-    deviations,
     lagged_profile,
     periodogram,
-    robust_scale,
     without_slow_part,
 )
 from feddbn.errors import ParameterError
@@ -98,55 +95,227 @@ class _Mapped(RecordingView):
             yield replace(block, values=values)
 
 
-_REACH = 3
-"""How many rows on either side the running median of `deviations` looks at."""
 _INPUT_REACH = 8
 """How many rows back inputs are looked at when what they do is taken off."""
 _ROWS_PER_WEIGHT = 8
 
 
-def block_deviations(blocks: Iterable[Block]) -> Iterator[tuple[Block, FloatArray]]:
-    """Yield each block with the deviations of its cells from their running medians."""
-    before = np.empty((0, 0))
-    waiting: Block | None = None
-
-    def looked_at(block: Block, after: FloatArray) -> tuple[Block, FloatArray]:
-        n, start = len(block.values), len(before)
-        parts = [part for part in (before, block.values, after) if len(part)]
-        return block, deviations(np.concatenate(parts) if len(parts) > 1 else parts[0])[start : start + n]
-
-    for block in blocks:
-        if not len(block.values):
-            continue
-        if waiting is not None:
-            goes_on = not block.starts_segment
-            yield looked_at(waiting, block.values[:_REACH] if goes_on else block.values[:0])
-            before = waiting.values[-_REACH:] if goes_on else block.values[:0]
-        waiting = block
-    if waiting is not None:
-        yield looked_at(waiting, waiting.values[:0])
+STRAIGHT = 5.0
+"""Cells up to this many robust standard deviations from their recording's median stay as they are."""
+NOTHING_FROM = 10.0
+"""From here on a cell counts as its recording's median."""
+OWN_SCALE_CELLS = 20
+"""With fewer cells a variable has no scale, and its cells stay."""
+_MEDIAN_CELLS = 8
+"""A recording with fewer cells of a variable has no median of its own there, and that of the site is taken."""
+_AFTER_PULSES = 3
+"""So many rows after a pulse cells stay as they are: they may be what the pulse does."""
+_MOST_ROWS = 1 << 16
+_GAUSSIAN = 0.6744897501960817, 1.2815515655446004
+"""Of Gaussian cells half are nearer to the median than the first of these, in standard deviations, and .8 than the other."""
 
 
-def limits_of(data: SiteData, common: FloatArray, far: float = TAIL) -> FloatArray:
-    """(d,) how far a cell may be from its running median: by the site's own scale, or if it has few cells the common one.
+class _Evenly:
+    """Rows at equal distances, of however many come: where they are too many, every second goes."""
 
-    `common` has robust standard deviations of all sites together; 0 there sets no limit. `far` of them are too far.
+    def __init__(self, *parts: NDArray[Any]) -> None:
+        self._parts = list(parts)
+        self._step, self.n_seen, self._n = 1, 0, 0
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Take the next rows."""
+        part = rows[-self.n_seen % self._step :: self._step]
+        self._parts.append(part)
+        self.n_seen, self._n = self.n_seen + len(rows), self._n + len(part)
+        while self._n > _MOST_ROWS:
+            self._parts = [self.rows[::2]]
+            self._step, self._n = 2 * self._step, len(self._parts[0])
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Those that were kept."""
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+
+    @property
+    def places(self) -> FloatArray:
+        """Where they were."""
+        return self._step * np.arange(self._n, dtype=np.float64)
+
+
+def _quantiles(rows: FloatArray, *shares: float) -> tuple[FloatArray, FloatArray]:
+    """(d,) how many cells columns have, and quantiles of them (shares, d); 0 without any cells."""
+    n, d = rows.shape
+    if n and not may_lack_cells(rows):
+        return np.full(d, n), np.quantile(rows, shares, axis=0)
+    columns = [column[~np.isnan(column)] for column in rows.T]
+    found = [np.quantile(one, shares) if len(one) else np.zeros(len(shares)) for one in columns]
+    return np.array([len(one) for one in columns]), np.array(found).T.reshape(len(shares), d)
+
+
+def _line(kept: _Evenly) -> FloatArray:
+    """(2, d) level and slope of a recording's resistant line; a level alone where cells are few, NaN where hardly any are.
+
+    The slope is that of the medians of the first and the last third of the rows.
     """
-    d = len(data.variables)
-    counts = np.zeros((d, 0))
-    for recording in data.recordings():
-        for _, deviation in block_deviations(recording.blocks()):
-            found = bin_counts(deviation)
-            counts = counts + found if counts.size else found
-    own = robust_scale(counts) if counts.size else np.zeros(d)
-    enough = counts.sum(axis=1) >= OWN_SCALE_CELLS
-    scale = np.where(enough & (own > 0), own, common)
-    return common_limits(np.where(common > 0, scale, 0.0), far)
+    rows, places, n = kept.rows, kept.places, len(kept.rows)
+    third = n // 3
+    (n_first, first), (n_last, last) = _quantiles(rows[:third], 0.5), _quantiles(rows[n - third :], 0.5)
+    rise = np.where(np.minimum(n_first, n_last) >= _MEDIAN_CELLS, (last - first)[0], 0.0)
+    slope = rise / max(places[n - third :].mean() - places[:third].mean(), 1.0) if third else 0.0 * rise
+    n_cells, level = _quantiles(rows - places[:, None] * slope, 0.5)
+    return np.array([np.where(n_cells >= _MEDIAN_CELLS, level[0], np.nan), slope])
 
 
-def common_limits(scale: FloatArray, far: float = TAIL) -> FloatArray:
-    """(d,) how far a cell may be from its running median by given scales alone; 0 sets no limit."""
-    return np.where(scale > 0, far * scale, np.inf)
+def _scales(distances: FloatArray) -> FloatArray:
+    """(3, d) robust standard deviations of cells from their distances to medians; and which variables have none and rest.
+
+    The larger one by the median of distances and by their .8 quantile: fewer than a fifth of the cells decide nothing, and
+    where a fifth or more are far these are no errors. There is none (infinity) for a variable with few cells, or of which
+    half of the cells are the median itself: counts of rare events, doses, yes and no. It rests if .8 of them are.
+    """
+    n, found = _quantiles(distances, 0.5, 0.8)
+    half, most = found / np.array(_GAUSSIAN)[:, None]
+    is_known = (n >= OWN_SCALE_CELLS) & (half > 0)
+    return np.array([np.where(is_known, np.maximum(half, most), np.inf), half == 0, most == 0])
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How the cells of a recording are bounded.
+
+    Attributes
+    ----------
+    line
+        (2, d) level and slope of the recording's median.
+    scale
+        (d,) robust standard deviations; infinity: cells of the variable stay.
+    pulses
+        (d,) how far from its median an input, or a variable that rests, is a pulse; infinity: no cell is.
+    """
+
+    line: FloatArray
+    scale: FloatArray
+    pulses: FloatArray
+
+    @classmethod
+    def of(cls, line: FloatArray, scales: FloatArray, inputs: Sequence[int]) -> Bounds:
+        """From the scales of `_scales`: inputs stay, and so do all cells around pulses."""
+        scale, is_still, rests = scales
+        pulses = np.where(rests > 0, 0.0, np.inf)
+        known = list(inputs)
+        pulses[known] = np.where(is_still[known] > 0, 0.0, STRAIGHT * scale[known])
+        return cls(line, np.where(np.isfinite(pulses), np.inf, scale), pulses)
+
+    def far(self, blocks: Iterable[Block]) -> Iterator[tuple[Block, BoolArray]]:
+        """Yield each block with which of its cells are beyond the straight part, but for those around pulses."""
+        for block, far, _ in self._judged(blocks):
+            yield block, far
+
+    def _judged(self, blocks: Iterable[Block]) -> Iterator[tuple[Block, BoolArray, FloatArray]]:
+        """Each block, its far cells, and the medians of its cells."""
+        since, n_before = _AFTER_PULSES, 0
+        watched = np.flatnonzero(np.isfinite(self.pulses))
+        for block in blocks:
+            places = n_before + np.arange(len(block.values), dtype=np.float64)
+            centre = self.line[0] + places[:, None] * self.line[1]
+            n_before += len(block.values)
+            distance = np.abs(block.values - centre)
+            far = distance > STRAIGHT * self.scale
+            if len(watched):
+                n = len(far)
+                at = np.flatnonzero((distance[:, watched] > self.pulses[watched]).any(axis=1))
+                last = np.full(n + 1, -since - 1)
+                last[at + 1] = at
+                last = np.maximum.accumulate(last)[1:]
+                far &= (np.arange(n) - last > _AFTER_PULSES)[:, None]
+                since = int(n - 1 - last[-1]) if n else since
+            yield block, far, centre
+
+    def bounded(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks with far cells brought in: less and less of a distance counts, from `NOTHING_FROM` on nothing."""
+        scale = np.where(np.isfinite(self.scale), self.scale, 1.0)
+        for block, far, centre in self._judged(blocks):
+            values = block.values
+            if far.any():
+                z = (values - centre) / scale
+                share = np.clip((NOTHING_FROM - np.abs(z)) / (NOTHING_FROM - STRAIGHT), 0.0, 1.0)
+                values = np.where(far, centre + scale * (np.sign(z) * STRAIGHT * share), values)
+            yield replace(block, values=values)
+
+
+@dataclass(frozen=True)
+class BoundedSite(SiteView):
+    """A site whose cells have bounded influence: far ones are brought back towards their recording's median.
+
+    Attributes
+    ----------
+    scope
+        "site": scales are those of all its recordings; "recording": each goes by its own, so that none acts on another.
+    inputs
+        Positions of variables that only act on others; their cells stay.
+
+    Medians and scales of long data are those of rows at equal distances.
+    """
+
+    scope: str = "site"
+    inputs: tuple[int, ...] = ()
+
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings."""
+        for recording, bounds in self.with_bounds():
+            yield _Bounded(recording, bounds)
+
+    def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
+        """Yield the recordings as they are, each with how it is bounded."""
+        if self.scope == "site":
+            lines, scales = self._known
+            for recording, line in zip(self.data.recordings(), lines, strict=True):
+                yield recording, Bounds.of(line, scales, self.inputs)
+            return
+        for recording in self.data.recordings():
+            kept = _Evenly(np.empty((0, len(self.variables))))
+            for block in recording.blocks():
+                kept.add(block.values)
+            line = _line(kept)
+            distances = np.abs(kept.rows - line[0] - kept.places[:, None] * line[1])
+            yield recording, Bounds.of(line, _scales(distances), self.inputs)
+
+    @property
+    def is_still(self) -> BoolArray:
+        """(d,) of which variables half of the cells are medians."""
+        return self._known[1][1] > 0
+
+    @cached_property
+    def _known(self) -> tuple[FloatArray, FloatArray]:
+        """Medians of all recordings and the scales of the site: one pass over it."""
+        d = len(self.variables)
+        every, whose, lines = (
+            _Evenly(np.empty((0, d))),
+            _Evenly(np.empty((0, 2), dtype=int)),
+            [np.empty((2, d))],
+        )
+        for k, recording in enumerate(self.data.recordings()):
+            kept = _Evenly(np.empty((0, d)))
+            for block in recording.blocks():
+                kept.add(block.values)
+                every.add(block.values)
+                n_before, n = kept.n_seen, len(block.values)
+                whose.add(np.column_stack([np.full(n, k), np.arange(n_before - n, n_before)]))
+            lines.append(_line(kept))
+        found = np.array(lines[1:]).reshape(-1, 2, d)
+        common = _quantiles(every.rows, 0.5)[1]
+        found[:, :1] = np.where(np.isnan(found[:, :1]), common, found[:, :1])
+        recording, place = whose.rows.T
+        centres = found[recording, 0] + place[:, None] * found[recording, 1]
+        return found, _scales(np.abs(every.rows - centres))
+
+
+@dataclass(frozen=True)
+class _Bounded(RecordingView):
+    bounds: Bounds
+
+    def blocks(self) -> Iterator[Block]:
+        return self.bounds.bounded(self.recording.blocks())
 
 
 def site_profile(
@@ -197,40 +366,23 @@ def _without_inputs(rest: FloatArray, columns: list[int], inputs: list[int]) -> 
 
 
 @dataclass(frozen=True)
-class TreatedSite(SiteView):
-    """A site whose cells are treated as a question asks.
+class ScaledSite(SiteView):
+    """A site whose values are multiplied by `gains` (d,)."""
 
-    Attributes
-    ----------
-    limits
-        (d,) cells farther than this from their running median are empty; None: none are.
-    gains
-        (d,) values are multiplied by these; None: they stay.
-    """
-
-    limits: FloatArray | None = None
-    gains: FloatArray | None = None
+    gains: FloatArray
 
     def seen(self, recording: Recording) -> Recording:
-        """With treated cells."""
-        return _Treated(recording, self.limits, self.gains)
+        """With scaled values."""
+        return _Scaled(recording, self.gains)
 
 
 @dataclass(frozen=True)
-class _Treated(RecordingView):
-    limits: FloatArray | None
-    gains: FloatArray | None
+class _Scaled(RecordingView):
+    gains: FloatArray
 
     def blocks(self) -> Iterator[Block]:
-        blocks: Iterable[Block] = self.recording.blocks()
-        if self.limits is not None:
-            limits = self.limits
-            blocks = (
-                replace(block, values=np.where(deviation > limits, np.nan, block.values))
-                for block, deviation in block_deviations(blocks)
-            )
-        for block in blocks:
-            yield block if self.gains is None else replace(block, values=block.values * self.gains)
+        for block in self.recording.blocks():
+            yield replace(block, values=block.values * self.gains)
 
 
 def off_nuisance(recording: Recording, nuisance: Nuisance) -> Recording:

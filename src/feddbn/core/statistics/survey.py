@@ -1,23 +1,10 @@
-"""What a site can say about its rows before anybody learns from them: tails, cycles, and how it compares.
+"""What a site can say about its rows before anybody learns from them: cycles, kinds, and how it compares.
 
 All of it adds up over recordings, and none of it is a total or a product of the data: what a site tells here cannot be
 taken off what it tells later, or the other way round.
 
-    deviation    |x_t - running median|, in steps of half an octave of the unit: robust scales without agreeing on one
     spectrum     periodograms of recordings without their slow parts, each over its own variance
     profile      log standard deviations and Fisher's z of lagged correlations of a site: what sites are compared by
-
-Outliers: are they errors of measurement, or large values that act as all values do? A shock travels: what a variable
-causes deviates with it, in the same row or the next. A glitch of a sensor does not. So around outliers of a variable the
-other cells deviate more than usual if they are shocks, and as usual if they are errors. Cells that are far themselves are
-not looked at: sensors may fail together.
-
-Errors come at any time, so an outlier has a far neighbour in time as often as chance has it. Where that is more frequent,
-by a fifth of the outliers and by four standard errors, the variable has bursts, and its outliers stay. A value that most
-far cells share is a code for "missing"; it may stand for several rows and makes no burst.
-
-With c the size of a cell's deviation in robust standard deviations, at most 3: shocks travel if c is larger around far
-cells, by an amount that matters and by three standard errors.
 
 Kinds: a site objects to a kind of a variable by 1 if one of its cells cannot be of it; no objection of anybody is the
 sign. That tells what a column is, and of no row more than that it is like the others.
@@ -33,141 +20,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import rfft
 
-from feddbn.core.arrays import BoolArray, FloatArray, by_row, may_lack_cells, rows_in_cache
+from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.recordings import stack_lags
 from feddbn.findings import Finding
 
-N_BINS = 192
-"""Bins of half an octave from 2^-48 to 2^48; smaller deviations, 0 too, are in the first and larger ones in the last."""
-_LOWEST = -48.0
 N_FREQUENCIES = 1025
 """0 to half a turn per row."""
 _PIECE = 2 * (N_FREQUENCIES - 1)
-_WINDOW = 7
-TAIL = 12.0
-"""Cells farther from the running median than this many robust standard deviations may be errors. Of exponential noise one
-cell in some thousands is, of Gaussian noise none."""
 _PULLED_IN = 6.0
 _LINKS_PULLED_IN = 3.0
-OWN_SCALE_CELLS = 50
-"""A site with fewer cells of a variable has no scale of its own."""
 _SLOW_ROWS = 50
 """Shorter recordings only lose their mean: a cubic would take a good part of the rest."""
 _SPECTRUM_ROWS = 48
 _GAUSSIAN_MEDIAN = 0.6744897501960817
-
-
-def deviations(values: FloatArray) -> FloatArray:
-    """(n, d) distance of each cell from the median of the cells around it in time; NaN where a cell is empty."""
-    filled = values
-    if may_lack_cells(values):
-        filled = _interpolated(values, np.isnan(values))
-    distance = np.subtract(values, _running_median(filled))
-    return np.abs(distance, out=distance)
-
-
-def _running_median(values: FloatArray) -> FloatArray:
-    """Medians of the rows around each row, which are mirrored at the ends."""
-    reach = min(_WINDOW // 2, len(values) - 1)
-    if reach < 1:
-        return values
-    padded = np.concatenate([values[reach:0:-1], values, values[-2 : -2 - reach : -1]])
-    if 2 * reach + 1 < _WINDOW:
-        windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=0)
-        return np.asarray(np.median(windows, axis=2))
-    n, d = values.shape
-    found = np.empty((n, d))
-    at_once = rows_in_cache(d)
-    for start in range(0, n, at_once):
-        part = padded[start : start + at_once + 2 * reach]
-        found[start : start + at_once] = _medians_of_seven(part.ravel(), d).reshape(-1, d)
-    return found
-
-
-def _medians_of_seven(flat: FloatArray, d: int) -> FloatArray:
-    """Running medians over seven rows of d values, written one after the other.
-
-    Seven rows are a middle one and two triples, which are sorted once for all windows they are in. The median is the
-    middle cell, kept between the third and the fourth of the six others; of two sorted triples a and b the third is the
-    least of a3, b3, max(a1, b2) and max(a2, b1), and the fourth the same from above.
-    """
-    first, second, third = flat[: -2 * d], flat[d:-d], flat[2 * d :]
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    between = np.maximum(low, third)
-    np.minimum(low, third, out=low)
-    middle = np.minimum(between, high)
-    np.maximum(between, high, out=high)
-    a1, a2, a3 = (part[: -4 * d] for part in (low, middle, high))
-    b1, b2, b3 = (part[4 * d :] for part in (low, middle, high))
-    below, above, spare = np.minimum(a3, b3), np.maximum(a1, b1), np.maximum(a1, b2)
-    np.minimum(below, spare, out=below)
-    np.minimum(below, np.maximum(a2, b1, out=spare), out=below)
-    np.maximum(above, np.minimum(a3, b2, out=spare), out=above)
-    np.maximum(above, np.minimum(a2, b3, out=spare), out=above)
-    np.maximum(below, flat[3 * d : -3 * d], out=below)
-    return np.minimum(below, above, out=below)
-
-
-def _interpolated(values: FloatArray, absent: BoolArray) -> FloatArray:
-    filled, t = values.copy(), np.arange(len(values))
-    for j in np.flatnonzero(absent.any(axis=0)):
-        here = ~absent[:, j]
-        filled[:, j] = np.interp(t, t[here], values[here, j]) if here.any() else 0.0
-    return filled
-
-
-def bin_counts(deviation: FloatArray) -> FloatArray:
-    """(d, N_BINS) how many cells deviate by how much."""
-    n, d = deviation.shape
-    at_once, first = rows_in_cache(d), N_BINS * np.arange(d, dtype=np.float64)
-    total = np.zeros(d * N_BINS, dtype=np.int64)
-    for start in range(0, n, at_once):
-        part = deviation[start : start + at_once]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            place = np.log2(part)
-        place -= _LOWEST
-        place *= 2.0
-        np.clip(np.floor(place, out=place), 0, N_BINS - 1, out=place)
-        by_row(np.add, place, first, place)
-        places = place[~np.isnan(place)] if may_lack_cells(place) else place.ravel()
-        total += np.bincount(places.astype(np.int64), minlength=d * N_BINS)
-    return total.reshape(d, N_BINS).astype(np.float64)
-
-
-def median_of_counts(counts: FloatArray) -> FloatArray:
-    """(d,) medians of deviations from their counts (d, N_BINS); 0 where half of the cells do not deviate at all."""
-    total = counts.sum(axis=1)
-    below = np.cumsum(counts, axis=1)
-    half, found = total / 2, np.zeros(len(counts))
-    place = (below < half[:, None]).sum(axis=1)
-    j = np.flatnonzero((total > 0) & (place > 0))
-    k = place[j]
-    share = (half[j] - below[j, k - 1]) / counts[j, k]
-    found[j] = [2.0**power for power in _LOWEST + (k + share) / 2.0]
-    return found
-
-
-def robust_scale(counts: FloatArray) -> FloatArray:
-    """(d,) standard deviations that Gaussian cells with these medians of deviations would have."""
-    return median_of_counts(counts) / _GAUSSIAN_MEDIAN
-
-
-def tail_counts(counts: FloatArray) -> FloatArray:
-    """(d,) how many cells are farther out than `TAIL` robust standard deviations; 0 where there is no scale.
-
-    Those in the bin of the limit itself are left out.
-    """
-    scale = robust_scale(counts)
-    found = np.zeros(len(counts))
-    for j in np.flatnonzero(scale):
-        first = int(np.floor(2.0 * (np.log2(TAIL * scale[j]) - _LOWEST))) + 1
-        found[j] = counts[j, first:].sum()
-    return found
 
 
 _KEPT_ROWS = 1 << 16
@@ -335,117 +204,6 @@ def _period(spectrum: FloatArray, k: int, width: float) -> float:
     period, whole = turn / place, round(turn / place)
     # Frequencies closer than a small part of a peak's width cannot be told apart, and clocks have whole numbers of rows.
     return float(whole) if whole >= 2 and abs(turn / whole - place) < 0.25 * width else float(period)
-
-
-_MOST = 3.0
-_TRAVEL_ERRORS = 3.0
-_SIZE = 0.2
-"""Shocks of six standard deviations whose weights are .3 or more move the cells around them by more, on average."""
-_LASTING = 0.2
-_LASTING_ERRORS = 4.0
-
-
-class Outliers(NamedTuple):
-    """What outliers are.
-
-    Attributes
-    ----------
-    errors
-        (d,) of which suspects they are errors.
-    bursts
-        (d,) of which suspects they come in bursts.
-    is_sure
-        Whether shocks would have shown.
-    """
-
-    errors: BoolArray
-    bursts: BoolArray
-    is_sure: bool
-
-
-def outlier_sums_length(d: int) -> int:
-    """Return the length of `outlier_sums`."""
-    return 5 * d + 4 * d * d
-
-
-def outlier_sums(sizes: FloatArray, far: BoolArray, values: FloatArray) -> FloatArray:
-    """What contiguous rows say about their outliers; it adds up.
-
-    Parameters
-    ----------
-    sizes
-        (n, d) deviations in robust standard deviations, NaN where a cell is empty.
-    far
-        (n, d) which cells are far.
-    values
-        (n, d) the cells themselves.
-
-    Outliers, and those of them with a far neighbour in time; counts, sums and squares of c of the other cells; then for
-    every pair of variables, in the rows in which the first is far and in the rows after these, the sums of c of the
-    second and their number.
-    """
-    near = ~far & ~np.isnan(sizes)
-    c = np.where(near, np.minimum(sizes, _MOST), 0.0)
-    N, F = near.astype(float), far.astype(float)
-    pairs = [F.T @ c, F.T @ N, F[:-1].T @ c[1:], F[:-1].T @ N[1:]]
-    return np.concatenate(
-        [
-            F.sum(axis=0),
-            _in_bursts(far, values).sum(axis=0),
-            N.sum(axis=0),
-            c.sum(axis=0),
-            (c * c).sum(axis=0),
-            *(pair.ravel() for pair in pairs),
-        ]
-    )
-
-
-def _in_bursts(far: BoolArray, values: FloatArray) -> BoolArray:
-    """(n, d) which outliers have a far neighbour in time; those that hold a code do not count."""
-    lasting = far.copy()
-    for j in np.flatnonzero(far.any(axis=0)):
-        found, times = np.unique(values[far[:, j], j], return_counts=True)
-        if times.max() > max(1.0, times.sum() / 2):
-            lasting[:, j] &= values[:, j] != found[times.argmax()]
-    both = lasting[:-1] & lasting[1:]
-    either = np.zeros(far.shape, dtype=bool)
-    either[:-1] |= both
-    either[1:] |= both
-    return either
-
-
-def _has_bursts(n_far: FloatArray, n_lasting: FloatArray, n_others: FloatArray) -> BoolArray:
-    """(d,) whether more outliers have a far neighbour than chance allows."""
-    share = n_far / np.maximum(n_far + n_others, 1.0)
-    chance = n_far * (1.0 - (1.0 - share) ** 2)
-    # Far neighbours come in pairs, hence the factor 2 of the variance, and two pairs say nothing.
-    allowed = chance + np.maximum(_LASTING * n_far, 4.0 + _LASTING_ERRORS * np.sqrt(2.0 * chance))
-    return np.asarray(n_lasting > allowed)
-
-
-def judge_outliers(sums: FloatArray, suspects: BoolArray) -> Outliers:
-    """Judge the outliers of the suspects.
-
-    Shocks of a variable that acts on nothing do not travel either, so the suspects without bursts are judged together: all
-    of them have errors, or none.
-    """
-    d = len(suspects)
-    n_far, n_lasting, n, total, squares = (np.maximum(part, 0.0) for part in np.split(sums[: 5 * d], 5))
-    bursts = suspects & _has_bursts(n_far, n_lasting, n)
-    suspects = suspects & ~bursts
-    mean = total / np.maximum(n, 1.0)
-    variance = np.maximum(squares / np.maximum(n, 1.0) - mean**2, 1e-12)
-    now, n_now, after, n_after = sums[5 * d :].reshape(4, d, d)
-    # An outlier moves the running median of its own neighbours; those are not looked at.
-    other = ~np.eye(d, dtype=bool)
-    excess = ((now + after - (n_now + n_after) * mean) * other).sum(axis=1)[suspects].sum()
-    count = ((n_now + n_after) * other).sum(axis=1)[suspects].sum()
-    spread = ((n_now + n_after) * variance * other).sum(axis=1)[suspects].sum()
-    if count == 0:
-        return Outliers(np.zeros(d, dtype=bool), bursts, False)
-    travels = excess > _SIZE * count and excess > _TRAVEL_ERRORS * np.sqrt(spread)
-    is_sure = bool(_SIZE * count > _TRAVEL_ERRORS * np.sqrt(spread))
-    return Outliers(np.zeros(d, dtype=bool) if travels else suspects, bursts, is_sure)
 
 
 SMALL_MEAN = 10.0

@@ -2,14 +2,15 @@
 
 A site writes down which rows, and which of their cells, were in each sum. A new question is about rows that were in the same
 earlier sums, or in none, in large groups only: `too_few` has the rule. Before it answers, the site leaves out as many rows
-as that takes. This is one rule for other variables, other limits of outliers, other numbers of lags, rows that are held out,
+as that takes. This is one rule for other variables, robust rows, other numbers of lags, rows that are held out,
 blocks of time, and data that have changed since.
 
 Rows are known by what is in them (`RowTable`), not by where they stand, so that a row that is still there is the same row in
 the next version of the data. With w lags what is compared is a row together with the w before it.
 
 Where rows with empty cells count, every pair of columns has rows of its own. Then all pairs are compared with each earlier
-sum (`_few_pairs`).
+sum (`_few_pairs`). Robust rows have other values in a few cells, by medians and scales that change with the rows: such a cell
+is known by the value it is given, and is another cell than the one as it was recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import BoolArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.recordings import (
     CompleteSite,
     RowNumbers,
@@ -172,7 +173,8 @@ class UsedRows:
     left_out
         Places of the rows that were left out so that no combination of sums shows few.
     variables, cells
-        Where rows with empty cells count: which of its cells each row of the table has, (n, d).
+        Where rows with empty cells count, or far cells are bounded: what is in the cells of each row of the table, (n, d). 0:
+        nothing; 1: what was recorded; else a digest of the value that takes its place.
     """
 
     key: str
@@ -181,7 +183,7 @@ class UsedRows:
     rows: RowNumbers
     left_out: RowNumbers
     variables: tuple[str, ...] = ()
-    cells: BoolArray | None = None
+    cells: Ids | None = None
 
     @property
     def group(self) -> str:
@@ -194,13 +196,13 @@ class UsedRows:
         if self.cells is None or not len(self.rows):
             return self.rows
         there = self.lagged_cells(self.n_lags, self.variables).reshape(len(self.rows), self.n_lags + 1, -1)
-        has_any: BoolArray = np.any(there, axis=2)
+        has_any: BoolArray = np.any(there > 0, axis=2)
         return self.rows[np.all(has_any, axis=1)]
 
-    def lagged_cells(self, n_lags: int, variables: Sequence[str]) -> BoolArray:
-        """Which cells of its rows and those before them are in the sum."""
+    def lagged_cells(self, n_lags: int, variables: Sequence[str]) -> Ids:
+        """What the sum has in the cells of its rows and those before them."""
         if self.cells is None:
-            return np.ones((len(self.rows), (n_lags + 1) * len(variables)), dtype=bool)
+            return np.ones((len(self.rows), (n_lags + 1) * len(variables)), dtype=np.uint64)
         columns = [self.variables.index(name) for name in variables]
         return np.concatenate([self.cells[self.rows - k][:, columns] for k in range(n_lags + 1)], axis=1)
 
@@ -310,7 +312,7 @@ class RowSetGuard(Guard):
         while True:
             seen = WithoutRows(data, table.numbers[left_out], book.order())
             whole, *parts = about.found(seen, book.order(), table, left_out)
-            if whole.cells is None and len(whole.rows) < self._least:
+            if not about.is_filled and len(whole.rows) < self._least:
                 # Too few rows for any sum, which is the next guard's business; nothing is used.
                 return left_out
             fewest = min((len(one.rows) for one in parts), default=self._least)
@@ -423,29 +425,30 @@ class RowSetGuard(Guard):
 
 
 def _few_pairs(
-    rows: RowNumbers, new: tuple[Ids, BoolArray], old: tuple[Ids, BoolArray], n_columns: int, least: int
+    rows: RowNumbers, new: tuple[Ids, Ids], old: tuple[Ids, Ids], n_columns: int, least: int
 ) -> RowNumbers:
     """Rows to leave out so that no pair of columns differs between two sums in few rows.
 
-    `new` and `old` name rows and say which cells of `n_columns` at each lag they have.
+    `new` and `old` name rows and say what they have in the cells of `n_columns` at each lag.
     """
     every, place = np.unique(np.concatenate([new[0], old[0]]), return_inverse=True)
-    mine, theirs = np.zeros((2, len(every), new[1].shape[1]), dtype=bool)
+    mine, theirs = np.zeros((2, len(every), new[1].shape[1]), dtype=np.uint64)
     mine[place[: len(rows)]], theirs[place[len(rows) :]] = new[1], old[1]
     differ = (mine != theirs).any(axis=1)
     at = np.full(len(every), -1)
     at[place[: len(rows)]] = np.arange(len(rows))
-    a, b = mine[differ].astype(np.float32), theirs[differ].astype(np.float32)
-    both = (a * b).T @ (a * b)
+    mine, theirs = mine[differ], theirs[differ]
+    a, b, same = ((one > 0).astype(np.float32) for one in (mine, theirs, mine * (mine == theirs)))
+    both = same.T @ same
     added, lost = a.T @ a - both, b.T @ b - both
     few = (added > 0) & (added < least)
     if few.any():
         # x' F x is how many of the few pairs a row has; the cells by which it differs go with all of their row.
-        n_few = np.einsum("ri,ri->r", a @ few, a) - np.einsum("ri,ri->r", (a * b) @ few, a * b)
-        where, column = np.nonzero((a > b) & (n_few > 0)[:, None])
+        n_few = np.einsum("ri,ri->r", a @ few, a) - np.einsum("ri,ri->r", same @ few, same)
+        where, column = np.nonzero((a > same) & (n_few > 0)[:, None])
         return np.unique(rows[at[differ][where]] - column // n_columns)
     if ((lost > 0) & (lost < least)).any():
-        whole = np.flatnonzero(new[1].all(axis=1) & ~differ[place[: len(rows)]])
+        whole = np.flatnonzero((new[1] > 0).all(axis=1) & ~differ[place[: len(rows)]])
         if not len(whole):
             raise SiteRefused(
                 f"cells of this site that count differ in fewer than {least} rows from those of an earlier sum; ask about "
@@ -484,10 +487,8 @@ def _seen_cells(question: object, data: SiteData) -> str:
     """A digest of what decides which cells are empty for a question."""
     digest = hashlib.sha256(repr(tuple(data.variables)).encode())
     if isinstance(question, RowsQuestion):
-        if question.limits is not None:
-            common = [question.variables.index(name) for name in data.variables]
-            digest.update(f" {question.far!r} {question.own_limits} ".encode())
-            digest.update(np.ascontiguousarray(question.limits[common]).tobytes())
+        if question.robust != "none":
+            digest.update(f" {question.robust} {question.inputs} ".encode())
         digest.update("".join(question.cell_maps).encode())
         digest.update(b" filled" if question.reads_incomplete_rows else b"")
     return digest.hexdigest()
@@ -560,6 +561,11 @@ class _About:
         """Whether rows with empty cells count."""
         return self.question is not None and (self.question.reads_incomplete_rows or self.question.is_look)
 
+    @property
+    def is_robust(self) -> bool:
+        """Whether far cells are bounded."""
+        return self.question is not None and self.question.robust != "none"
+
     def first_rows(self, data: WithoutRows, order: Mapping[str, int], reach: int) -> RowNumbers:
         """Numbers of the rows without which all others have `reach` predecessors."""
         rows = site_rows(self._seen(data, in_parts=False), order)
@@ -575,8 +581,8 @@ class _About:
             # Of rows that are left out nothing is seen as a lag either.
             data = data.ending_segments()
         seen, fold = replace(question, log_scales=None).treated(data), question.fold if in_parts else ()
-        if question.limits is not None or question.cell_maps:
-            _check_limits(data, seen)
+        if question.cell_maps:
+            _check_codes(data, seen)
         if fold and isinstance(question, HeldOutQuestion):
             return SitePart(seen, lambda one: held_out_part(one, fold, n_lags))
         return SitePart(seen, lambda one: training_part(one, fold)) if fold else seen
@@ -590,11 +596,14 @@ class _About:
         targets = rows.lagged(rows.every if self.is_filled else rows.complete, self.n_lags)
         places = np.searchsorted(table.numbers, targets)
         used = UsedRows(f"{self.key} all", self.n_lags, table, places, left_out)
-        if self.is_filled:
-            cells = np.zeros((len(table.numbers), len(data.variables)), dtype=bool)
-            for recording in seen.recordings():
-                for numbers, block in numbered(recording, order):
-                    cells[np.searchsorted(table.numbers, numbers)] = ~np.isnan(block.values)
+        if self.is_filled or self.is_robust:
+            assert self.question is not None
+            values = _values(seen, order, table)
+            cells: Ids = (~np.isnan(values)).astype(np.uint64)
+            if self.is_robust:
+                is_other = (cells > 0) & (values != _values(self.question.mapped(data), order, table))
+                # Neither of the two numbers that mean something else.
+                cells[is_other] = _mixed(values[is_other].view(np.uint64)) | np.uint64(2)
             used = replace(used, variables=tuple(data.variables), cells=cells)
         yield used
         if self.question is not None and self.question.n_blocks:
@@ -603,16 +612,25 @@ class _About:
                 yield replace(used, key=f"{self.key} {b}", rows=places[label == b])
 
 
-def _check_limits(data: SiteData, seen: SiteData) -> None:
-    """Refuse to empty most cells of a variable: outliers and codes are few, and what is left would be chosen."""
+def _values(data: SiteData, order: Mapping[str, int], table: RowTable) -> FloatArray:
+    """(n, d) what is in the cells of each row of the table."""
+    found = np.full((len(table.numbers), len(data.variables)), np.nan)
+    for recording in data.recordings():
+        for numbers, block in numbered(recording, order):
+            found[np.searchsorted(table.numbers, numbers)] = block.values
+    return found
+
+
+def _check_codes(data: SiteData, seen: SiteData) -> None:
+    """Refuse to empty most cells of a variable: codes are few, and what is left would be chosen."""
     before, after = (
         sum((~np.isnan(b.values)).sum(axis=0) for one in site.recordings() for b in one.blocks())
         for site in (data, seen)
     )
     if np.any(2 * np.asarray(after) < before):
         raise SiteRefused(
-            "more than half of the cells of a variable of this site would be empty as outliers or codes by what the question "
-            "names; such cells are few.",
+            "more than half of the cells of a variable of this site would be empty as codes by what the question names; such "
+            "cells are few.",
             code="tight-limits",
         )
 

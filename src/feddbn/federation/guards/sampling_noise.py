@@ -40,7 +40,6 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 from feddbn.core.statistics.moments import sums_length
-from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.messages import digest_of
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -269,15 +268,12 @@ class _LeftRows(RecordingView):
 
 
 def _judged(data: SiteData, task: Task) -> tuple[SiteData, Task]:
-    """The site without cells that are far out, and the question about it.
-
-    What is far is judged by all rows: next to one that was left out, an outlier would pass for a value, and be all the noise.
-    """
+    """The site with far cells bounded, and the question about it: what is far is judged by all rows, not by each part's."""
     question = task.question
-    if not isinstance(question, RowsQuestion) or question.limits is None:
+    if not isinstance(question, RowsQuestion) or question.robust == "none":
         return data, task
     seen = replace(question, log_scales=None).treated(data)
-    return seen, replace(task, question=replace(question, limits=None, far=TAIL, cell_maps=()))
+    return seen, replace(task, question=replace(question, robust="none", cell_maps=()))
 
 
 def _state_of(state: Mapping[str, np.ndarray], k: int) -> SiteState:

@@ -16,7 +16,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.core.statistics.moments import sums_length
-from feddbn.core.statistics.survey import MOST_CYCLES, N_BINS
+from feddbn.core.statistics.survey import MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
@@ -149,7 +149,7 @@ class _StudyPlan:
             "means": rows.center in ("auto", "recording") or any(has_time) or self.study.method == "mixed",
             "trends": has_time[0],
             "cycles": has_time[1],
-            "spikes": rows.spikes == "remove" or (rows.spikes == "auto" and not has_noise),
+            "robust": rows.robust == "auto" and not (has_noise and self.study.privacy.unit == "row"),
             "scales": rows.gains != "none" and not has_noise,
             "fill": rows.fills and not has_noise,
             "abstain": rows.leaves_out and not has_noise,
@@ -180,13 +180,7 @@ class _StudyPlan:
         """What a check asks."""
         compares = self.prepare.on_disagreement != "ignore"
         inputs = self.prepare.input_places(self.study.variables)
-        look = survey_plan(
-            self.study.variables,
-            self.n_lags,
-            inputs,
-            profiles=self.prepare.profiles,
-            counts=self.prepare.spikes == "remove",
-        )
+        look = survey_plan(self.study.variables, self.n_lags, inputs, profiles=self.prepare.profiles)
         return (*look, Planned("agree", 1)) if compares else look
 
     @property
@@ -207,8 +201,6 @@ class _StudyPlan:
         n_bounds = (study.privacy.clip is None) + study.has_curves
         if n_bounds:
             plan += (Planned("counts.norms", len(norm_edges()), n_bounds, n_bounds),)
-        if self.given.get("spikes") == "remove":
-            plan = Planned("survey.shares", d * N_BINS), *plan
         return plan
 
     def fit(self, checks: bool | None = None) -> Plan:

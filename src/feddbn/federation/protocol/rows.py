@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.cells import (
+    BoundedSite,
     FilledSite,
     MappedSite,
-    TreatedSite,
-    common_limits,
-    limits_of,
+    ScaledSite,
     read_cell_map,
     site_profile,
 )
@@ -29,7 +28,6 @@ from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design,
 from feddbn.core.designs.features import BEND, CURVE, SMOOTH
 from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
 from feddbn.core.kinds import read_coding, read_kinds
-from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.protocol.task import (
     MOST_LAGS,
@@ -43,7 +41,6 @@ from feddbn.federation.protocol.task import (
     choice,
     flag,
     names,
-    number,
     numbers,
     text,
     texts,
@@ -207,11 +204,9 @@ class Treatment:
         "recording": every recording loses its own mean.
     degree, periods
         And a polynomial in time of its own, and cycles of these lengths in rows.
-    limits, far
-        (d,) robust standard deviations: cells farther out than `far` of them, or of the site's own, are empty.
-    own_limits
-        Whether sites with enough cells go by their own scales; under noise they do not, as one recording would then
-        decide about the cells of another.
+    robust
+        Cells far from their recording's median count for less, the farthest not at all (`core.designs.cells.BoundedSite`): by
+        scales of the "site", or under noise of each "recording" by itself, as one would else decide about another's cells.
     log_scales
         (d,) logs of standard deviations that every site's variables are brought to.
     row_model
@@ -220,16 +215,14 @@ class Treatment:
     abstain
         Sites that found that they do not fit the others answer with zeros.
     inputs
-        Positions of variables that only act on others, which keep their scale.
+        Positions of variables that only act on others, which keep their cells and their scale.
     """
 
     cell_maps: tuple[str, ...] = texts(default=())
     center: str = choice("none", "recording", default="none")
     degree: int = whole(0, 12, default=0)
     periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
-    limits: FloatArray | None = array("d", default=None)
-    far: float = number(TAIL / 2, 1e6, default=TAIL)
-    own_limits: bool = flag(default=True)
+    robust: str = choice("none", "site", "recording", default="none")
     log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)
@@ -242,7 +235,7 @@ class Treatment:
             "means": self.center == "recording",
             "trends": self.degree > 0,
             "cycles": bool(self.periods),
-            "spikes": self.limits is not None,
+            "robust": self.robust != "none",
             "scales": self.log_scales is not None,
             "fill": self.row_model is not None,
             "abstain": self.abstain,
@@ -388,10 +381,8 @@ class RowsQuestion(Treatment, Question):
         need(self.degree in scope.degrees, f"'degree' is {self.degree}")
         need(len(self.periods) <= scope.most_cycles, f"it takes off {len(self.periods)} cycles")
         need(self.cell_maps == scope.cell_maps, f"'cell_maps' is {self.cell_maps}")
-        # Where the server says what is far it says which cells are left; under noise it may.
-        need(self.own_limits or scope.unit is not None, "sites do not go by their own scales")
-        # A parameter without a meaning would make two questions of one.
-        need(self.limits is not None or self.far == TAIL, "'far' has no meaning without 'limits'")
+        by = "site" if scope.unit is None else "recording"
+        need(self.robust in ("none", by), f"'robust' is {self.robust!r}")
         if self.functions:
             asked = scope.parameters.get("features", "linear")
             known = (
@@ -554,7 +545,7 @@ class RowsQuestion(Treatment, Question):
     @property
     def _cells(self) -> tuple[object, ...]:
         """What decides what is in cells, and which are empty."""
-        return self.limits, self.far, self.own_limits, *self.cell_maps
+        return self.robust, self.inputs if self.robust != "none" else (), *self.cell_maps
 
     @cached_property
     def design(self) -> Design:
@@ -603,15 +594,14 @@ class RowsQuestion(Treatment, Question):
         return iter(CompleteSite(self.rows_of(data)).recordings())
 
     def treated(self, data: SiteData) -> SiteData:
-        """Return the site as this question wants its cells: mapped, wrong ones empty, in the federation's units."""
+        """Return the site as this question wants its cells: mapped, bounded, in the federation's units."""
         data = self.mapped(data)
-        if self.limits is None and self.log_scales is None:
+        if self.robust == "none" and self.log_scales is None:
             return data
         places = [self.variables.index(name) for name in data.variables]
-        if self.limits is not None:
-            common = self.limits[places]
-            far = limits_of(data, common, self.far) if self.own_limits else common_limits(common, self.far)
-            data = TreatedSite(data, far)
+        if self.robust != "none":
+            known = tuple(k for k, place in enumerate(places) if place in self.inputs)
+            data = BoundedSite(data, self.robust, known)
         if self.log_scales is not None:
             # What is done to a system is as strong as it is: inputs keep their scale.
             own = [k for k, place in enumerate(places) if place not in self.inputs]
@@ -619,7 +609,7 @@ class RowsQuestion(Treatment, Question):
             if found is not None:
                 gains = np.ones(len(places))
                 gains[own] = np.exp(self.log_scales[[places[k] for k in own]] - found[0][: len(own)])
-                data = TreatedSite(data, gains=gains)
+                data = ScaledSite(data, gains)
         return data
 
     def mapped(self, data: SiteData) -> SiteData:
@@ -663,9 +653,7 @@ class RowsQuestion(Treatment, Question):
     def gains(self, data: SiteData) -> FloatArray:
         """What a site's variables are multiplied by; ones without scales to bring them to."""
         site = data if self.log_scales is None else self.treated(data)
-        if isinstance(site, TreatedSite) and site.gains is not None:
-            return site.gains
-        return np.ones(len(data.variables))
+        return site.gains if isinstance(site, ScaledSite) else np.ones(len(data.variables))
 
     def abstains(self, state: Mapping[str, np.ndarray]) -> bool:
         """Whether a site with this state has found that it does not fit, and is to answer with zeros."""

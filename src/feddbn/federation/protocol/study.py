@@ -35,7 +35,6 @@ from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, find_method
 from feddbn.privacy.policy import Table, usual_threshold, wrong_entry
-from feddbn.settings import flat_names
 
 MOST_TEXT, MOST_DEPTH = 256 * 1024, 20
 """A study's text is at most so long, and nests so deep: it is read before anybody has approved it."""
@@ -556,11 +555,6 @@ def check_noise(study: Study) -> None:
         raise ParameterError(
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
-        )
-    if study.privacy.unit == "row" and flat_names(study.parameters).get("spikes") == "remove":
-        raise ParameterError(
-            "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "
-            "'recording', or spikes = 'keep'."
         )
 
 

@@ -292,7 +292,7 @@ def _answer(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
     if question.is_trying:
         parts += [tried, np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
-        seen = training_site(question.mapped(here.data), question.fold)
+        seen = training_site(question.treated(here.data), question.fold)
         parts.append(_shapes(seen) if moments.n else np.zeros(2 * question.d + 1))
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
@@ -305,12 +305,10 @@ def _answer(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
 def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
-    digest.update("".join((str(question.far), *question.cell_maps)).encode())
-    if not question.own_limits:
-        digest.update(b"common limits")
-    if question.inputs and question.log_scales is not None:
+    digest.update("".join((question.robust, *question.cell_maps)).encode())
+    if question.inputs and (question.log_scales is not None or question.robust != "none"):
         digest.update(str(question.inputs).encode())
-    for given in (question.limits, question.log_scales, question.row_model):
+    for given in (question.log_scales, question.row_model):
         digest.update(b"none" if given is None else np.ascontiguousarray(given).tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)
 
@@ -704,10 +702,10 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
     """Refuse, by what is asked and never by what is there, all that would let one unit change another's vector."""
     if unit not in ("recording", "row"):
         raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.", code="unknown-unit")
-    if question.log_scales is not None or (question.limits is not None and question.own_limits):
+    if question.log_scales is not None or question.robust == "site":
         raise ParameterError(
             "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
-            "gains='none' and common limits.",
+            "gains='none', and robust='recording' or 'none'.",
             code="own-scales",
         )
     is_mixing = {
@@ -723,9 +721,10 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
         )
     if unit == "recording":
         return
-    if question.limits is not None:
+    if question.robust != "none":
         raise ParameterError(
-            "limits: what is far is told by the rows around it; protect unit='recording'.", code="limits-mix"
+            "robust: what is far is told by the other rows of a recording; protect unit='recording'.",
+            code="robust-mixes",
         )
     if question.nuisance.scope != "all":
         raise ParameterError(

@@ -34,7 +34,7 @@ __all__ = ["AS_THEY_ARE", "AUTO_DEGREES", "Prepare", "PreparedSettings"]
 AUTO_DEGREES = (0, 1, 3)
 """Polynomials in time that "auto" tries."""
 _ROWS_PER_PARAMETER = 8.0
-_LOOK_TASKS = frozenset(("survey.first", "agree", "survey.outliers", "gram.pairs"))
+_LOOK_TASKS = frozenset(("survey.first", "agree", "gram.pairs"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,8 +44,8 @@ class Prepare(Settings):
     Examples
     --------
     >>> import feddbn
-    >>> feddbn.OneShotDBN(prepare=feddbn.Prepare(spikes="keep", period=24))
-    OneShotDBN(prepare=Prepare(period=24, spikes='keep'))
+    >>> feddbn.OneShotDBN(prepare=feddbn.Prepare(robust="off", period=24))
+    OneShotDBN(prepare=Prepare(period=24, robust='off'))
     """
 
     center: str = setting(
@@ -70,11 +70,11 @@ class Prepare(Settings):
         '"site": every site\'s variables are brought to common scales; "none"; "auto": if the evidence is for it '
         "(PFDBNL: none).",
     )
-    spikes: str = setting(
+    robust: str = setting(
         "auto",
-        word("auto", "keep", "remove"),
-        '"remove": outliers, cells far from their neighbours in time, are taken as empty; "keep"; "auto": removed if they '
-        "are errors of measurement.",
+        word("auto", "off"),
+        '"auto": cells farther from their recording\'s median than 5 robust standard deviations count for less, from 10 on '
+        'not at all; "off": moments are those of all cells as they are.',
     )
     missing: str = setting(
         "auto",
@@ -114,7 +114,7 @@ class Prepare(Settings):
         "of learning, and forecasts show them.",
     )
     noisy: ClassVar[bool] = False
-    """Whether sums carry noise: then outliers can be left out by scales that are paid for, and nothing else is looked at."""
+    """Whether sums carry noise: then nothing is looked at."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,11 +174,7 @@ class Prepare(Settings):
         """Whether anything is left to the data beyond levels and trends, which one sum tells."""
         if self.noisy:
             return False
-        is_open = (
-            "auto" in (self.period, self.gains, self.spikes)
-            or self.gains == "site"
-            or self.spikes == "remove"
-        )
+        is_open = "auto" in (self.period, self.gains, self.robust) or self.gains == "site"
         return is_open or self.fills or self.on_disagreement != "ignore"
 
     @property
@@ -216,11 +212,11 @@ class Prepare(Settings):
         gains = "none" if self.gains == "auto" else self.gains
         return replace(self, gains=gains, on_disagreement="ignore")
 
-    def answered_by(self, tasks: frozenset[str] | None) -> Prepare:
+    def answered_by(self, tasks: frozenset[str] | None, *, is_by_row: bool = False) -> Prepare:
         """The same without what sites that answer only these tasks would have to be asked.
 
-        Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open;
-        only spikes="remove" can be paid for.
+        Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open.
+        Robust rows have medians of recordings; where single rows are protected (`is_by_row`) there are none.
         """
         if tasks is None or tasks >= _LOOK_TASKS:
             return self
@@ -229,7 +225,7 @@ class Prepare(Settings):
             "detrend": 0 if self.detrend == "auto" else self.detrend,
             "period": () if isinstance(self.period, str) else self.period,
             "gains": "none",
-            "spikes": "remove" if self.spikes == "remove" and "survey.shares" in tasks else "keep",
+            "robust": "off" if is_by_row else self.robust,
             "missing": "drop",
             "on_disagreement": "ignore",
         }
@@ -239,7 +235,7 @@ class Prepare(Settings):
     def is_settled(self) -> bool:
         """Whether nothing is left to find out, and nothing but centring to be done."""
         is_plain = self.center != "auto" and self.detrend == 0 and self.periods == ()
-        is_plain = is_plain and not (self.noisy and self.spikes == "remove") and not self.given.done_to_rows
+        is_plain = is_plain and not (self.noisy and self.robust == "auto") and not self.given.done_to_rows
         return is_plain and not self.needs_survey
 
     @property
@@ -282,7 +278,7 @@ AS_THEY_ARE = Prepare(
     detrend=0,
     period=None,
     gains="none",
-    spikes="keep",
+    robust="off",
     missing="drop",
     on_disagreement="ignore",
 )

@@ -42,7 +42,7 @@ from feddbn.privacy.noise_plan import (
     norm_histogram,
 )
 from feddbn.privacy.policy import Unit, usual_threshold
-from feddbn.settings import flat_names, number
+from feddbn.settings import number
 
 # A private look at how large the units' vectors are, to choose a clipping bound that is paid for.
 #
@@ -141,8 +141,6 @@ def _answer(here: Here, question: UnitNormsQuestion) -> tuple[SiteState, FloatAr
     return here.state, total
 
 
-SPIKES_SHARE = 0.1
-"""Share of the budget that scales cost where outliers are to be left out."""
 CURVES_SHARE = 0.8
 """Share of what bounds and scales leave that goes into the sum of curved rows; the rest tells their origin and scale."""
 
@@ -164,31 +162,18 @@ def private_moments_plan(
     clip_bound: float | None = None,
     n_colluding: int = 0,
     bound_share: float = 0.1,
-    spikes_share: float = 0.0,
     curves_share: float = 0.0,
 ) -> NoisePlan:
     """Return the plan every site of the run uses.
 
-    `bound_share` of the budget (in mu^2) pays for choosing bounds where none is given, `spikes_share` for the scales
-    beyond which cells are left out, `curves_share` of what these leave for the sum of curved rows; 0: there is none. A bound
-    for curved rows is always chosen: they are in units that nobody knows before.
+    `bound_share` of the budget (in mu^2) pays for choosing bounds where none is given, `curves_share` of what
+    that leaves for the sum of curved rows; 0: there is none. A bound for curved rows is always chosen: they are in units that
+    nobody knows before.
     """
     number(above=0, below=1).check("bound_share", bound_share)
-    if not 0 <= spikes_share < 1 - bound_share:
-        raise ParameterError(
-            f"spikes_share must be at least 0 and less than 1 - bound_share = {1 - bound_share:g}, got {spikes_share}."
-        )
     number(0, below=1).check("curves_share", curves_share)
-    if spikes_share and unit != "recording":
-        raise ParameterError(
-            f"unit={unit!r}: spikes='remove' tells what is far by the rows around it; protect unit='recording', or use "
-            "spikes='keep'."
-        )
     n_bounds = (clip_bound is None) + (curves_share > 0)
     rules, left = {}, 1.0
-    if spikes_share:
-        rules["survey.shares"] = _counting(spikes_share)
-        left -= spikes_share
     if n_bounds:
         rules["counts.norms"] = _counting(bound_share, n_bounds)
         left -= bound_share
@@ -218,7 +203,6 @@ def study_noise_plan(study: Study) -> NoisePlan:
         privacy.delta,
         privacy.clip,
         privacy.n_colluding,
-        spikes_share=SPIKES_SHARE if flat_names(study.parameters).get("spikes") == "remove" else 0.0,
         curves_share=CURVES_SHARE if study.has_curves else 0.0,
     )
 

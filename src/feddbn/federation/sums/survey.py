@@ -1,46 +1,32 @@
-"""A first look at the data of all sites, at how they compare, and under noise at scales alone.
+"""A first look at the data of all sites, and at how they compare.
 
 Site tasks
 ----------
-``survey``     numbers of outliers, spectra and profiles of single sites, added up (`core.statistics.survey`), and how many
-               sites have cells that are no counts or no yes/no; and only if that looks odd, counts of deviations
+``survey``     numbers of cells that robust rows would bound (`core.designs.cells`), spectra and profiles of single sites,
+               added up (`core.statistics.survey`), and how many sites have cells that are no counts or no yes/no
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
-``spikes``     how much other cells deviate around outliers: do these act as shocks do, or are they errors?
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
-from feddbn.core.designs.cells import CELL_MAPS, block_deviations, limits_of, site_profile
-from feddbn.core.designs.recordings import Recording
+from feddbn.core.arrays import FloatArray, may_lack_cells
+from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, site_profile
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.survey import (
     FEWEST_SITES,
-    N_BINS,
     N_FREQUENCIES,
-    OWN_SCALE_CELLS,
-    TAIL,
-    Outliers,
-    bin_counts,
     compared,
     cycles_in,
-    judge_outliers,
     objections,
-    outlier_sums,
-    outlier_sums_length,
     periodogram,
     profile_length,
-    robust_scale,
-    tail_counts,
     without_slow_part,
 )
-from feddbn.errors import ParameterError
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers, with_notes
 from feddbn.federation.protocol.task import (
@@ -57,8 +43,6 @@ from feddbn.federation.protocol.task import (
 )
 from feddbn.findings import Finding
 
-FAR_SHARE = 2e-4
-"""From this share of its cells on, outliers of a variable are looked at."""
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by contemporaneous correlations only."""
 
@@ -81,7 +65,7 @@ class LookQuestion(RowsQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyQuestion(LookQuestion):
-    """Numbers of outliers, spectra, and sums and squares of profiles; or, with `counts`, counts of deviations alone.
+    """Numbers of far cells, spectra, and sums and squares of profiles.
 
     `profiles` are log standard deviations of sites ("scales"), or these and correlations ("whole"), by which sites are
     compared.
@@ -89,19 +73,11 @@ class SurveyQuestion(LookQuestion):
 
     name = "survey.first"
     purpose = (
-        "how many cells are empty or far from their neighbours in time, spectra, whether all cells of a variable are counts "
-        "or 0 and 1, and if asked sums of log standard deviations and correlations of single sites; where that looks odd "
-        "how many cells are how far"
+        "how many cells are empty or far from the median of their recording, spectra, whether all cells of a variable are "
+        "counts or 0 and 1, and if asked sums of log standard deviations and correlations of single sites"
     )
 
     profiles: str = choice("none", "scales", "whole", default="none")
-    counts: bool = flag(default=False)
-
-    def check(self) -> None:
-        """Counts come alone."""
-        super().check()
-        if self.counts and self.profiles != "none":
-            raise self.wrong("'counts' are asked for without 'profiles'")
 
     def check_scope(self, scope: Scope) -> None:
         """Few sites are not compared, as sums and squares would tell them apart."""
@@ -150,24 +126,6 @@ class AgreementQuestion(LookQuestion):
         return (Constant(what, (self.n_sites, self.total, self.squares, self.inputs)),)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpikesQuestion(LookQuestion):
-    """How much other cells deviate around far ones; `scales` are robust standard deviations."""
-
-    name = "survey.outliers"
-    purpose = (
-        "how much cells deviate from their neighbours in time, around cells that are far from theirs, and how many far "
-        "cells are neighbours"
-    )
-
-    scales: FloatArray = array("d")
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """Two scales differ by few outliers."""
-        return (Constant("scales of outliers", (self.scales, self.abstain)),)
-
-
 @dataclass(frozen=True)
 class Survey:
     """What the first look showed.
@@ -178,11 +136,10 @@ class Survey:
         How many there are; `n_sites` with a profile.
     n_empty
         Number of empty cells.
-    scales
-        (d,) robust standard deviations about running medians; 0 if most cells do not move, NaN if nothing looked odd and
-        nobody asked.
-    far
-        (d,) share of cells beyond `core.statistics.survey.TAIL` of them.
+    n_far, n_cells
+        (d,) how many cells robust rows would bound (`core.designs.cells.BoundedSite`), and how many there are.
+    n_still
+        (d,) at how many sites half of the cells or more are their recording's median.
     periods
         Cycles that stand out, the strongest first, in rows.
     objections
@@ -197,8 +154,9 @@ class Survey:
     n_rows: float
     n_recordings: float
     n_empty: float
-    scales: FloatArray
-    far: FloatArray
+    n_far: FloatArray
+    n_cells: FloatArray
+    n_still: FloatArray
     periods: tuple[float, ...]
     objections: FloatArray
     total: FloatArray
@@ -208,27 +166,17 @@ class Survey:
     @property
     def outputs(self) -> list[int]:
         """Positions of the other variables, which sites are compared by."""
-        return outputs_of(len(self.scales), self.inputs)
+        return outputs_of(len(self.n_far), self.inputs)
 
     @property
-    def has_far(self) -> BoolArray:
-        """(d,) whether enough cells are far out to be looked at."""
-        return np.asarray((self.far > FAR_SHARE) & (self.scales > 0))
-
-    @property
-    def may_have_pulses(self) -> bool:
-        """Whether some input has outliers, or rests most of the time, so that there is no telling what is far."""
-        return any(self.scales[j] == 0 or self.far[j] > FAR_SHARE for j in self.inputs)
-
-    @property
-    def far_by_pulses(self) -> tuple[int, ...]:
-        """Positions of variables whose outliers may be what pulses of inputs do."""
-        return tuple(j for j in self.outputs if self.may_have_pulses and self.has_far[j])
+    def far(self) -> tuple[int, ...]:
+        """Positions of variables with cells that robust rows would bound; noise may make a half of none."""
+        return tuple(np.flatnonzero(self.n_far > 0.5).tolist())
 
     @property
     def log_scales(self) -> FloatArray:
         """(d,) means over sites of the logs of their standard deviations; 0 for inputs, which keep their scale."""
-        found = np.zeros(len(self.scales))
+        found = np.zeros(len(self.n_far))
         found[self.outputs] = self.total[: len(self.outputs)] / max(self.n_sites, 1.0)
         return found
 
@@ -258,12 +206,8 @@ def survey_program(
     inputs: tuple[int, ...] = (),
     *,
     profiles: str = "whole",
-    counts: bool = False,
 ) -> ServerProgram[Survey]:
-    """Ask for a first look; `profiles` are what sites are compared by, of what is no input.
-
-    Counts of deviations are asked for where a variable looks odd, or in any case with `counts`.
-    """
+    """Ask for a first look; `profiles` are what sites are compared by, of what is no input."""
     d = len(variables)
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
@@ -271,16 +215,6 @@ def survey_program(
     sizes = (d, d, d, N_FREQUENCIES, 2 * d)
     far, cells, still, spectrum, objecting = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
     sums, squares = np.split(total[5 + sum(sizes) :], 2)
-    shares = far / np.maximum(cells, 1.0)
-    are_small = rows < OWN_SCALE_CELLS * max(n_sites, recordings, 1.0)
-    scales = np.full(d, np.nan)
-    if counts or are_small or still.any() or (shares > FAR_SHARE).any():
-        found = (yield Task(replace(question, profiles="none", counts=True))).value.reshape(d, N_BINS)
-        scales = robust_scale(found)
-        if are_small:
-            # Most sites are too small to judge their cells; together they have a scale, if that is no small site, too.
-            far = np.maximum(far, np.where(cells >= OWN_SCALE_CELLS, tail_counts(found), 0.0))
-            shares = far / np.maximum(cells, 1.0)
     length = rows / max(recordings, 1.0)
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     return Survey(
@@ -288,8 +222,9 @@ def survey_program(
         rows,
         recordings,
         empty,
-        scales,
-        shares,
+        far,
+        cells,
+        still,
         periods,
         objecting.reshape(2, d),
         sums,
@@ -304,20 +239,14 @@ def survey_plan(
     inputs: tuple[int, ...] = (),
     *,
     profiles: str = "whole",
-    counts: bool = False,
 ) -> Plan:
     """What `survey_program` may ask."""
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
-    return (
-        Planned("survey.first", survey_length(question)),
-        Planned("survey.first", question.d * N_BINS, usual=int(counts)),
-    )
+    return (Planned("survey.first", survey_length(question)),)
 
 
 def survey_length(question: SurveyQuestion) -> int:
     """How many numbers an answer to the survey has."""
-    if question.counts:
-        return question.d * N_BINS
     return 5 + 5 * question.d + N_FREQUENCIES + 2 * _profile_size(question)
 
 
@@ -332,23 +261,25 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     question.require_variables(here.data)
     d = question.d
     rows = recordings = empty = spectra = 0.0
-    counts, spectrum = np.zeros((d, N_BINS)), np.zeros(N_FREQUENCIES)
+    far, cells, spectrum = np.zeros(d), np.zeros(d), np.zeros(N_FREQUENCIES)
     objecting = np.zeros((2, d), dtype=bool)
     data = question.mapped(here.data)
-    for recording in data.recordings():
+    bounded = BoundedSite(data, inputs=question.inputs)
+    for recording, bounds in bounded.with_bounds():
         n_before = rows
-        for block, deviation in block_deviations(recording.blocks()):
-            rows += len(block.values)
-            counts += bin_counts(deviation)
-            if question.counts:
+        for block, is_far in bounds.far(recording.blocks()):
+            if not len(block.values):
                 continue
-            empty += float(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0.0
+            rows += len(block.values)
+            far += is_far.sum(axis=0)
+            cells += len(block.values)
+            if may_lack_cells(block.values):
+                absent = np.isnan(block.values).sum(axis=0)
+                cells, empty = cells - absent, empty + float(absent.sum())
             objecting |= objections(block.values)
             power, number_of = periodogram(without_slow_part(block.values))
             spectrum, spectra = spectrum + power, spectra + number_of
         recordings += rows > n_before
-    if question.counts:
-        return here.state, counts.ravel()
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
     found = None
     if size:
@@ -360,11 +291,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         if question.profiles == "whole":
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
     head = np.array([rows, recordings, empty, spectra, float(found is not None)])
-    # A site with few cells has no scale of its own to judge them by.
-    cells = counts.sum(axis=1)
-    judged = cells >= OWN_SCALE_CELLS
-    far = np.where(judged, tail_counts(counts), 0.0) if judged.any() else np.zeros(d)
-    still = (robust_scale(counts) == 0) & (cells > 0)
+    still = bounded.is_still & (cells > 0)
     parts = [head, far, cells, still, spectrum, objecting.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
@@ -397,102 +324,3 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
         return with_notes(state, ()), np.zeros(1)
     notes = (*found, Finding("site-own-network", "note")) if question.personal else found
     return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.ones(1)
-
-
-def spikes_program(
-    variables: tuple[str, ...], n_lags: int, survey: Survey, suspects: BoolArray
-) -> ServerProgram[Outliers]:
-    """What the outliers of the suspects are."""
-    question = SpikesQuestion(n_lags=n_lags, variables=variables, scales=survey.scales)
-    return judge_outliers((yield Task(question)).value, suspects)
-
-
-@answers(SpikesQuestion)
-def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
-    total = np.zeros(outlier_sums_length(question.d))
-    if question.abstains(here.state):
-        return here.state, total
-    data = question.mapped(here.data)
-    limits = limits_of(data, question.scales)
-    for recording in data.recordings():
-        for block, deviation in block_deviations(recording.blocks()):
-            # Without a limit there is no scale either: such a variable has no outliers and is not looked at.
-            sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
-            total += outlier_sums(sizes, deviation > limits, block.values)
-    return here.state, total
-
-
-# How outliers lie from their neighbours in time, one recording one vote: robust scales that noise can protect.
-#
-# The task "survey.shares" sums, over recordings, the shares of a variable's cells in fixed bins of half an octave. One
-# recording moves the sum by at most 1 whatever is in it, so it is released like any other sum, with noise and an entry in the
-# ledger. Cells beyond the limits that follow are empty in later sums: what is too far is decided by the noisy scales and by
-# the recording itself, never by another recording.
-
-_CLEAR = 4.0
-"""Bins within this many standard deviations of the noise are read as empty; of 30 000 empty ones one is not."""
-_FEWEST_BINS = 3
-"""Gaussian cells fill about seven bins with more than a twentieth each; with fewer side by side there is no scale."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviationSharesQuestion(RowsQuestion):
-    """Which shares of a recording's cells are how far from their neighbours in time."""
-
-    name = "survey.shares"
-    purpose = (
-        "which shares of the cells of a recording are how far from their neighbours in time, in coarse bins"
-    )
-
-
-def _recording_shares(recording: Recording, d: int) -> FloatArray:
-    """(d * N_BINS,) shares over sqrt(d): d distributions, so the norm is at most 1."""
-    counts = np.zeros((d, N_BINS))
-    for _, deviation in block_deviations(recording.blocks()):
-        counts += bin_counts(deviation)
-    total = np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-    return np.asarray((counts / total).ravel() / np.sqrt(d))
-
-
-def above_noise(total: FloatArray, sigma: float) -> FloatArray:
-    """The sum with bins that noise alone could have filled set to zero."""
-    return np.where(total > _CLEAR * sigma, total, 0.0)
-
-
-def scales_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[FloatArray]:
-    """(d,) robust standard deviations about running medians; 0 where too little is above the noise.
-
-    They are of the cells that deviate: those that are their own running median lie in a bin apart. Small bins vanish in the
-    noise, and more of them lie below the median than above it, so most scales come out too large.
-    """
-    total = (yield Task(DeviationSharesQuestion(n_lags=n_lags, variables=variables))).value
-    return robust_scale(np.array([_bulk(shares) for shares in total.reshape(len(variables), N_BINS)]))
-
-
-def _bulk(shares: FloatArray) -> FloatArray:
-    """The heaviest run of bins side by side, or nothing if it is short: a bin that noise has filled stands alone."""
-    runs = np.split(np.arange(N_BINS), np.flatnonzero(np.diff(shares > 0)) + 1)
-    run = max(runs, key=lambda bins: float(shares[bins].sum()))
-    kept = np.zeros(N_BINS)
-    if len(run) >= _FEWEST_BINS and shares[run[0]] > 0:
-        kept[run] = shares[run]
-    return kept
-
-
-def _units(here: Here, question: DeviationSharesQuestion, unit: str) -> Iterator[FloatArray]:
-    question.require_variables(here.data)
-    if unit != "recording":
-        raise ParameterError(
-            f"unit={unit!r}: what is far is told by the rows around it; protect unit='recording', or use spikes='keep'."
-        )
-    for recording in question.mapped(here.data).recordings():
-        yield _recording_shares(recording, question.d)
-
-
-@answers(DeviationSharesQuestion, _units, lambda question: question.d * N_BINS)
-def _answer(here: Here, question: DeviationSharesQuestion) -> tuple[SiteState, FloatArray]:
-    total = np.zeros(question.d * N_BINS)
-    for shares in _units(here, question, "recording"):
-        total += shares
-    return here.state, total

@@ -24,7 +24,7 @@ from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.treatment import AskedMoments, whole_moments
 
-_KEPT = ("center", "degree", "periods", "limits", "far", "own_limits", "inputs", "cell_maps")
+_KEPT = ("center", "degree", "periods", "robust", "inputs", "cell_maps")
 """Fields of the treatment that new rows can be given, too."""
 
 
@@ -93,7 +93,9 @@ class Tally:
             n_lags = int(stored["n_lags"])
             moments = Moments.from_dict(stored, len(names) * (n_lags + 1))
             # A question checks what may be done to rows.
-            done = {name: ({"cell_maps": ()} | dict(stored))[name] for name in _KEPT}
+            # Up to 0.2 far cells were left out by limits.
+            before = {"cell_maps": (), "robust": "none" if stored.get("limits") is None else "site"}
+            done = {name: (before | dict(stored))[name] for name in _KEPT}
             checked = GramQuestion(n_lags=n_lags, variables=names, **done)
             treatment = Treatment(**{name: getattr(checked, name) for name in _KEPT})
             # Files of version 0.2 do not say it.
@@ -110,7 +112,7 @@ def tally_of(asked: AskedMoments, variables: tuple[str, ...], n_lags: int) -> Ta
     done = asked.treatment
     if done.row_model is not None:
         raise ParameterError(
-            "missing='fill' filled empty cells and outliers in by a model of all rows, which new rows would change; fit all "
+            "missing='fill' filled empty cells in by a model of all rows, which new rows would change; fit all "
             "rows again, or fit with missing='drop' to be able to update.",
             code="cells-filled",
         )
@@ -133,7 +135,7 @@ def new_moments_program(tally: Tally) -> ServerProgram[Tally]:
     """Ask for the moments of new rows, treated as those of the tally: one sum."""
     done, old, q = tally.treatment, tally.moments, tally.moments.q
     own = done.center == "recording"
-    inputs = () if done.limits is None else done.inputs
+    inputs = () if done.robust == "none" else done.inputs
     question = replace(done, center="none", degree=0, periods=(), inputs=inputs).on(
         GramQuestion(
             n_lags=tally.n_lags,
@@ -165,12 +167,11 @@ def changes_of_treatment(old: Treatment, new: AskedMoments, variables: tuple[str
     """Return what the new rows alone would have had done to them and the old ones had not; empty if nothing."""
     done = new.treatment
     periods = [period for period in done.periods if not any(abs(period - o) < 0.05 * o for o in old.periods)]
-    known = set() if old.limits is None else set(np.flatnonzero(old.limits).tolist())
     found = {
         "own_means": done.center == "recording" and old.center != "recording",
         "degree": done.degree if done.degree > old.degree else 0,
         "periods": periods,
-        "outliers": [variables[i] for i in new.spiky if i not in known],
+        "outliers": [variables[i] for i in new.bounded if old.robust == "none"],
         "own_scales": done.log_scales is not None,
         "n_disagreeing": new.n_disagreeing,
     }

@@ -1,8 +1,7 @@
 """What has to be done to the rows before anything is learned from them, decided from sums.
 
-    survey       empty cells, outliers, cycles, profiles of sites
+    survey       empty cells, far cells, cycles, profiles of sites
     agreement    sites compare themselves; those that do not fit stay out
-    spikes       only if there are outliers: are they errors?
     moments      one Gram matrix for each nuisance that recordings may have; or pairs, if cells are empty
     moments      only if scales of sites differ: the same with every site brought to one scale
     moments      only if cells are empty: expected products given what is there, a few times (EM)
@@ -29,21 +28,14 @@ from feddbn.core.statistics.missing import (
     seldom_together,
 )
 from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric
-from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_BINS, TAIL, outlier_sums_length
+from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES
 from feddbn.errors import DataError, Given
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.statistics import FAR_FROM_ZERO
-from feddbn.federation.sums.survey import (
-    Survey,
-    agreement_program,
-    scales_program,
-    spikes_program,
-    survey_plan,
-    survey_program,
-)
+from feddbn.federation.sums.survey import Survey, agreement_program, survey_plan, survey_program
 
 # Products over pairs of cells that are both there: where rows with empty cells begin.
 
@@ -136,9 +128,7 @@ def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare
 
 def _first_look(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
     inputs = prepare.input_places(variables)
-    survey = yield from survey_program(
-        variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
-    )
+    survey = yield from survey_program(variables, n_lags, inputs, profiles=prepare.profiles)
     if prepare.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
         return FirstLook(survey)
     return FirstLook(survey, (yield from agreement_program(variables, n_lags, survey, prepare.is_personal)))
@@ -167,10 +157,6 @@ class AskedMoments:
         The first look, or None.
     n_disagreeing
         Number of sites that do not fit.
-    spiky
-        Positions of variables whose outliers were taken out.
-    bursts
-        Positions of variables whose outliers stay, since they come several rows at a time.
     shape
         Sums of `core.orders.nongaussian.shape_sums`, or None.
     n_rows
@@ -180,9 +166,6 @@ class AskedMoments:
         Number of nuisance parameters of one variable over all recordings, as far as it is known.
     inputs
         Names of the variables that only act on others.
-    far_kept
-        Positions of variables whose outliers may be what pulses of inputs did, so that nobody asked whether they are
-        errors.
     unseen
         (i, j, lag) of variables i at t - lag and j at t of which hardly any row has both.
     personal
@@ -200,13 +183,10 @@ class AskedMoments:
     gains_evidence: float | None = None
     survey: Survey | None = None
     n_disagreeing: int = 0
-    spiky: tuple[int, ...] = ()
     shape: FloatArray | None = None
     n_rows: float = 0.0
     rank: float = 0.0
     inputs: tuple[str, ...] = ()
-    far_kept: tuple[int, ...] = ()
-    bursts: tuple[int, ...] = ()
     unseen: tuple[tuple[int, int, int], ...] = ()
     personal: bool = False
     own_shares: FloatArray | None = None
@@ -220,6 +200,11 @@ class AskedMoments:
     def whole(self, moments: Moments, d: int) -> Moments:
         """Moments of rows that were treated as these, with what nuisances took along (`core.designs.gram.restored`)."""
         return whole_moments(self.treatment, moments, d, self.rank)
+
+    @property
+    def bounded(self) -> tuple[int, ...]:
+        """Positions of variables of which far cells count for less, as far as that is known."""
+        return () if self.survey is None or self.treatment.robust == "none" else self.survey.far
 
 
 @dataclass(frozen=True)
@@ -253,18 +238,13 @@ def asked_moments_plan(
         most = len(pairs) * (MOST_CYCLES + 1)
     asks: list[Planned] = []
     if prepare.noisy:
-        scales = (Planned("survey.shares", d * N_BINS),) if prepare.spikes == "remove" else ()
-        return *scales, Planned("gram.rows", plain)
+        return (Planned("gram.rows", plain),)
     looks = prepare.needs_survey
     if looks:
         inputs = prepare.input_places(variables)
-        asks += survey_plan(
-            variables, n_lags, inputs, profiles=prepare.profiles, counts=prepare.spikes == "remove"
-        )
+        asks += survey_plan(variables, n_lags, inputs, profiles=prepare.profiles)
         if prepare.on_disagreement != "ignore":
             asks.append(Planned("agree", 1))
-        if prepare.spikes == "auto":
-            asks.append(Planned("survey.outliers", outlier_sums_length(d), usual=0))
     # Once more about the means where these are far from zero, and all of it again where scales of sites may differ.
     again = 2 * (1 + (looks and prepare.gains != "none"))
     further = int(prepare.gains != "none" or most > 0) + (2 * d + 1 if shape else 0)
@@ -299,19 +279,14 @@ def asked_moments_program(
 ) -> ServerProgram[AskedMoments]:
     """Decide what has to be done to the rows, and ask for their moments."""
     survey, n_disagreeing, treatment = None, 0, prepare.given
-    spiky: tuple[int, ...] = ()
-    bursts: tuple[int, ...] = ()
     if prepare.needs_survey:
         look = yield from first_look_program(variables, n_lags, prepare)
         survey, n_disagreeing = look.survey, look.n_disagreeing or 0
         treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
-        treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, prepare, survey, treatment)
-    elif prepare.noisy and prepare.spikes == "remove":
-        spread = yield from treated(scales_program(variables, n_lags), treatment)
-        # What is done to a system stays, as above.
-        spread[list(prepare.input_places(variables))] = 0.0
-        treatment = replace(treatment, limits=spread, far=TAIL / 2, own_limits=False)
-        spiky = tuple(np.flatnonzero(spread).tolist())
+        if prepare.robust == "auto" and survey.far:
+            treatment = replace(treatment, robust="site", inputs=survey.inputs)
+    elif prepare.noisy and prepare.robust == "auto":
+        treatment = replace(treatment, robust="recording", inputs=prepare.input_places(variables))
     told = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
     gains_evidence = None
     if survey is not None and (
@@ -335,41 +310,15 @@ def asked_moments_program(
         gains_evidence,
         survey,
         n_disagreeing,
-        spiky,
         told.shape,
         n_rows,
         told.rank,
         prepare.inputs,
-        survey.far_by_pulses if survey is not None and prepare.spikes == "auto" else (),
-        bursts,
         told.unseen,
         prepare.is_personal,
         told.own_shares,
         told.summed,
     )
-
-
-def _without_spikes(
-    variables: tuple[str, ...], n_lags: int, prepare: Prepare, survey: Survey, treatment: Treatment
-) -> ServerProgram[tuple[Treatment, tuple[int, ...], tuple[int, ...]]]:
-    """The treatment with limits for the variables whose outliers are errors; which these are, and which have bursts."""
-    # What is done to a system may be a pulse, and what a pulse does may look like an error: both stay.
-    is_output = np.isin(np.arange(len(variables)), survey.outputs)
-    suspects = survey.has_far & is_output & (not survey.may_have_pulses)
-    if prepare.spikes == "keep" or (prepare.spikes == "auto" and not suspects.any()):
-        return treatment, (), ()
-    wrong, is_sure = (survey.scales > 0) & is_output, True
-    bursts: tuple[int, ...] = ()
-    if prepare.spikes == "auto":
-        found = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
-        wrong, is_sure = found.errors, found.is_sure
-        bursts = tuple(np.flatnonzero(found.bursts).tolist())
-    if not wrong.any():
-        return treatment, (), bursts
-    limits = np.where(wrong, survey.scales, 0.0)
-    # Where many cells told that far ones are errors, nearer ones are, too.
-    far = TAIL / 2 if is_sure else TAIL
-    return replace(treatment, limits=limits, far=far), tuple(np.flatnonzero(wrong).tolist()), bursts
 
 
 def _told(
@@ -387,8 +336,7 @@ def _told(
         degree, n_cycles = pairs[0]
         treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
         pairs = []
-    is_empty = survey is not None and (survey.n_empty > 0 or treatment.limits is not None)
-    has_gaps = is_empty and prepare.fills
+    has_gaps = survey is not None and survey.n_empty > 0 and prepare.fills
     d, q, shapes = len(variables), (n_lags + 1) * len(variables), None
     question = GramQuestion(
         n_lags=n_lags,

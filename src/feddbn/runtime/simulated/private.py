@@ -9,7 +9,7 @@ import numpy as np
 
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.sums.private_moments import CURVES_SHARE, SPIKES_SHARE, private_moments_plan
+from feddbn.federation.sums.private_moments import CURVES_SHARE, private_moments_plan
 from feddbn.privacy.policy import DEFAULT_MIN_SITES, Unit, usual_threshold
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.secure import secure_federation
@@ -22,7 +22,6 @@ def private_federation(
     *,
     unit: Unit = "recording",
     clip: float | None = None,
-    spikes: bool = False,
     curves: bool = False,
     n_colluding: int = 1,
     min_sites: int = DEFAULT_MIN_SITES,
@@ -37,9 +36,6 @@ def private_federation(
         The sites; each keeps its guards and gains one that clips, adds noise and refuses a second release.
     clip
         Bound on a unit's vector of moments; None chooses it from a noisy histogram, for a tenth of the budget.
-    spikes
-        Whether a tenth of the budget goes into robust scales, so that methods with spikes="remove" can leave far cells
-        out; units are recordings then.
     curves
         Whether most of the budget goes into the sum of curved rows, for `OneShotDBN` with other `features` than "linear".
     n_colluding
@@ -54,7 +50,6 @@ def private_federation(
         delta,
         clip,
         n_colluding,
-        spikes_share=SPIKES_SHARE if spikes else 0.0,
         curves_share=CURVES_SHARE if curves else 0.0,
     )
     sources = [os.urandom] * len(sites) if rng is None else [one.bytes for one in rng.spawn(len(sites))]

@@ -144,7 +144,10 @@ class FileRowBook:
             self._tables[line["data"]] = self._read_table(line)
         for line in self._ledger.all("rows")[len(self._used) :]:
             table, names = self._tables[line["data"]], tuple(line["variables"])
-            cells = _bits(line["cells"], len(table.digests), len(names)) if names else None
+            cells = _bits(line["cells"], len(table.digests), len(names)).astype(np.uint64) if names else None
+            if cells is not None and line.get("bounded"):
+                places = np.unravel_index(_unpacked(line["bounded"]), cells.shape)
+                cells[places] = np.frombuffer(_data(line["values"]), dtype="<u8")
             about = (str(line["key"]), int(line["n_lags"]), table)
             self._used.append(
                 UsedRows(*about, _unpacked(line["rows"]), _unpacked(line["left_out"]), names, cells)
@@ -167,7 +170,7 @@ class FileRowBook:
                     "rows": _packed(one.rows),
                     "left_out": _packed(one.left_out),
                     "variables": one.variables,
-                    "cells": "" if one.cells is None else _text(np.packbits(one.cells).tobytes()),
+                    **_cell_line(one.cells),
                 }
                 for one in used
             ),
@@ -191,6 +194,18 @@ class FileRowBook:
         digests = self._last()[place]
         digests[place < 0] = np.frombuffer(_data(line["new"]), dtype="<u8")
         return RowTable(str(line["data"]), tuple(line["offers"]), digests, np.arange(len(digests)))
+
+
+def _cell_line(cells: Ids | None) -> dict[str, str]:
+    """Which cells are there, and of those that were bounded the digests of their values."""
+    if cells is None:
+        return {"cells": ""}
+    found = {"cells": _text(np.packbits(cells > 0).tobytes())}
+    places = np.flatnonzero(cells > 1)
+    if len(places):
+        values = cells.ravel()[places].astype("<u8").tobytes()
+        found |= {"bounded": _packed(places), "values": _text(values)}
+    return found
 
 
 class FileResampleBook:
