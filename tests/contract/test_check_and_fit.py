@@ -25,7 +25,7 @@ WORLD = arena.World(d=5, n_sites=5, rows=120)
 PLACES = {"missing", "outliers", "few-values", "stuck", "sentinel", "wandering", "dependent"}
 # What is known once there is a network.
 LEARNED = {"rests-on-units", "curves", "noise-memory-removed", "lag-added", "slow-levels"}
-NOTHING = {"center": "none", "degree": 0, "periods": [], "gains": "none", "spikes": [], "missing": "drop"}
+NOTHING = {"center": "none", "degree": 0, "periods": [], "gains": "none", "bounded": {}, "missing": "drop"}
 
 
 def about_rows(found: list[Finding], others: set[str]) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ PREPARE = {
     "detrend": ("auto", 0, 1),
     "period": ("auto", 12),
     "gains": ("auto", "none", "site"),
-    "spikes": ("auto", "keep", "remove"),
+    "robust": ("auto", "off"),
     "missing": ("auto", "fill", "drop"),
     "on_disagreement": ("auto", "exclude", "warn", "ignore"),
 }

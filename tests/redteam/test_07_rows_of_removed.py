@@ -92,7 +92,8 @@ def test_vectors_of_two_rows_are_never_opposed():
     ("more", "code"),
     [
         ({"fold": (0, 3, 500)}, "fold-mixes"),
-        ({"limits": np.ones(2), "own_limits": False}, "limits-mix"),
+        ({"robust": "recording"}, "robust-mixes"),
+        ({"robust": "site"}, "own-scales"),
         ({"row_model": np.ones((5, 4))}, "row_model-mixes"),
         ({"abstain": True}, "abstain-mixes"),
         ({"log_scales": np.zeros(2)}, "own-scales"),

@@ -98,17 +98,32 @@ def test_asking_for_the_same_again_changes_nothing(sites):
         np.testing.assert_array_equal(first[1], again[1])
 
 
-def test_limits_that_leave_one_row_out_leave_more_of_them_out(sites):
+@pytest.mark.parametrize("order", [("none", "site"), ("site", "none")])
+@pytest.mark.parametrize("size", [7.0, 12.0])
+def test_sums_with_and_without_robust_rows_show_no_single_cell(sites, order, size):
+    """A hostile server asks for both and subtracts: without the guard the difference is the far cell times its row."""
+    sites.data[VICTIM][0][120, 0] = size * sites.data[VICTIM][0][:, 0].std()
+    sites.write(VICTIM)
+    sites.restart(VICTIM)
+    names = ("x0", "x1", "x2")
+    found = {robust: asked(sites, f"run-{robust}", names, robust=robust) for robust in order}
+    (n_first, first), (n_second, second) = (found[robust] for robust in order)
+    # The row and those that have it as a lag are gone, with as many others as it takes to hide them.
+    assert n_first - n_second >= LEAST
+    x, y = sites.data[VICTIM][0][120, :2]
+    assert abs((first - second)[0, 1] / y) != pytest.approx(abs(x), rel=0.05)
+    assert found["site"][1][0, 0] < 1e5
+
+
+def test_what_sums_with_and_without_robust_rows_would_show(sites, monkeypatch):
+    monkeypatch.setattr(RowSetGuard, "reads", lambda self, here, task: (here, task))
     sites.data[VICTIM][0][120, 0] = 1e3
     sites.write(VICTIM)
     sites.restart(VICTIM)
     names = ("x0", "x1", "x2")
-    n_first, _ = asked(sites, "run-1", names, parameters='prepare.spikes = "auto"')
-    n_second, second = asked(
-        sites, "run-2", names, parameters='prepare.spikes = "auto"', limits=np.full(3, 5.0), far=6.0
-    )
-    assert n_first - n_second >= LEAST
-    assert second[0, 0] < 1e5
+    (_, off), (_, on) = (asked(sites, f"run-{one}", names, robust=one) for one in ("none", "site"))
+    x, y = sites.data[VICTIM][0][120, :2]
+    assert (off - on)[0, 1] / y == pytest.approx(x, rel=0.01)
 
 
 def test_a_study_alone_has_all_its_rows(sites):

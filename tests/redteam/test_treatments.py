@@ -26,25 +26,16 @@ def test_far_cells_are_not_switched_on_and_off(tmp_path):
     rig = make_rig(tmp_path, n_far=1)
     server = server_of(rig)
     with_them = server.sum(moments(rig)).value
-    limits = {"limits": np.ones(2)}
-    server.refused(moments(rig, limits), "changed-in-run", "cells")
+    server.refused(moments(rig, robust="site"), "changed-in-run", "cells")
     # Neither a second greeting nor a restart makes a site forget, and one lag more is the same run.
     server.again()
-    server.refused(moments(rig, limits), "changed-in-run", "cells")
+    server.refused(moments(rig, robust="site"), "changed-in-run", "cells")
     for name in rig.names:
         rig.restart(name)
     server.again()
-    server.refused(moments(rig, limits, n_lags=1), "changed-in-run", "cells")
+    server.refused(moments(rig, robust="site", n_lags=1), "changed-in-run", "cells")
     # The same question gets the same answer.
     np.testing.assert_array_equal(server.sum(moments(rig)).value, with_them)
-
-
-def test_a_refused_treatment_cannot_be_followed_by_another(tmp_path):
-    rig = make_rig(tmp_path, n_far=1)
-    server = server_of(rig, **{"prepare.missing": "drop"})
-    # Limits by which nearly every row is left out would tell how far cells are.
-    server.sum(moments(rig, {"limits": np.ones(2)}, far=20.0))
-    server.refused(moments(rig, {"limits": np.ones(2)}, far=21.0), "changed-in-run", "cells")
 
 
 def model(scale):
@@ -78,7 +69,6 @@ def test_the_model_of_rows_changes_a_few_times_only(tmp_path):
 
 
 def test_sums_of_few_rows_are_refused(tmp_path):
-    """Limits by which most rows have an empty cell leave few rows in a sum."""
     rng = np.random.default_rng(0)
     rows = np.cumsum(rng.standard_cauchy(size=(40, 2)), axis=0)
     rig = Rig(tmp_path, {f"s{i}": [rows[: 9 + 20 * (i > 0)]] for i in range(3)})
@@ -89,11 +79,7 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
     rig = make_rig(tmp_path, k=5)
     for name in rig.names:
         path = rig.place / name / "policy.toml"
-        path.write_text(
-            path.read_text().replace(
-                '"survey.outliers", "gram.pairs"', '"survey.outliers", "gram.pairs", "agree"'
-            )
-        )
+        path.write_text(path.read_text().replace('"gram.pairs"', '"gram.pairs", "agree"'))
         rig.restart(name)
     server = server_of(rig, **{"prepare.on_disagreement": "exclude"})
     survey = {"n_lags": 0, "variables": rig.variables, "profiles": "whole"}

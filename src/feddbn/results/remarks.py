@@ -313,8 +313,8 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         note("own-scales", {"evidence": asked.gains_evidence}, {"prepare.gains": "none"})
     if asked.bounded and survey is not None:
         places = list(asked.bounded)
-        share = survey.n_far[places] / np.maximum(survey.n_cells[places], 1.0)
-        values = {"n": round(survey.n_far[places].sum()), "share": float(share.max())}
+        shares = survey.n_far[places] / np.maximum(survey.n_cells[places], 1.0)
+        values = {"n": round(survey.n_far[places].sum()), "share": float(shares.max())}
         note("cells-bounded", values, {"prepare.robust": "off"}, named(places))
     if done.row_model is not None and survey is not None:
         share = float(survey.n_empty / (survey.n_rows * len(variables)))

@@ -65,9 +65,9 @@ def _own_scales(it: Said) -> str:
 def _cells_bounded(it: Said) -> str:
     cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "0.1%"
     return (
-        f"{it['n']} cells of {it.names}, more than 5 robust standard deviations from their recording's median, count for less "
-        f"(from 10 on not at all); so no few cells decide, and it costs at most {cost} of the rows' worth. {it.cure} uses all "
-        "cells as they are."
+        f"{it['n']} cells of {it.names}, more than 5 robust standard deviations from their recording's median, count for "
+        f"less (from 10 on not at all); so no few cells decide, and it costs at most {cost} of the rows' worth. {it.cure} "
+        "uses all cells as they are."
     )
 
 

@@ -79,10 +79,7 @@ OUT = {"n": 1, "n_sites": 6, "left_out": True}
         (one_level, {"own-courses": {}}),
         (one_unit, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (exchanged, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
-        (
-            outliers,
-            {"outliers-removed": {}, "empty-cells": {"share": 0.0}, "outliers": {"cells": {"ward-2": 2}}},
-        ),
+        (outliers, {"cells-bounded": {"n": 2}, "outliers": {"cells": {"ward-2": 2}}}),
         (stuck, {"stuck": {"site": "ward-2"}}),
         (constant, {"constant": {"site": "ward-2"}, "sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (trend, {"own-courses": {"degree": 1, "periods": []}}),
@@ -171,13 +168,12 @@ def test_codes_for_missing_are_counted_and_spoil_no_other_check(code):
         name: x.mask(np.random.default_rng(5).random(x.shape) < 0.03, code) for name, x in wards(3).items()
     }
     found = check(data)
-    assert set(found.codes) == {"sentinel", "outliers-removed", "empty-cells", "outliers"}
+    assert set(found.codes) == {"sentinel", "cells-bounded", "outliers"}
     assert {finding.values["site"] for finding in found.of("sentinel")} == set(data)
     assert {finding.values["value"] for finding in found.of("sentinel")} == {code}
     cells = found.of("outliers")[0].values["cells"]
     for name, x in data.items():
-        # A cell among codes may lie far from its neighbours, too.
-        assert 0 <= cells[name] - int((x == code).to_numpy().sum()) <= 1
+        assert cells[name] == int((x == code).to_numpy().sum())
 
 
 def test_gaps_are_shares_of_sites_and_worth_what_the_fit_says():
@@ -255,7 +251,7 @@ def test_streamed_files_give_the_findings_of_files_in_memory(tmp_path: Path, mon
         frame.iloc[50:53, 1] = -999.0
         frame.to_csv(tmp_path / f"ward-{k}.csv", index=False)
     whole = check(tmp_path)
-    assert set(whole.codes) == {"own-courses", "sentinel", "outliers-removed", "outliers", "empty-cells"}
+    assert set(whole.codes) == {"own-courses", "sentinel", "cells-bounded", "outliers"}
     monkeypatch.setattr("feddbn.data.preflight.profile.STREAM_BYTES", 100)
     monkeypatch.setattr("feddbn.data.preflight.profile._BATCH_ROWS", 37)
     assert check(tmp_path) == whole

@@ -9,7 +9,7 @@ import pytest
 import feddbn
 from feddbn.errors import DataError
 from feddbn.method_table import make_estimator
-from support.saying import only, refused
+from support.saying import refused
 
 NAMES = ["a", "b", "c", "d", "e"]
 W = np.zeros((5, 5))
@@ -160,22 +160,18 @@ def test_a_trend_of_the_others_is_found_beside_an_input_and_a_step_is_none():
 def test_strong_pulses_and_what_they_do_are_no_spikes():
     data = sites(pulses, strength=40.0, n=400)
     model = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"])), data)
-    assert model.treatment_["spikes"] == []
+    assert model.treatment_["bounded"] == {}
     assert {("u", "b", 0), ("u", "e", 1)} <= edges(model)
-    kept = only(model.findings_, "outliers-after-pulses-kept")
-    assert kept.values == {"inputs": ["u"]}
-    assert kept.cure == {"prepare.spikes": "remove"}
-    removed = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=["u"], spikes="remove")), data)
-    assert "u" not in removed.treatment_["spikes"]
 
 
-def test_spikes_that_were_left_out_are_not_counted_as_empty_from_the_start():
+def test_bounded_cells_are_no_empty_cells_and_inputs_are_not_bounded():
     rng = np.random.default_rng(5)
     data = {name: frame[NAMES].copy() for name, frame in sites(n=300).items()}
     for frame in data.values():
         for j in range(5):
             frame.iloc[rng.integers(0, 300, 3), j] += 60.0
     model = fitted(feddbn.OneShotDBN(), data)
-    assert model.treatment_["spikes"]
-    found = only(model.findings_, "empty-cells")
-    assert (found.values["share"], found.values["has_removed"]) == (0.0, True)
+    assert list(model.treatment_["bounded"]) == NAMES[:5]
+    assert model.treatment_["missing"] == "drop"
+    known = fitted(feddbn.OneShotDBN(prepare=feddbn.Prepare(exogenous=[NAMES[0]])), data)
+    assert list(known.treatment_["bounded"]) == NAMES[1:5]

@@ -158,7 +158,7 @@ DONE = {
     "evidence": 1234.5,
     "gains": "site",
     "gains_evidence": 88.0,
-    "spikes": ["x1"],
+    "bounded": {"x1": 12},
     "missing": "fill",
     "n_empty_cells": 40,
     "n_rows": 1000,
@@ -183,7 +183,7 @@ def test_all_that_was_done_is_told_with_its_evidence():
     found = {one.code.removeprefix("treated-"): one for one in treatment(treated(unseen_pairs=unseen))}
     assert found["course"].values == {"is_own": True, "degree": 1, "periods": [24.0], "evidence": 1234.5}
     assert found["scales"].values == {"is_common": True, "evidence": 88.0}
-    assert found["outliers"].values == {"removed": ["x1"], "bursts": []}
+    assert found["outliers"].values == {"removed": [], "bounded": ["x1"]}
     assert found["empty"].values == {"n": 40, "worth": 950.0, "is_filled": True}
     assert found["sites"].values == {"n_disagreeing": 1, "left_out": 1}
     assert found["unseen"].values == {"pairs": [["x0", "x1"], ["x1"]]}

@@ -159,7 +159,6 @@ def test_a_refusal_is_parted_from_its_cure_and_names_options():
 P = {"p": 1e-9}
 MEMORY = {**P, "autocorrelation": 0.4, "echo": 1.0, "n_lags": 1, "lag_gain": 12.0, "looked_only": True}
 ROWS = {"n_effective": 80.0, "n_rows": 100, "looked_only": True}
-KEEP = {"prepare.spikes": "keep"}
 VIOLATED = {
     "hidden": {"causes": [["a", "b"]], "gain": 60.0},
     "memory": MEMORY,
@@ -179,19 +178,8 @@ FOUND = [
         cure={"prepare.detrend": 0, "prepare.period": None},
     ),
     Finding("own-scales", "note", {"evidence": 12.0}, cure={"prepare.gains": "none"}),
-    Finding("outliers-removed", "note", about=("a",), cure=KEEP),
-    Finding("outliers-removed-under-noise", "note", {"far": 6.0, "share": 0.1}, ("a",), KEEP),
-    Finding("scales-hidden-by-noise", "unknown", about=("a",)),
-    Finding("bursts-kept", "note", about=("a",), cure={"prepare.spikes": "remove"}),
-    Finding(
-        "outliers-after-pulses-kept", "note", {"inputs": ["u"]}, ("a",), cure={"prepare.spikes": "remove"}
-    ),
-    Finding(
-        "empty-cells",
-        "note",
-        {"share": 0.1, "has_removed": True, "n": 90.0},
-        cure={"prepare.missing": "drop"},
-    ),
+    Finding("cells-bounded", "note", {"n": 12, "share": 0.004}, ("a",), {"prepare.robust": "off"}),
+    Finding("empty-cells", "note", {"share": 0.1, "n": 90.0}, cure={"prepare.missing": "drop"}),
     Finding("pairs-unseen", "warning", {"pairs": [["a", "b", [0, 1]], ["a", "a", [1]]]}),
     *(
         Finding("sites-disagree", "warning", {"n": n, "n_sites": 6, "left_out": out, "personal": own})
@@ -199,7 +187,6 @@ FOUND = [
     ),
     Finding("not-looked-at-under-noise", "unknown", cure={"prepare.center": "recording"}),
     Finding("no-intercepts", "note"),
-    Finding("outliers-kept-under-noise", "warning"),
     Finding(
         "kinds-as-lines", "warning", {"kinds": {"a": "count", "b": "binary"}, "means": {"a": 1.3, "b": 0.5}}
     ),

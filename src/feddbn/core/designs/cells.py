@@ -283,7 +283,7 @@ class BoundedSite(SiteView):
     @property
     def is_still(self) -> BoolArray:
         """(d,) of which variables half of the cells are medians."""
-        return self._known[1][1] > 0
+        return np.asarray(self._known[1][1] > 0)
 
     @cached_property
     def _known(self) -> tuple[FloatArray, FloatArray]:

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from feddbn.core.designs.cells import FilledSite, TreatedSite, block_deviations, limits_of, site_profile
+from feddbn.core.designs import cells
+from feddbn.core.designs.cells import BoundedSite, FilledSite, site_profile
 from feddbn.core.designs.design import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import Block, Recording
-from feddbn.core.statistics.survey import deviations
 from feddbn.data.memory import ArrayRecording, MemorySite
 
 
@@ -17,29 +18,121 @@ def values_of(data):
     return np.concatenate([block.values for r in data.recordings() for block in r.blocks()])
 
 
-def test_a_segment_cut_into_blocks_deviates_as_the_whole():
-    x = np.random.default_rng(0).normal(size=(50, 2))
-    cut = [Block(x[:11]), Block(x[11:12], False), Block(x[12:30], False), Block(x[30:], False)]
-    parts = [deviation for _, deviation in block_deviations(cut)]
-    # The block of one row is shorter than the reach of the median; its neighbours see less of each other.
-    np.testing.assert_allclose(np.concatenate(parts)[15:], deviations(x)[15:])
-    apart = [deviation for _, deviation in block_deviations([Block(x[:20]), Block(x[20:])])]
-    np.testing.assert_allclose(apart[0], deviations(x[:20]))
-    np.testing.assert_allclose(apart[1], deviations(x[20:]))
+def bounded_by_hand(x, scale=None):
+    """One recording without a trend, by the definition; columns one by one."""
+    found = x.copy()
+    for j, column in enumerate(x.T):
+        here = column[~np.isnan(column)]
+        n = len(x) // 3
+        slope = (np.nanmedian(column[-n:]) - np.nanmedian(column[:n])) / (len(x) - n)
+        line = np.nanmedian(column - slope * np.arange(len(x))) + slope * np.arange(len(x))
+        distance = np.abs(column - line)[~np.isnan(column)]
+        s = max(np.median(distance) / norm.ppf(0.75), np.quantile(distance, 0.8) / norm.ppf(0.9))
+        for t in range(len(x)):
+            z = (column[t] - line[t]) / (s if scale is None else scale[j])
+            if abs(z) > 5:
+                found[t, j] = line[t] + s * np.sign(z) * max(10 - abs(z), 0)
+        assert len(here) > 20
+    return found
 
 
-def test_far_cells_are_empty_by_the_sites_own_scale_or_if_it_is_small_by_the_common_one():
+@pytest.mark.parametrize("scope", ["site", "recording"])
+def test_far_cells_are_bounded_as_defined_and_all_others_stay_bit_for_bit(scope):
     rng = np.random.default_rng(1)
-    x = 10 * rng.normal(size=(200, 2))
-    x[50, 0] = 500.0
-    limits = limits_of(site(x), np.array([1.0, 0.0]))
-    assert 60 < limits[0] < 200
-    assert np.isinf(limits[1])
-    treated = values_of(TreatedSite(site(x), limits))
-    assert np.isnan(treated[50, 0])
-    assert np.isnan(treated).sum() == 1
-    few = limits_of(site(x[:20]), np.array([1.0, 1.0]))
-    np.testing.assert_allclose(few, 12.0)
+    x = rng.normal(size=(200, 2)) * (1.0, 50.0) + (0.0, 37.0) + 0.02 * np.arange(200)[:, None]
+    x[[3, 50, 51], 0] += (7.0, 400.0, -9.0)
+    x[70, 1], x[80:90, 1] = -999.0, np.nan
+    found = values_of(BoundedSite(site(x), scope))
+    np.testing.assert_allclose(found, bounded_by_hand(x), rtol=1e-12)
+    other = found != x
+    assert np.argwhere(other & ~np.isnan(x)).tolist() == [[3, 0], [50, 0], [51, 0], [70, 1]]
+    line = np.median(x[:, 0] - 0.02 * np.arange(200))
+    # What lies farther than ten robust standard deviations counts as the median.
+    assert found[50, 0] == pytest.approx(line + 0.02 * 50, abs=0.5)
+    assert abs(found[3, 0] - line) < 5
+
+
+def test_gaussian_cells_stay_and_no_cell_has_much_influence_however_large():
+    x = np.random.default_rng(2).normal(size=(5000, 2))
+    np.testing.assert_array_equal(values_of(BoundedSite(site(x))), x)
+    spread = []
+    for size in (4.0, 6.0, 8.0, 12.0, 1e3, 1e9):
+        worse = x.copy()
+        worse[100, 0] = size
+        spread.append(values_of(BoundedSite(site(worse)))[100, 0])
+    np.testing.assert_allclose(spread, [4.0, 4.0, 2.0, 0.0, 0.0, 0.0], atol=0.35)
+
+
+def test_levels_bursts_and_heavy_shares_stay_and_so_do_rests_counts_and_yes_no():
+    rng = np.random.default_rng(3)
+    n = 300
+    level = rng.normal(size=n) + 40.0 * (np.arange(n) >= 200)
+    bursts = rng.normal(size=n) + 30.0 * (rng.random(n) < 0.3)
+    counts, rare = rng.poisson(0.4, size=n), np.where(rng.random(n) < 0.05, rng.lognormal(3, 1, n), 0.0)
+    for column in (level, bursts, counts, rare, (rng.random(n) < 0.02) * 1.0, np.full(n, 7.0)):
+        x = np.column_stack([column, np.zeros(n)])
+        np.testing.assert_array_equal(values_of(BoundedSite(site(x))), x)
+
+
+def test_inputs_stay_and_so_do_cells_around_pulses_of_inputs_or_of_what_rests():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(200, 2))
+    x[50, 0], x[50:53, 1], x[120, 1] = 60.0, 30.0, 30.0
+    known = values_of(BoundedSite(site(x), inputs=(0,)))
+    assert np.argwhere(known != x).tolist() == [[120, 1]]
+    # Without being told, a spike is a spike.
+    assert np.argwhere(values_of(BoundedSite(site(x))) != x)[:, 0].tolist() == [50, 50, 51, 52, 120]
+    x[:, 0] = 0.0
+    x[50, 0] = 1.0
+    assert np.argwhere(values_of(BoundedSite(site(x))) != x).tolist() == [[120, 1]]
+    cut = MemorySite(
+        ("a", "b"), [ArrayRecording("r", (Block(x[:51]), Block(x[51:52], False), Block(x[52:], False)))]
+    )
+    np.testing.assert_array_equal(values_of(BoundedSite(cut)), values_of(BoundedSite(site(x))))
+
+
+def test_short_recordings_go_by_the_median_of_their_site_and_few_cells_have_no_scale():
+    rng = np.random.default_rng(5)
+    parts = [rng.normal(size=(4, 2)) for _ in range(40)]
+    parts[7][2, 0] = 1e4
+    data = MemorySite(("a", "b"), [ArrayRecording(str(k), (Block(x),)) for k, x in enumerate(parts)])
+    found, before = values_of(BoundedSite(data)), np.concatenate(parts)
+    assert np.argwhere(found != before).tolist() == [[30, 0]]
+    assert abs(found[30, 0]) < 0.5
+    # By itself each of them has too few cells.
+    np.testing.assert_array_equal(values_of(BoundedSite(data, "recording")), before)
+
+
+def test_by_recordings_none_acts_on_another_and_by_sites_all_have_one_scale():
+    rng = np.random.default_rng(6)
+    parts = [rng.normal(size=(60, 2)), 20 * rng.normal(size=(60, 2)) + 500]
+    parts[0][10, 0] = 9.0
+
+    def seen(scope, *given):
+        data = MemorySite(("a", "b"), [ArrayRecording(str(k), (Block(x),)) for k, x in enumerate(given)])
+        return values_of(BoundedSite(data, scope))
+
+    for scope, is_bounded in (("recording", True), ("site", False)):
+        assert (seen(scope, *parts)[10, 0] != 9.0) == is_bounded
+    np.testing.assert_array_equal(seen("recording", *parts)[:60], seen("recording", parts[0]))
+
+
+def test_long_data_are_judged_by_rows_at_equal_distances(monkeypatch):
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(5000, 2)) + 0.01 * np.arange(5000)[:, None]
+    x[rng.integers(0, 5000, 20), 0] += 100.0
+    whole = values_of(BoundedSite(site(x)))
+    monkeypatch.setattr(cells, "_MOST_ROWS", 600)
+    cut = tuple(Block(part, k == 0) for k, part in enumerate(np.split(x, [7, 2000, 2001, 4100])))
+    few = values_of(BoundedSite(MemorySite(("a", "b"), [ArrayRecording("r", cut)])))
+    np.testing.assert_array_equal(few != x, whole != x)
+    np.testing.assert_allclose(few, whole, atol=0.5)
+    kept = cells._Evenly(np.empty((0, 1)))
+    for part in np.split(np.arange(5000.0)[:, None], [7, 2000, 2001, 4100]):
+        kept.add(part)
+    np.testing.assert_array_equal(kept.rows[:, 0], kept.places)
+    assert 300 < len(kept.rows) <= 600
+    assert kept.places[1] == 16
 
 
 def test_a_profile_is_of_all_recordings_of_a_site():
@@ -64,10 +157,11 @@ def test_a_profile_is_that_of_the_cells_without_the_cycles_of_the_site():
     assert np.log((x + cycles).std(axis=0) / x.std(axis=0)).max() > 0.5
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_segments_shorter_than_the_window_are_read(n):
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+@pytest.mark.parametrize("scope", ["site", "recording"])
+def test_sites_of_hardly_any_rows_are_read(n, scope):
     x = np.arange(2.0 * n).reshape(n, 2)
-    assert [d.shape for _, d in block_deviations([Block(x)])] == [(n, 2)]
+    np.testing.assert_array_equal(values_of(BoundedSite(site(x), scope)), x)
 
 
 def rows_of(recording: Recording):

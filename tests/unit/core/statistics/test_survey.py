@@ -3,59 +3,17 @@ import pytest
 from scipy.stats import median_abs_deviation
 
 import feddbn
-from feddbn.core.arrays import rows_in_cache
 from feddbn.core.statistics.survey import (
-    N_BINS,
-    TAIL,
-    bin_counts,
     compared,
     cycles_in,
-    deviations,
     fisher_z,
-    judge_outliers,
     lagged_profile,
     looks_binary,
-    median_of_counts,
     objections,
-    outlier_sums,
-    outlier_sums_length,
     periodogram,
     profile_length,
-    robust_scale,
-    tail_counts,
     without_slow_part,
 )
-
-
-def by_hand(values, reach=3):
-    """Distances from the median of seven cells around, the rows mirrored at the ends."""
-    n = len(values)
-    places = np.arange(-reach, n + reach)
-    places = np.abs(places)
-    places = np.where(places >= n, 2 * (n - 1) - places, places)
-    padded = values[places]
-    return np.abs(values - np.array([np.median(padded[t : t + 2 * reach + 1], axis=0) for t in range(n)]))
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 2 * rows_in_cache(40) + 5])
-@pytest.mark.parametrize("digits", [0, 6])
-def test_running_medians_are_exact_with_ties_in_few_rows_and_where_pieces_meet(n, digits):
-    values = np.round(2 * np.random.default_rng(n).normal(size=(n, 40)), digits)
-    np.testing.assert_array_equal(deviations(values), by_hand(values, min(3, n - 1)))
-
-
-def test_counts_are_those_of_half_octaves_where_pieces_meet():
-    deviation = np.abs(np.random.default_rng(3).normal(size=(rows_in_cache(2) + 7, 2)))
-    deviation[:3, 0], deviation[-1, 1] = (0.0, 1.0, 4.0), np.nan
-    counts = bin_counts(deviation)
-    assert counts.sum(axis=1).tolist() == [len(deviation), len(deviation) - 1]
-    assert counts[0, 0] == 1
-    for octave in range(-4, 3):
-        low, middle, high = (2.0**power for power in (octave, octave + 0.5, octave + 1))
-        expected = [
-            ((deviation >= a) & (deviation < b)).sum(axis=0) for a, b in ((low, middle), (middle, high))
-        ]
-        np.testing.assert_array_equal(counts[:, 2 * (octave + 48) : 2 * (octave + 49)].T, expected)
 
 
 def test_a_periodogram_is_that_of_its_definition():
@@ -69,35 +27,6 @@ def test_a_periodogram_is_that_of_its_definition():
             expected[::64] += np.abs(angle @ piece[:, j]) ** 2 / (len(piece) * piece[:, j].var())
     assert number == 4
     np.testing.assert_allclose(found[::64], expected[::64], rtol=1e-9)
-
-
-def test_an_empty_cell_has_no_deviation_and_a_spike_at_an_end_has_a_large_one():
-    values = np.random.default_rng(1).normal(size=(30, 2))
-    values[5, 0], values[0, 1], values[-1, 0] = np.nan, 50.0, -50.0
-    found = deviations(values)
-    assert np.isnan(found[5, 0])
-    assert np.isnan(found).sum() == 1
-    assert found[0, 1] > 40
-    assert found[-1, 0] > 40
-
-
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e7])
-def test_medians_come_from_counts_whatever_the_unit(unit):
-    deviation = unit * np.abs(np.random.default_rng(2).normal(size=(5000, 2)))
-    counts = bin_counts(deviation)
-    assert counts.shape == (2, N_BINS)
-    assert counts.sum(axis=1).tolist() == [5000, 5000]
-    np.testing.assert_allclose(median_of_counts(counts), np.median(deviation, axis=0), rtol=0.05)
-    np.testing.assert_allclose(robust_scale(counts), unit, rtol=0.06)
-
-
-def test_tails_are_counted_beyond_twelve_robust_standard_deviations_if_there_is_a_scale():
-    deviation = np.abs(np.random.default_rng(3).normal(size=(4000, 1)))
-    deviation[:7] = 3 * TAIL
-    assert tail_counts(bin_counts(deviation))[0] == 7
-    still = np.zeros((100, 1))
-    still[:20] = 5.0
-    assert robust_scale(bin_counts(still))[0] == tail_counts(bin_counts(still))[0] == 0
 
 
 def test_a_cubic_is_taken_off_a_long_recording_and_only_the_mean_off_a_short_one():
@@ -198,107 +127,6 @@ def test_noise_has_no_cycles_even_with_a_memory_or_a_resonance(phi):
 
 
 EVERY = np.ones(3, dtype=bool)
-
-
-def chain(seed, shocks, n=2000):
-    """A chain a -> b -> c within a time step and a row later, with heavy shocks or with glitches on top."""
-    rng = np.random.default_rng(seed)
-    e = rng.normal(size=(n, 3))
-    hit = rng.random((n, 3)) < 0.01
-    size = 20 * rng.choice([-1, 1], size=(n, 3))
-    if shocks:
-        e[hit] += size[hit]
-    x = np.zeros((n, 3))
-    for t in range(1, n):
-        x[t, 0] = 0.3 * x[t - 1, 0] + e[t, 0]
-        x[t, 1] = 0.5 * x[t, 0] + e[t, 1]
-        x[t, 2] = 0.5 * x[t, 1] + 0.4 * x[t - 1, 0] + e[t, 2]
-    if not shocks:
-        x[hit] += size[hit]
-    return x / 1.2
-
-
-def judged(x, suspects=EVERY):
-    """With values whose running median is 0."""
-    sizes = np.abs(x)
-    return judge_outliers(outlier_sums(sizes, sizes > 12, x), suspects)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_glitches_are_errors_and_shocks_are_not(seed):
-    for shocks in (False, True):
-        wrong, _, is_sure = judged(chain(seed, shocks))
-        assert wrong.tolist() == [not shocks] * 3
-        assert is_sure
-
-
-def test_sums_add_up_over_rows_that_do_not_touch():
-    x = chain(9, True)
-    sizes = np.abs(x)
-    far = sizes > 12
-    far[499] = far[500] = False
-    whole = outlier_sums(sizes, far, x)
-    assert len(whole) == outlier_sums_length(3)
-    parts = [outlier_sums(sizes[part], far[part], x[part]) for part in (slice(500), slice(500, None))]
-    np.testing.assert_allclose(parts[0] + parts[1], whole)
-
-
-def test_without_far_cells_nothing_is_wrong():
-    wrong, _, is_sure = judged(np.random.default_rng(0).normal(size=(500, 3)))
-    assert not wrong.any()
-    assert not is_sure
-
-
-def test_sensors_that_fail_together_do_not_look_like_shocks():
-    x = np.random.default_rng(1).normal(size=(3000, 3))
-    x[np.random.default_rng(2).random(3000) < 0.02] = 100.0
-    wrong, _, _ = judged(x)
-    assert wrong.all()
-
-
-def test_bursts_stay_and_the_errors_of_other_variables_go():
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(3000, 3))
-    starts = np.arange(50, 2950, 100)
-    for step in range(3):
-        x[starts + step, 0] += rng.uniform(20, 60, size=len(starts))
-    x[rng.random(3000) < 0.02, 1] += 40.0
-    found = judged(x, np.array([True, True, False]))
-    assert found.errors.tolist() == [False, True, False]
-    assert found.bursts.tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize("kind", ["a code for several rows", "two side by side"])
-def test_codes_and_single_neighbours_make_no_burst(kind):
-    x = np.random.default_rng(4).normal(size=(3000, 3))
-    places = np.arange(50, 2950, 100)
-    if kind == "two side by side":
-        x[places, 0] += 40.0
-        x[51, 0] += 50.0
-    else:
-        for step in range(3):
-            x[places + step, 0] = -999.0
-    found = judged(x, np.array([True, False, False]))
-    assert found.errors.tolist() == [True, False, False]
-    assert not found.bursts.any()
-
-
-@pytest.mark.parametrize("share", [0.001, 0.01, 0.05, 0.15])
-def test_errors_at_any_time_are_no_bursts(share):
-    rng = np.random.default_rng(6)
-    for _ in range(50):
-        x = rng.normal(size=(1600, 3))
-        hit = rng.random(x.shape) < share
-        x[hit] += rng.uniform(20, 60, size=hit.sum())
-        assert not judged(x).bursts.any()
-
-
-def test_cells_with_far_neighbours_are_counted_by_hand():
-    x = np.array([[20.0], [30.0], [0.0], [20.0], [20.0], [0.0], [40.0]])
-    sums = outlier_sums(np.abs(x), np.abs(x) > 12, x)
-    assert sums[:3].tolist() == [5.0, 0.0, 2.0]  # Three of five are 20, which is taken for a code.
-    x[3] = 50.0
-    assert outlier_sums(np.abs(x), np.abs(x) > 12, x)[:3].tolist() == [5.0, 4.0, 2.0]
 
 
 def test_objections_are_those_of_single_cells_wherever_they_are():

@@ -83,17 +83,6 @@ def test_few_incomplete_rows_are_left_out_and_many_are_used():
         assert answer[0] == counted
 
 
-def test_cells_that_are_too_far_out_make_incomplete_rows_too():
-    rng = np.random.default_rng(2)
-    rows = rng.normal(size=(200, 2))
-    rows[50:100:10, 0] += 1e3
-    model = np.vstack([np.zeros(2), np.eye(2)])
-    answer = site_of(rows).answer(moments(row_model=model, limits=np.ones(2)))
-    kept = np.delete(rows, np.arange(50, 100, 10), axis=0)
-    assert answer[0] == 195
-    np.testing.assert_allclose(answer[1:3], kept.sum(axis=0))
-
-
 def test_a_site_holds_the_study_to_who_holds_what():
     rows = np.random.default_rng(0).normal(size=(50, 2))
     held = {"b": ("two", "three")}
@@ -112,7 +101,7 @@ def test_what_was_asked_is_written_down_before_it_is_answered():
     again = Asked(written)
     again.check(moments())
     with refused(SiteRefused, code="changed-in-run"):
-        again.check(moments(limits=np.ones(2)))
+        again.check(moments(robust="site"))
 
 
 def test_a_question_that_does_not_say_which_rows_it_rests_on_is_refused():

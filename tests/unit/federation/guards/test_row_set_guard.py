@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block, site_rows
-from feddbn.core.statistics.survey import TAIL
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard
@@ -95,41 +94,58 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
     assert not np.isin([10, N + 50], present).any()
 
 
-def pairs_of(book, site, names=NAMES, far=TAIL, n_lags=1, limit=1.0):
-    """Which cells count for pairs, as lagged rows (n, q)."""
-    question = GramQuestion(
-        pairs=True, n_lags=n_lags, variables=names, limits=np.full(len(names), limit), far=far
-    )
+def cells_of(book, site, names=NAMES, n_lags=1, **more):
+    """What is in the cells that count, as lagged rows (n, q): 0 nothing, 1 what was recorded, else what takes its place."""
+    question = GramQuestion(n_lags=n_lags, variables=names, **more)
     RowSetGuard(book, LEAST).reads(Here("s", AlignedSite(names, site), {}), Task(question))
     used, n = book.kept[-1], len(book.table().numbers)
-    found = np.zeros((n, (n_lags + 1) * len(names)), dtype=int)
+    found = np.zeros((n, (n_lags + 1) * len(names)), dtype=np.uint64)
     found[used.rows] = used.lagged_cells(n_lags, names)
     return found
 
 
-@pytest.mark.parametrize("far", [TAIL / 2, 6.5])
-def test_no_pair_of_columns_differs_in_few_rows_between_two_limits(far):
-    x = np.random.default_rng(3).standard_t(2.5, size=(200, 3))
-    data = MemorySite(NAMES[:3], [ArrayRecording("a", (Block(x),))])
-    alone = pairs_of(RowsInMemory(data), data, NAMES[:3], far)
-    book = RowsInMemory(data)
-    first, second = (pairs_of(book, data, NAMES[:3], one) for one in (TAIL, far))
+def pairs_that_differ(one, other):
+    """(2 q, q) in how many rows each pair of columns has something else in two sums, or is in one alone."""
+    a, b, same = ((x > 0).astype(int) for x in (one, other, one * (one == other)))
+    return np.concatenate([a.T @ a - same.T @ same, b.T @ b - same.T @ same])
 
-    def differ(one, other):
-        both = (one * other).T @ (one * other)
-        return np.concatenate([one.T @ one - both, other.T @ other - both])
 
-    few = differ(first, alone)
+def heavy(seed=3, n_far=3):
+    """Rows of which a few are far out, so few that they would show."""
+    x = np.random.default_rng(seed).normal(size=(200, 3))
+    x[20 : 20 + 40 * n_far : 40, 0] += 30.0
+    x[[35, 90], 1] -= 7.0
+    return MemorySite(NAMES[:3], [ArrayRecording("a", (Block(x),))])
+
+
+@pytest.mark.parametrize("order", [("none", "site"), ("site", "none")])
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("n_far", [1, 3])
+def test_no_pair_of_columns_differs_in_few_rows_with_and_without_robust_rows(order, pairs, n_far):
+    data = heavy(n_far=n_far)
+    plain, robust = (
+        cells_of(RowsInMemory(data), data, NAMES[:3], pairs=pairs, robust=one) for one in ("none", "site")
+    )
+    few = pairs_that_differ(plain, robust)
     assert ((few > 0) & (few < LEAST)).any()
-    left = differ(first, second)
+    book = RowsInMemory(data)
+    left = pairs_that_differ(*(cells_of(book, data, NAMES[:3], pairs=pairs, robust=one) for one in order))
     assert left.any()
     assert not ((left > 0) & (left < LEAST)).any()
 
 
-def test_limits_that_leave_chosen_cells_are_refused(site):
-    with refused(SiteRefused, code="tight-limits"):
-        question = GramQuestion(n_lags=1, variables=NAMES, limits=np.full(4, 1e-9), own_limits=False)
-        RowSetGuard(RowsInMemory(site), LEAST).reads(Here("s", site, {}), Task(question))
+def test_bounded_cells_have_other_values_where_other_cells_are_empty_and_that_counts():
+    """Medians and scales move with the cells: off sums without bounds, the few that were bounded would be left."""
+    data = heavy()
+    next(iter(data.recordings())).segments[0].values[100:180:5, 0] = -1.0
+    asked_for = [{}, {"cell_maps": ("empty_values=-1",)}]
+    alone = [cells_of(RowsInMemory(data), data, NAMES[:3], robust="site", **one) for one in asked_for]
+    book = RowsInMemory(data)
+    found = [cells_of(book, data, NAMES[:3], robust="site", **one) for one in asked_for]
+    for (first, second), shows_few in ((alone, True), (found, False)):
+        left = pairs_that_differ(first, second)
+        assert ((left > 0) & (left < LEAST)).any() == shows_few
+        assert left.any()
 
 
 def test_two_numbers_of_lags_differ_by_enough_rows(site):

@@ -40,14 +40,14 @@ def study(method="oneshot", parameters=None, **more):
 @pytest.mark.parametrize(
     ("method", "parameters", "more", "tasks"),
     [
-        ("oneshot", {}, {}, "survey.first+survey.outliers+gram.pairs+gram.rows+residuals.checks"),
+        ("oneshot", {}, {}, "survey.first+gram.pairs+gram.rows+residuals.checks"),
         ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows"),
         ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "gram.rows+residuals.checks+residuals.shapes"),
         (
             "oneshot",
             {"features": "spline"},
             {},
-            "survey.first+survey.outliers+gram.pairs+gram.rows+gram.functions+residuals.functions",
+            "survey.first+gram.pairs+gram.rows+gram.functions+residuals.functions",
         ),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "gram.rows+counts.norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
@@ -65,14 +65,14 @@ def study(method="oneshot", parameters=None, **more):
             {"goal": "confidence"},
             "gram.rows+gram.functions+residuals.functions+gram.resamples",
         ),
-        ("changing", {}, {}, "survey.first+survey.outliers+gram.rows+gram.blocks+residuals.blocks"),
-        ("changing", {"check_residuals": False}, {}, "survey.first+survey.outliers+gram.rows+gram.blocks"),
+        ("changing", {}, {}, "survey.first+gram.rows+gram.blocks+residuals.blocks"),
+        ("changing", {"check_residuals": False}, {}, "survey.first+gram.rows+gram.blocks"),
         ("changing", PLAIN, {}, "survey.first+gram.rows+gram.blocks"),
         (
             "changing",
             {"prepare.on_disagreement": "warn"},
             FOUR,
-            "survey.first+survey.outliers+gram.rows+agree+gram.blocks+residuals.blocks",
+            "survey.first+gram.rows+agree+gram.blocks+residuals.blocks",
         ),
         ("mixed", {"kinds": {"a": "count"}}, {}, "gram.kinds+newton"),
         ("mixed", {"kinds": {"a": {"ordinal": 3}}}, {}, "counts.levels+gram.kinds+newton"),
@@ -121,7 +121,9 @@ def test_what_may_be_done_to_rows_is_what_a_study_leaves_open():
     assert enough == tuple(t for t in TRANSFORMATIONS if t not in ("abstain", *CELL_MAPS))
     assert {*enough} - {*few} == {"scales"}
     assert scope_of(study(parameters=PLAIN), 4).transformations == ()
-    assert scope_of(study(privacy={"epsilon": 1.0}), 4).transformations == ("means", "trends", "cycles")
+    private = {unit: study(privacy={"epsilon": 1.0, "unit": unit}) for unit in ("row", "recording")}
+    assert scope_of(private["row"], 4).transformations == ("means", "trends", "cycles")
+    assert scope_of(private["recording"], 4).transformations == ("means", "trends", "cycles", "robust")
     scope = scope_of(
         study(parameters={"prepare": {"detrend": 2, "period": [7.0, 30.0], "exogenous": ["b"]}}), 4
     )
@@ -194,7 +196,6 @@ def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():
     survey = SurveyQuestion(n_lags=1, variables=("a", "b"))
     for _ in range(3):
         asked.check_plan(Task(survey), planned)
-        asked.check_plan(Task(replace(survey, counts=True)), planned)
     with refused(SiteRefused, code="beyond-plan"):
         asked.check_plan(Task(replace(survey, n_lags=2)), planned)
 

@@ -19,7 +19,6 @@ from feddbn.federation.protocol.task import Task, of_task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.private_moments import (
     CURVES_SHARE,
-    SPIKES_SHARE,
     UnitNormsQuestion,
     private_moments_plan,
     study_costs,
@@ -97,8 +96,8 @@ def test_no_recording_changes_the_vector_of_another(more):
         ({"abstain": True}, "recording", "abstain-mixes"),
         ({"fold": (0, 2, 200)}, "recording", "fold-mixes"),
         ({"log_scales": np.zeros(2)}, "recording", "own-scales"),
-        ({"limits": np.ones(2)}, "recording", "own-scales"),
-        ({"limits": np.ones(2), "own_limits": False}, "row", "limits-mix"),
+        ({"robust": "site"}, "recording", "own-scales"),
+        ({"robust": "recording"}, "row", "robust-mixes"),
         (OWN, "row", "center-mixes"),
         ({"functions": "quadratic"}, "row", "functions-mix"),
         ({}, "person", "unknown-unit"),
@@ -110,17 +109,13 @@ def test_what_would_mix_units_is_refused_by_what_is_asked(more, unit, code):
 
 
 @pytest.mark.parametrize("clip", [None, 60.0])
-@pytest.mark.parametrize("spikes_share", [0.0, SPIKES_SHARE])
-def test_all_releases_together_cost_epsilon_by_an_independent_accountant(clip, spikes_share):
+def test_all_releases_together_cost_epsilon_by_an_independent_accountant(clip):
     import dp_accounting
     from dp_accounting import pld
 
-    plan = private_moments_plan(
-        "gram.rows", "recording", 4.0, 1e-5, clip, spikes_share=spikes_share, curves_share=CURVES_SHARE
-    )
+    plan = private_moments_plan("gram.rows", "recording", 4.0, 1e-5, clip, curves_share=CURVES_SHARE)
     asked = ["gram.rows", "gram.functions", "counts.norms"]
     asked += ["counts.norms"] if clip is None else []
-    asked += ["survey.shares"] if spikes_share else []
     assert set(plan.rules) == set(asked)
     # What Gaussian releases tell adds up in mu^2.
     assert sum(plan.multiplier_of(name) ** -2 for name in asked) == pytest.approx(plan.multiplier**-2)

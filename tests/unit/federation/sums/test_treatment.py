@@ -141,29 +141,40 @@ def test_gains_bring_sites_to_one_scale():
     assert np.std(scales, axis=0).max() < 0.1
 
 
-def test_spikes_are_taken_out_and_heavy_tails_are_not():
-    assert asked(made("spikes").sites)[0].spiky == tuple(range(6))
-    assert asked(made("heavy-tails").sites)[0].spiky == ()
-    kept, _ = asked(made("spikes").sites, replace(AS_THEY_ARE, center="auto", spikes="keep", missing="fill"))
-    assert kept.treatment.limits is None
-    removed, _ = asked(made().sites, replace(AS_THEY_ARE, spikes="remove", missing="fill"))
-    assert removed.treatment.limits is not None
+def test_spikes_are_bounded_clean_rows_are_used_as_they_are_and_off_is_off():
+    found, _ = asked(made("spikes").sites)
+    assert found.treatment.robust == "site"
+    assert found.bounded == tuple(range(6))
+    # Every spike is 15 standard deviations off, so the look counts them all.
+    sites = [np.concatenate([np.asarray(f) for f in frames]) for frames in made("spikes").sites.values()]
+    clean = [np.concatenate([np.asarray(f) for f in frames]) for frames in made().sites.values()]
+    n_spikes = sum((a != b).sum(axis=0) for a, b in zip(sites, clean, strict=True))
+    np.testing.assert_array_equal(found.survey.n_far, n_spikes)
+    plain, _ = asked(made().sites)
+    assert plain.treatment.robust == "none"
+    assert plain.bounded == ()
+    off, _ = asked(made().sites, replace(AS_THEY_ARE, robust="off"))
+    auto, _ = asked(made().sites, replace(AS_THEY_ARE, robust="auto"))
+    np.testing.assert_array_equal(off.moments.scatter, auto.moments.scatter)
+    kept, _ = asked(made("spikes").sites, replace(AS_THEY_ARE, center="auto", robust="off", missing="fill"))
+    assert kept.treatment.robust == "none"
+    np.testing.assert_allclose(np.diag(found.moments.scatter), np.diag(plain.moments.scatter), rtol=0.05)
+    assert np.diag(kept.moments.scatter).min() > 1.5 * np.diag(plain.moments.scatter).min()
 
 
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-def test_bursts_stay_beside_errors_that_go_and_the_fit_says_both():
-    rng = np.random.default_rng(0)
+def test_what_is_bounded_is_said_with_what_it_costs():
     sites = {name: [frame.copy() for frame in frames] for name, frames in made().sites.items()}
     for (frame,) in sites.values():
-        for start in range(10, 190, 45):
-            frame.iloc[start : start + 2, 0] += rng.uniform(30, 60, size=2)
-            frame.iloc[start + 20, 1] += 40.0
-    found, _ = asked(sites)
-    assert found.bursts == (0,)
-    assert found.spiky == (1,)
-    said = feddbn.FDBNL(n_lags=1).fit(sites).findings_
-    assert only(said, "outliers-removed").about == ("x1",)
-    assert only(said, "bursts-kept").about == ("x0",)
+        frame.iloc[[30, 75], 1] += 40.0
+    said = feddbn.FDBNL(n_lags=1).fit(sites)
+    n = 2 * len(sites)
+    told = only(said.findings_, "cells-bounded")
+    assert told.about == ("x1",)
+    assert told.values["n"] == n
+    assert told.values["share"] == pytest.approx(n / said.treatment_["n_rows"])
+    assert told.cure == {"prepare.robust": "off"}
+    assert said.treatment_["bounded"] == {"x1": n}
 
 
 @pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])

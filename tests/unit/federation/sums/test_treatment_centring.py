@@ -13,7 +13,7 @@ from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import restored
 
 
-@pytest.mark.parametrize("look", [{}, {"missing": "fill"}, {"spikes": "auto"}])
+@pytest.mark.parametrize("look", [{}, {"missing": "fill"}, {"robust": "auto"}])
 def test_means_of_recordings_are_taken_off(look):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 300, 2))

@@ -94,11 +94,11 @@ CURVED = {"gram.functions", "counts.norms"}
 @pytest.mark.parametrize(
     ("clip", "parameters", "asked"),
     [
-        (None, {"prepare.spikes": "auto"}, {"counts.norms"}),
-        (60.0, {"prepare.spikes": "auto"}, set()),
-        (60.0, {"prepare.spikes": "remove"}, {"survey.shares"}),
+        (None, {"prepare.robust": "auto"}, {"counts.norms"}),
+        (60.0, {"prepare.robust": "auto"}, set()),
+        (60.0, {"prepare.spikes": "keep"}, set()),
         (None, {"features": "quadratic"}, CURVED),
-        (60.0, {"features": "quadratic", "prepare.spikes": "remove"}, CURVED | {"survey.shares"}),
+        (None, {"features": "quadratic", "prepare.robust": "off"}, CURVED),
     ],
 )
 def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, parameters, asked):
@@ -181,11 +181,12 @@ def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent()
         run_study(coordinator_of(study), study)
 
 
-def test_a_study_that_leaves_out_far_cells_protects_recordings():
-    study = make_study(parameters={"n_lags": 1, "prepare.spikes": "remove"})
-    rows = study.model_copy(update={"privacy": study.privacy.model_copy(update={"unit": "row"})})
-    with pytest.raises(ParameterError, match=r"privacy.unit: it is 'row', but spikes = 'remove' tells"):
-        run_study(coordinator_of(study), rows)
+@pytest.mark.parametrize(("unit", "robust"), [("row", "none"), ("recording", "recording")])
+def test_rows_are_robust_where_recordings_are_protected_and_as_they_are_where_rows_are(unit, robust):
+    study = make_study(clip=200.0, epsilon=8.0)
+    study = study.model_copy(update={"privacy": study.privacy.model_copy(update={"unit": unit})})
+    found, _ = run_study(coordinator_of(study), study)
+    assert found.summary["diagnostics"]["treatment"]["robust"] == robust
 
 
 def test_a_study_without_noise_has_no_noise_plan():

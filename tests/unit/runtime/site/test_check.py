@@ -172,11 +172,6 @@ def test_too_few_rows_are_a_refusal(tmp_path):
             [],
         ),
         (["gram.rows", "counts.norms"], {"privacy": {"epsilon": 4.0}}, []),
-        (
-            ["gram.rows", "counts.norms"],
-            {"privacy": {"epsilon": 4.0}, "parameters": {"n_lags": 1, "prepare.spikes": "remove"}},
-            ["survey.shares"],
-        ),
     ],
 )
 def test_tasks_that_the_policy_does_not_list_are_refused_by_name(tmp_path, policy, study, lacking):
