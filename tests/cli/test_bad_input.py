@@ -44,7 +44,7 @@ def two_sites(tmp_path):
         (lambda f: f, ("--forbid", "u->v"), ("--forbid 'u->v'", "FROM,TO,LAG")),
         (lambda f: f, ("-m", "magic"), ("-m magic ", "fdbnl")),
         (lambda f: f, ("--n-lags=-1",), ("--n-lags=-1 ",)),
-        (lambda f: f, ("-p", "prepare.spikes=some"), ("-p prepare.spikes=some ", "'keep'")),
+        (lambda f: f, ("-p", "prepare.robust=some"), ("-p prepare.robust=some ", "'off'")),
     ],
 )
 def test_what_cannot_be_fitted_is_named(refuses, two_sites, tmp_path, change, options, names):
