@@ -137,6 +137,8 @@ def collect(arguments: argparse.Namespace) -> None:
 # What lowers a share; the other slopes may have any sign.
 LOWERING = ("own past", "in doubt", "crowded")
 FEWEST_FITS, FEWEST_FAMILIES = 8, 3
+WRONG = 1.5
+"""How many right edges that are not claimed a wrong one that is claimed weighs: claims err on the safe side."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,8 @@ def _maximised(rows: list[Rows], names: list[str], of: str) -> Discount:
         q = np.clip(base + slope * r, 1e-6, 1 - 1e-6)
         # Levels are drawn towards their mean, slopes towards 0.
         away = np.append(b[: len(names)] - b[: len(names)].mean(), b[len(names) :])
-        value = -(y * np.log(q) + (1 - y) * np.log(1 - q)).sum() + (away**2).sum()
-        g = ((1 - y) / (1 - q) - y / q) * slope * c * s * (1 - s)
+        value = -(y * np.log(q) + WRONG * (1 - y) * np.log(1 - q)).sum() + (away**2).sum()
+        g = (WRONG * (1 - y) / (1 - q) - y / q) * slope * c * s * (1 - s)
         return float(value), np.append(np.bincount(k, g, len(names)), X.T @ g) + 2 * away
 
     limits = [(None, None)] * len(names) + [(None, 0.0) if f in LOWERING else (None, None) for f in FEATURES]

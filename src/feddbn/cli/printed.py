@@ -43,6 +43,8 @@ def print_result(result: Result, show_all: bool = False) -> None:
     from feddbn.results.calibration import ABSTAINED
     from feddbn.results.result import stored_changes
 
+    for one in result.findings.of(ABSTAINED):
+        say(full_sentence(sentence_of(one, "cli")))
     dbn = result.dbn
     n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
     rows = f", {n_rows} usable rows" if n_rows else ""
@@ -53,8 +55,6 @@ def print_result(result: Result, show_all: bool = False) -> None:
     say(f"The fit {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
     say(f"{within} contemporaneous edges, {lagged} lagged.")
-    for one in result.findings.of(ABSTAINED):
-        remark(full_sentence(sentence_of(one, "cli")))
     _print_edges(result)
     changes = stored_changes(result.diagnostics, result.parameters)
     if changes is not None:
@@ -96,7 +96,7 @@ def _print_edges(result: Result) -> None:
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
     if any(edge.get("raw") != edge.get("probability") for edge in edges if edge.get("raw") is not None):
-        certain += [("probability", "edge"), ("raw", "raw")]
+        certain = [("presence", "link"), ("probability", "edge"), ("raw", "raw")]
     table, is_open = [], set(result.dbn.open_edges)
     is_doubted = any(edge.get("could_be_hidden") for edge in edges)
     for edge in edges[:_MOST_SHOWN]:

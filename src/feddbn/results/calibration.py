@@ -8,7 +8,7 @@ that lowers it most:
     direction   1/2 + (direction - 1/2) s,        s alike, with a and b of its own
     edge        min(probability * r, link * direction)
 
-c_f is how clear the finding is (0 at a p-value of .01, 1 from 1e-5 on); x is what is known of the edge: weak edges lose more
+c_f is how clear the finding is (0 at a p-value of .01, 1 from 3e-4 on); x is what is known of the edge: weak edges lose more
 than robust ones, edges of a variable on its own past more than others, and edges for which a hidden cause could stand most.
 Without such a finding r = s = 1, and a claim is the probability, bit for bit. The numbers are frozen in
 ``calibration-1.json``, with the command that made them (``benchmarks/claims.py``).
@@ -64,9 +64,7 @@ def contradictions(findings: Iterable[Finding]) -> dict[str, float]:
         if one.code == "residuals":
             for name in (name for name in one.values["violations"] if name in GRAVE):
                 p = one.values[name].get("p")
-                found[name] = (
-                    1.0 if p is None else float(np.clip(-(np.log10(max(p, 1e-9)) + 2) / 3, 0.0, 1.0))
-                )
+                found[name] = 1.0 if p is None else float(np.clip(-(np.log10(max(p, 1e-9)) + 2) / 1.5, 0, 1))
         elif one.code == "could-be-hidden":
             found["hidden"] = 1.0
         elif one.code in AGAINST_EDGES and not one.values.get("left_out"):

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from feddbn import OneShotDBN, simulate
+from feddbn.cli.printed import print_result
 from feddbn.errors import ResidualsWarning
 from feddbn.findings import Finding
 from feddbn.report import plot_process_graph, plot_time_series_graph, render_report
@@ -120,7 +121,7 @@ def test_claims_of_this_version_only_fall_and_keep_the_order_of_probabilities():
 def test_what_is_hardly_found_hardly_counts():
     assert contradictions([residuals(memory=0.02)]) == {}
     clear = contradictions([residuals(memory=1e-3, tails=0.0, curvature=1e-12)])
-    assert clear == {"memory": pytest.approx(1 / 3), "curvature": 1.0}
+    assert clear == {"memory": pytest.approx(2 / 3), "curvature": 1.0}
     could = Finding("could-be-hidden", "warning")
     assert contradictions([could, Finding("sites-disagree", "warning")]) == {
         "hidden": 1.0,
@@ -186,6 +187,15 @@ def test_what_the_data_do_not_tell_is_said_first_and_drawn_in_grey(untold, tmp_p
     for draw in (plot_process_graph, plot_time_series_graph):
         coloured, grey = (len(draw(stored.dbn, grey=one).figure.axes) for one in (False, True))
         assert grey == 1 < coloured
+
+
+def test_the_command_line_says_it_before_the_edges_and_shows_both_numbers(untold, capsys):
+    print_result(Result.from_estimator(untold))
+    out, err = capsys.readouterr()
+    assert "do not tell which" in " ".join(out.splitlines()[:3])
+    assert "do not tell which" not in err
+    (heads,) = [line.split() for line in out.splitlines() if "from" in line and "lag" in line]
+    assert heads[6:9] == ["link", "edge", "raw"]
 
 
 def test_rankings_go_by_the_probability_of_the_model(untold):
