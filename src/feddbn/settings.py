@@ -41,6 +41,7 @@ __all__ = [
     "Rule",
     "Settings",
     "a_federation",
+    "by_variable",
     "edges",
     "flag",
     "flat_names",
@@ -193,6 +194,17 @@ def several(one: Rule, what: str) -> Rule:
     def holds(value: Any) -> bool:
         is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
         return is_list and all(one.holds(item) for item in value)
+
+    return Rule(holds, (what,))
+
+
+def by_variable(one: Rule, what: str) -> Rule:
+    """Values that pass a rule, by names of variables."""
+
+    def holds(value: Any) -> bool:
+        return isinstance(value, Mapping) and all(
+            isinstance(k, str) and one.holds(v) for k, v in value.items()
+        )
 
     return Rule(holds, (what,))
 

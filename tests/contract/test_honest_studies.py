@@ -46,6 +46,8 @@ def recording(kind, site, rng):
         x += 1e4 * (1 + rng.random())
     if kind.startswith("empty"):
         x[rng.random(x.shape) < 0.03] = np.nan
+    if kind == "carried":
+        x[:, 2] = np.where(np.arange(N) % 3 == 1, np.roll(x[:, 2], 1), x[:, 2])
     if kind == "few" and site == 1:
         x[50, 1] = np.nan
     if kind.startswith("kinds"):
@@ -73,6 +75,7 @@ CASES = [
     ("oneshot", {"prepare.on_disagreement": "exclude"}, "gains", {}),
     ("oneshot", {"prepare.exogenous": ["x0"]}, "spikes", {}),
     ("oneshot", {"prepare.definitions": {"x2": "x1 - 2 x3"}}, "empty", {}),
+    ("oneshot", {"prepare.made_up": {"x1": "lines", "x2": "repeats"}}, "carried", {}),
     (
         "oneshot",
         {"prepare": {"definitions": {"x2": "x1 - 2 x3"}}},

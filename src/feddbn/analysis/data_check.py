@@ -40,6 +40,7 @@ from feddbn.federation.sums.treatment import (
 from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator, learned_from
 from feddbn.methods.oneshot import OneShotDBN
+from feddbn.results.remarks import made_up_findings
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
 
@@ -132,7 +133,8 @@ def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> 
         # A fit may find that it is noise with a memory, and take that off.
         slow = (one.about for one in slow_findings(moments, names))
         yield from (Finding("wandering", "note", about=about) for about in slow)
-        yield from _almost_dependent(moments, names)
+        computed = {name for one in look.findings_.of("near-identity") for name in one.about}
+        yield from (one for one in _almost_dependent(moments, names) if not {*one.about} <= computed)
         yield from _far_cells(look.asked_, sites)
         yield from _one_of_three(sites)
 
@@ -246,6 +248,7 @@ def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_site
         *_rows(survey, len(variables), n_lags, n_sites),
         *_empty(survey, len(variables)),
         *_columns(survey, variables),
+        *made_up_findings(survey, variables),
         *_cycles(survey),
         *_kinds(survey, variables),
         *_scales(survey, n_sites),

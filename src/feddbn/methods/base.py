@@ -428,6 +428,11 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         return label
 
     def _set_variables(self, variables: tuple[str, ...]) -> None:
+        unknown = [name for name in self._rows.made_up or () if name not in variables]
+        if unknown:
+            raise ParameterError(
+                f"made_up contains {unknown[0]!r}, which is not a variable; the variables are {', '.join(variables[:10])}."
+            )
         self._identities: tuple[tuple[int, ...], ...] = ()
         self.feature_names_in_ = np.array(variables, dtype=object)
         self.n_features_in_ = len(variables)

@@ -13,12 +13,14 @@ import pandas as pd
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.statistics.diagnostics import edge_robustness
+from feddbn.core.statistics.made_up import MADE_UP, made_up_kinds
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
 from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualReport
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
+from feddbn.federation.sums.survey import Survey
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Level, together
 from feddbn.model.dbn import DBN
@@ -321,6 +323,8 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         values = {"share": share, "n": float(asked.moments.n)}
         note("empty-cells", values, {"prepare.missing": "drop"})
     found = together("rows-treated", found)
+    if survey is not None:
+        found += made_up_findings(survey, variables)
     if asked.unseen:
         found.append(_unseen(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
@@ -332,6 +336,21 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         }
         found.append(Finding("sites-disagree", "warning", values))
     return found
+
+
+def made_up_findings(survey: Survey, variables: Sequence[str]) -> list[Finding]:
+    """One finding about all variables whose values somebody made up; inputs are what somebody set."""
+    kinds = made_up_kinds(survey.made_up, survey.periods)
+    told = {variables[j]: one for j, one in kinds.items() if j not in survey.inputs}
+    if not told:
+        return []
+    values = {
+        "kinds": {name: kind for name, (kind, _) in told.items()},
+        "shares": [share for _, share in told.values()],
+    }
+    empty = {name: kind for name, (kind, _) in told.items() if kind in MADE_UP}
+    cure = {"prepare.made_up": empty} if empty else {}
+    return [Finding("made-up-values", "warning", values, tuple(told), cure)]
 
 
 def _unseen(unseen: Sequence[tuple[int, int, int]], variables: Sequence[str]) -> Finding:

@@ -10,12 +10,29 @@ _LEAST_SHARE = 0.01
 
 _CELLS = {
     "cells-empty_values": "cells with the value {} were taken as empty.",
+    "cells-made_up": "cells that somebody made up were taken as empty: {}.",
 }
 
 
 @says(*_CELLS)
 def _cells(it: Said) -> str:
     return _CELLS[it.finding.code].format(it["value"])
+
+
+_MADE_UP = {
+    "lines": "{} lies on straight lines between neighbours in {:.0%} of the cells: interpolated?",
+    "repeats": "{} repeats the value before in {:.0%} of the cells: carried forward, or a sensor that is stuck?",
+    "smooth": "changes of {} go on (correlation {:.2f}): smoothed, or read more often than it moves?",
+}
+
+
+@says("made-up-values")
+def _made_up_values(it: Said) -> str:
+    told = zip(it["kinds"].items(), it["shares"], strict=True)
+    each = " ".join(_MADE_UP[kind].format(name, share) for (name, kind), share in list(told)[:_MOST_SHOWN])
+    more = f" And {len(it['shares']) - _MOST_SHOWN} more." if len(it["shares"]) > _MOST_SHOWN else ""
+    cure = f" {it.cure} takes such cells as empty." if it.finding.cure else ""
+    return f"values that were made up turn edges over. {each}{more}{cure}"
 
 
 @says("rows-treated")

@@ -80,7 +80,7 @@ OUT = {"n": 1, "n_sites": 6, "left_out": True}
         (one_unit, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (exchanged, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (outliers, {"cells-bounded": {"n": 2}, "outliers": {"cells": {"ward-2": 2}}}),
-        (stuck, {"stuck": {"site": "ward-2"}}),
+        (stuck, {"stuck": {"site": "ward-2"}, "made-up-values": {"kinds": {"breath": "repeats"}}}),
         (constant, {"constant": {"site": "ward-2"}, "sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (trend, {"own-courses": {"degree": 1, "periods": []}}),
     ],
@@ -121,7 +121,13 @@ def with_own(change) -> dict[str, pd.DataFrame]:
     [
         (lambda x: {"own": 2 * x["pulse"] + 1}, "dependent-column", "warning", ("own",)),
         (lambda x: {"own": x[COLUMNS].sum(axis=1)}, "dependent-column", "warning", ("own",)),
-        (lambda x: {"own": x["pulse"].round(0)}, "dependent", "note", ("own", "pulse")),
+        (lambda x: {"own": x["pulse"].round(0)}, "near-identity", "warning", ("own", "pulse")),
+        (
+            lambda x: {"own": (2 * x["pulse"] + x["breath"]).round(0)},
+            "dependent",
+            "note",
+            ("own", "pulse", "breath"),
+        ),
     ],
 )
 def test_a_column_that_follows_from_others_is_one_finding_about_no_site(change, code, level, columns):

@@ -5,7 +5,8 @@ Rules of this file
 - Public numbers and the site's own robust scales decide, never another site's data.
 - A segment cut into blocks is treated like the whole segment: the rows next to a cut are looked at from both sides.
 - A *cell map* makes something of each cell by itself, with public numbers: neither rows nor recordings act on each other,
-  so it goes with noise, streams and stacks. One is a function here and a field of `Prepare`.
+  so it goes with noise, streams and stacks. One is a function here and a field of `Prepare`. `made_up` looks at the rows
+  next to a cell, too, so it does not go with noise that hides single rows.
 
 `FilledSite`, for what needs whole rows: nuisances are taken off values, and empty cells drawn. Sums of expected products
 (`core.statistics.missing`) need no draws and lose less; resampling needs rows. Cells are drawn forward in time, given the
@@ -14,6 +15,7 @@ present cells of their own row, the row after it and the rows before it, under t
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +29,7 @@ from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
+from feddbn.core.statistics.made_up import MADE_UP, triples
 from feddbn.core.statistics.survey import (
     N_FREQUENCIES,
     cycles_in,
@@ -35,7 +38,7 @@ from feddbn.core.statistics.survey import (
     without_slow_part,
 )
 from feddbn.errors import ParameterError
-from feddbn.settings import Rule, number, several
+from feddbn.settings import Rule, by_variable, number, several, word
 
 CellMap = Callable[[FloatArray, Any], FloatArray]
 CELL_MAPS: dict[str, tuple[CellMap, Rule]] = {}
@@ -58,8 +61,22 @@ def empty_values(values: FloatArray, codes: Any) -> FloatArray:
     return np.where(np.isin(values, codes), np.nan, values)
 
 
-def read_cell_map(text: str) -> Callable[[FloatArray], FloatArray]:
-    """Return what ``"name=value"`` makes of cells; anything but a known name and a value that passes is refused."""
+@cell_map(by_variable(word(*MADE_UP), f"{' or '.join(map(repr, MADE_UP))} by names of variables"))
+def made_up(values: FloatArray, kinds: Any) -> FloatArray:
+    """Cells on the line between their neighbours ("lines"), or that repeat the one before ("repeats"), are empty."""
+    is_asked = [np.array([kind == one for kind in kinds], dtype=bool) for one in MADE_UP]
+    return np.where(
+        (triples(values) & np.array(is_asked).reshape(2, *[1] * (values.ndim - 1), -1)).any(axis=0),
+        np.nan,
+        values,
+    )
+
+
+def read_cell_map(text: str, variables: Sequence[str] = ()) -> Callable[[FloatArray], FloatArray]:
+    """Return what ``"name=value"`` makes of cells; anything but a known name and a value that passes is refused.
+
+    A value by names of variables is one for each column.
+    """
     name, _, written = text.partition("=")
     if name not in CELL_MAPS:
         raise ParameterError(f"{name!r} is no cell map; there are {', '.join(CELL_MAPS)}.")
@@ -69,7 +86,8 @@ def read_cell_map(text: str) -> Callable[[FloatArray], FloatArray]:
     except ValueError:
         value = None
     rule.check(name, value)
-    return lambda values: function(values, value)
+    each = [value.get(one) for one in variables] if isinstance(value, dict) else value
+    return lambda values: function(values, each)
 
 
 @dataclass(frozen=True)
@@ -80,7 +98,7 @@ class MappedSite(SiteView):
 
     def seen(self, recording: Recording) -> Recording:
         """With mapped cells."""
-        return _Mapped(recording, tuple(map(read_cell_map, self.maps)))
+        return _Mapped(recording, tuple(read_cell_map(text, self.variables) for text in self.maps))
 
 
 @dataclass(frozen=True)
@@ -88,11 +106,24 @@ class _Mapped(RecordingView):
     maps: tuple[Callable[[FloatArray], FloatArray], ...]
 
     def blocks(self) -> Iterator[Block]:
-        for block in self.recording.blocks():
-            values = block.values
+        for block, first, values in _with_neighbours(self.recording.blocks()):
             for function in self.maps:
                 values = function(values)
-            yield replace(block, values=values)
+            yield replace(block, values=values[..., first : first + block.values.shape[-2], :])
+
+
+def _with_neighbours(blocks: Iterable[Block]) -> Iterator[tuple[Block, int, FloatArray]]:
+    """Yield each block, its rows with those next to it in its segment, and before these where its own begin."""
+    waiting: Block | None = None
+    before: list[FloatArray] = []
+    for block in itertools.chain(blocks, [None]):
+        if waiting is not None:
+            goes_on = block is not None and not block.starts_segment
+            after = [block.values[..., :1, :]] if block is not None and goes_on else []
+            parts = [*before, waiting.values, *after]
+            yield waiting, len(before), np.concatenate(parts, axis=-2) if len(parts) > 1 else waiting.values
+            before = [waiting.values[..., -1:, :]] if goes_on and waiting.values.shape[-2] else []
+        waiting = block
 
 
 _INPUT_REACH = 8

@@ -270,7 +270,7 @@ class _LeftRows(RecordingView):
 def _judged(data: SiteData, task: Task) -> tuple[SiteData, Task]:
     """The site with far cells bounded, and the question about it: what is far is judged by all rows, not by each part's."""
     question = task.question
-    if not isinstance(question, RowsQuestion) or question.robust == "none":
+    if not isinstance(question, RowsQuestion) or (question.robust == "none" and not question.cell_maps):
         return data, task
     seen = replace(question, log_scales=None).treated(data)
     return seen, replace(task, question=replace(question, robust="none", cell_maps=()))

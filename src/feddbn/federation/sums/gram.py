@@ -726,6 +726,11 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
             "robust: what is far is told by the other rows of a recording; protect unit='recording'.",
             code="robust-mixes",
         )
+    if "made_up" in question.transformations:
+        raise ParameterError(
+            "made_up: which cells were made up is told by the rows around them; protect unit='recording'.",
+            code="made-up-mixes",
+        )
     if question.nuisance.scope != "all":
         raise ParameterError(
             "center='recording' mixes the rows of a recording; protect unit='recording'.", code="center-mixes"

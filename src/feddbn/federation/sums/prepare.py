@@ -104,6 +104,12 @@ class Prepare(Settings):
         CELL_MAPS["empty_values"][1] | nothing(),
         "One or several values that stand for an empty cell, such as -999; None for none.",
     )
+    made_up: Mapping[str, str] | None = setting(
+        None,
+        CELL_MAPS["made_up"][1] | nothing(),
+        'Variables with values that somebody made up: ``{"temp": "lines"}`` empties cells on the line between their '
+        'neighbours, "repeats" cells that repeat the one before.',
+    )
     definitions: Mapping[str, str] | None = setting(
         None,
         Rule(

@@ -17,6 +17,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray, may_lack_cells
 from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, site_profile
 from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.made_up import N_MADE_UP, made_up_sums
 from feddbn.core.statistics.survey import (
     FEWEST_SITES,
     N_FREQUENCIES,
@@ -73,8 +74,9 @@ class SurveyQuestion(LookQuestion):
 
     name = "survey.first"
     purpose = (
-        "how many cells are empty or far from the median of their recording, spectra, whether all cells of a variable are "
-        "counts or 0 and 1, and if asked sums of log standard deviations and correlations of single sites"
+        "how many cells are empty, far from the median of their recording, on a line with their neighbours or equal to them, "
+        "how changes of a variable go on, spectra, whether all cells of a variable are counts or 0 and 1, and if asked sums "
+        "of log standard deviations and correlations of single sites"
     )
 
     profiles: str = choice("none", "scales", "whole", default="none")
@@ -144,6 +146,8 @@ class Survey:
         Cycles that stand out, the strongest first, in rows.
     objections
         (2, d) how many sites have a cell that is no whole number from 0 on, and one that is neither 0 nor 1.
+    made_up
+        (N_MADE_UP, d) by which values show that somebody made them (`core.statistics.made_up`).
     total, squares
         Sums of profiles, which are those of all variables but inputs.
     inputs
@@ -159,6 +163,7 @@ class Survey:
     n_still: FloatArray
     periods: tuple[float, ...]
     objections: FloatArray
+    made_up: FloatArray
     total: FloatArray
     squares: FloatArray
     inputs: tuple[int, ...] = ()
@@ -212,8 +217,10 @@ def survey_program(
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
     rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
-    sizes = (d, d, d, N_FREQUENCIES, 2 * d)
-    far, cells, still, spectrum, objecting = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
+    sizes = (d, d, d, N_FREQUENCIES, 2 * d, N_MADE_UP * d)
+    far, cells, still, spectrum, objecting, made_up = np.split(
+        total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1]
+    )
     sums, squares = np.split(total[5 + sum(sizes) :], 2)
     length = rows / max(recordings, 1.0)
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
@@ -227,6 +234,7 @@ def survey_program(
         still,
         periods,
         objecting.reshape(2, d),
+        made_up.reshape(N_MADE_UP, d),
         sums,
         squares,
         inputs,
@@ -247,7 +255,7 @@ def survey_plan(
 
 def survey_length(question: SurveyQuestion) -> int:
     """How many numbers an answer to the survey has."""
-    return 5 + 5 * question.d + N_FREQUENCIES + 2 * _profile_size(question)
+    return 5 + (5 + N_MADE_UP) * question.d + N_FREQUENCIES + 2 * _profile_size(question)
 
 
 def _profile_size(question: SurveyQuestion) -> int:
@@ -262,7 +270,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     d = question.d
     rows = recordings = empty = spectra = 0.0
     far, cells, spectrum = np.zeros(d), np.zeros(d), np.zeros(N_FREQUENCIES)
-    objecting = np.zeros((2, d), dtype=bool)
+    objecting, made_up = np.zeros((2, d), dtype=bool), np.zeros((N_MADE_UP, d))
     data = question.mapped(here.data)
     bounded = BoundedSite(data, inputs=question.inputs)
     for recording, bounds in bounded.with_bounds():
@@ -277,6 +285,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
                 absent = np.isnan(block.values).sum(axis=0)
                 cells, empty = cells - absent, empty + float(absent.sum())
             objecting |= objections(block.values)
+            made_up += made_up_sums(block.values)
             power, number_of = periodogram(without_slow_part(block.values))
             spectrum, spectra = spectrum + power, spectra + number_of
         recordings += rows > n_before
@@ -292,7 +301,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
     head = np.array([rows, recordings, empty, spectra, float(found is not None)])
     still = bounded.is_still & (cells > 0)
-    parts = [head, far, cells, still, spectrum, objecting.ravel(), profile, profile**2]
+    parts = [head, far, cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 
