@@ -221,7 +221,6 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         self.kinds_ = dict(zip(names, outcome.kinds, strict=True))
         self.order_ = [names[j] for j in learned.network.order]
         self.orientation_ = orientation_table(learned.orientation, names)
-        by_noise = outcome.n_reviewed > 0
-        self.edge_probabilities_ = learned_table(learned, C, _shares(learned), names, by_noise=by_noise)
+        self.edge_probabilities_ = learned_table(learned, C, _shares(learned), names)
         self.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)

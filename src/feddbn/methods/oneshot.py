@@ -13,7 +13,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit
+from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit, with_directions
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.identities import near_identities
@@ -24,9 +24,12 @@ from feddbn.federation.programs.curved import (
     CurvedMoments,
     CurvedOutcome,
     CurveOptions,
+    Fit,
     auto_program,
     curved_program,
     learn_from_curved,
+    resampled_program,
+    usual_resamples,
 )
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
@@ -60,8 +63,6 @@ from feddbn.words import say
 
 __all__ = ["OneShotDBN", "OneShotSettings"]
 
-Fit = tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome | None]
-"""What a server ends with: the network, what its residuals say, and its curves, if it has any."""
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 # With fewer effective rows under noise curves miss a quarter of the edges and more (docs/nonlinear.md, Under noise).
 _ROWS_PER_COLUMN, _FEWEST_ROWS = 5.0, 200.0
@@ -140,6 +141,13 @@ class OneShotSettings(PreparedSettings):
         flag() | word("auto"),
         "Ask for one more sum, which tells whether residuals contradict the model, and act on it (docs/oneshot.md). "
         '"auto": not under differential privacy.',
+    )
+    resamples: int | str = setting(
+        "auto",
+        whole(0) | word("auto"),
+        "Number of resamples of recordings, or of blocks of rows, over which probabilities are averaged, from one more sum. "
+        '"auto": 12 up to 40 variables, 4 up to 200, else none; none under differential privacy. 0: probabilities of all '
+        "rows, which are too sure where a model is not quite right.",
     )
     may_be: ClassVar[Mapping[str, Rule]] = {
         **PreparedSettings.may_be,
@@ -225,6 +233,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
         probability of a link either way (by covariances only), `direction` that it is this way given the link, both lowered
         alike, `oriented` False where the data do not settle that.
+    n_resamples_
+        Over how many resamples of the rows probabilities and directions are averaged; 0: they are those of all rows.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -259,6 +269,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     edge_probabilities_: pd.DataFrame
     units_: UnitsCheck | None
     nongaussian_: NonGaussianReport | None
+    n_resamples_: int
 
     @takes(OneShotSettings)
     def __init__(self) -> None: ...
@@ -297,7 +308,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         Resamples are then drawn of the same rows (`feddbn.confidence`). The shape of the noise is left out, as in
         `fit_moments`.
         """
-        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False})
+        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False, "resamples": 0})
         learner._begin()
         if not learner._may_find_curves(federation):
             return None
@@ -331,6 +342,21 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         return settings.is_curved
 
     def _program(self, federation: Federation) -> ServerProgram[Fit]:
+        """Learn, then ask for resamples if sites answer that."""
+        fit = yield from self._once(federation)
+        n, d = self._settings.resamples, len(self._variables)
+        if n == "auto":
+            n = usual_resamples(d)
+        tasks = federation.answered_tasks
+        if not n or (tasks is not None and "gram.resamples" not in tasks):
+            reason = "many" if not n else "noise"
+            return replace(fit[0], not_resampled=reason), *fit[1:]
+        names, constraints, options = self._variables, self._constraints(), self._settings.options
+        options = replace(options, prepare=self._rows_on(federation))
+        seed = self._settings.random_state or 0
+        return (yield from resampled_program(names, constraints, options, fit, int(n), seed))
+
+    def _once(self, federation: Federation) -> ServerProgram[Fit]:
         """Straight lines, curves, or what the residuals are for."""
         settings, names, constraints = self._settings, self._variables, self._constraints()
         tasks, options = federation.answered_tasks, settings.options
@@ -382,6 +408,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     ) -> None:
         """Set what was learned, and say what has to be said."""
         learned, names, d = outcome.learned, self._variables, len(self._variables)
+        learned = replace(learned, posterior=with_directions(learned.posterior, learned.orientation))
         # Where all noises have one variance, none is that of a formula.
         is_free = learned.noise.kind != "equal"
         identities = near_identities(outcome.moments, d, self._inputs) if is_free else []
@@ -404,13 +431,16 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
         self.orientation_ = orientation_table(learned.orientation, names)
-        by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
-        self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names, by_noise=by_noise)
+        self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names)
         self._set_sums(outcome.moments, outcome.n_sums)
         self.features_ = "linear" if curved is None else _features_name(curved)
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         if curved is not None:
             self.n_samples_ = int(curved.told.moments.n)
+        self.n_resamples_ = outcome.n_resamples
+        if not outcome.n_resamples and self._settings.resamples != 0:
+            reason = {"reason": outcome.not_resampled}
+            self._tell(Finding("probabilities-not-resampled", "unknown", reason))
         self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
         self._say_identities(identities)

@@ -2,9 +2,8 @@
 
 In every order at most one of i -> j and j -> i is possible, so the two exclude each other and the probability of a
 contemporaneous link is the sum of theirs, exactly; that of a direction given a link is its share of the sum. Where the
-posterior is given one order, or the shape of the noise decided about directions, which the posterior does not see, a
-direction's probability comes from the score difference s of its reversal instead: 1 / (1 + exp(-s / 2)). Lagged effects have
-one possible direction.
+posterior is given one order, a direction's probability comes from the score difference s of its reversal instead:
+1 / (1 + exp(-s / 2)). Lagged effects have one possible direction.
 """
 
 from __future__ import annotations
@@ -132,13 +131,8 @@ class Links:
     oriented: BoolArray
 
 
-def links_of(
-    posterior: OrderPosterior, orientation: Sequence[EdgeOrientation], *, by_noise: bool = False
-) -> Links:
-    """Return links from edge probabilities and how firmly the network's edges are directed.
-
-    `by_noise` says that the shape of the noise decided about directions.
-    """
+def links_of(posterior: OrderPosterior, orientation: Sequence[EdgeOrientation]) -> Links:
+    """Return links from edge probabilities and how firmly the network's edges are directed."""
     d = posterior.probability.shape[1]
     within = posterior.probability[:d]
     presence = np.minimum(within + within.T, 1.0)
@@ -149,7 +143,7 @@ def links_of(
     oriented = np.zeros((d, d), dtype=bool)
     for edge in orientation:
         i, j = edge.source, edge.target
-        if by_noise or not over_orders:
+        if not over_orders:
             direction[i, j] = 1.0 / (1.0 + np.exp(-edge.score_difference / 2))
             direction[j, i] = 1.0 - direction[i, j]
         oriented[i, j] = oriented[j, i] = edge.oriented
@@ -206,13 +200,13 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
 
 
 def learned_table(
-    learned: Learned, C: FloatArray, shares: FloatArray, names: tuple[str, ...], *, by_noise: bool = False
+    learned: Learned, C: FloatArray, shares: FloatArray, names: tuple[str, ...]
 ) -> pd.DataFrame:
     """Return `edge_table` of what an order search found, with the columns presence, direction and oriented of `links_of`."""
     table = edge_table(learned.posterior.probability, C, shares, names)
     table = table.assign(presence=table["probability"], direction=1.0, oriented=True)
     now = (table["lag"] == 0).to_numpy()
-    links = links_of(learned.posterior, learned.orientation, by_noise=by_noise)
+    links = links_of(learned.posterior, learned.orientation)
     place = {name: k for k, name in enumerate(names)}
     i = table.loc[now, "source"].map(place).to_numpy(dtype=int)
     j = table.loc[now, "target"].map(place).to_numpy(dtype=int)

@@ -122,6 +122,22 @@ def _noise_shape(it: Said) -> str:
     )
 
 
+_NOT_RESAMPLED = {
+    "many": "there are many variables",
+    "noise": "the sums carry noise for differential privacy",
+    "refused": "a site does not answer the task 'gram.resamples'",
+    "sums": "the network was learned from sums that were there",
+}
+
+
+@says("probabilities-not-resampled")
+def _not_resampled(it: Said) -> str:
+    return (
+        "probabilities are those of all rows at once and not averaged over resamples of them, because "
+        f"{_NOT_RESAMPLED[it['reason']]}; where the model is not quite right they are too sure."
+    )
+
+
 @says("of-site")
 def _of_site(it: Said) -> str:
     """What was found at one site."""

@@ -503,6 +503,7 @@ def average_orders(
     n_sweeps: int = 60,
     n_chains: int = 3,
     n_em: int = 4,
+    prior: Hyper | None = None,
 ) -> OrderPosterior:
     """Return edge probabilities averaged over sampled orders.
 
@@ -519,6 +520,8 @@ def average_orders(
         random orders.
     n_em
         Updates of the prior's parameters, each after a fifth of the sweeps.
+    prior
+        Taken as it is; None: one is fitted.
     """
     best = starts[0]
     nominees = [nominees_of(regressions, j, starts, constraints)[:table_size] for j in range(regressions.d)]
@@ -534,7 +537,7 @@ def average_orders(
         return totals
 
     chain, hyper = _fitted_chain(
-        sampled, regressions, nominees, constraints, best, (size, table_size), n_em, rng
+        sampled, regressions, nominees, constraints, best, (size, table_size), n_em, rng, prior
     )
     return posterior_of(sampled_orders(chain, best.order, constraints, rng, n_sweeps, n_chains), hyper)
 
@@ -568,6 +571,7 @@ def average_within_order(
     found: OrderResult,
     constraints: EdgeConstraints,
     table_size: int = 11,
+    prior: Hyper | None = None,
 ) -> OrderPosterior:
     """Return edge probabilities given the order of a network, averaged over parent sets only.
 
@@ -580,8 +584,9 @@ def average_within_order(
     size = min(_SIZE_FOR_PRIOR if free else _SIZE_GIVEN_THE_ORDER, table_size)
     # With equal variances the climb has settled the prior already.
     n_em = 6 if free else 2
+    rng = np.random.default_rng(0)
     chain, hyper = _fitted_chain(
-        given_order, regressions, nominees, limits, found, (size, table_size), n_em, np.random.default_rng(0)
+        given_order, regressions, nominees, limits, found, (size, table_size), n_em, rng, prior
     )
     return posterior_of([given_order(chain)], hyper)
 
@@ -597,6 +602,8 @@ def average_priced(
     constraints: EdgeConstraints,
     rng: np.random.Generator,
     over_orders: bool,
+    n_sweeps: int = 60,
+    n_chains: int = 3,
 ) -> OrderPosterior:
     """Return edge probabilities where prices are all of the prior, over orders or given that of the network found."""
     d, q = regressions.d, regressions.q
@@ -614,7 +621,7 @@ def average_priced(
     chain = OrderChain(tables, list(found.order), rng)
     if not over_orders:
         return posterior_of([given_order(chain)], hyper)
-    return posterior_of(sampled_orders(chain, found.order, constraints, rng), hyper)
+    return posterior_of(sampled_orders(chain, found.order, constraints, rng, n_sweeps, n_chains), hyper)
 
 
 def _fitted_chain(
@@ -626,11 +633,15 @@ def _fitted_chain(
     sizes: tuple[int, int],
     n_em: int,
     rng: np.random.Generator,
+    prior: Hyper | None = None,
 ) -> tuple[OrderChain, Hyper]:
-    """A chain over tables of ``sizes[1]`` columns under the prior that fits tables of ``sizes[0]`` columns best."""
+    """A chain over tables of ``sizes[1]`` columns under a prior: given, or what fits tables of ``sizes[0]`` columns best."""
     free, order = best.noise_variance == "free", list(best.order)
-    chain = OrderChain(_tables(regressions, nominees, constraints, sizes[0]), order, rng)
-    hyper = fit_prior(collect, chain, regressions, best, n_em)
+    if prior is None:
+        chain = OrderChain(_tables(regressions, nominees, constraints, sizes[0]), order, rng)
+        hyper = fit_prior(collect, chain, regressions, best, n_em)
+    else:
+        hyper = prior
     tables = _tables(regressions, nominees, constraints, sizes[1])
     for table in tables:
         table.weigh(hyper, free)

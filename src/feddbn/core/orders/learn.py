@@ -26,12 +26,12 @@ many of these. Shares depend neither on units nor on the number of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Literal
 
 import numpy as np
-from scipy.special import chdtrc
+from scipy.special import chdtrc, expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, has_cycle
@@ -65,11 +65,15 @@ class EdgeOrientation:
     score_difference
         Score of the best network found with the edge's ends in the other order, minus the chosen network's
         score. 0 if an equivalent network has the edge reversed.
+    by_shape
+        Whether something beside second moments decided, which the posterior does not see: the shape of the noise, or models
+        of the variables' kinds.
     """
 
     source: int
     target: int
     score_difference: float
+    by_shape: bool = False
 
     @property
     def oriented(self) -> bool:
@@ -483,6 +487,23 @@ class OrderLearner:
             best.support, best.order, noise, tuple(firm), units, averaged, best.score, network, search
         )
 
+    def learn_again(
+        self, gram: Moments, limits: EdgeConstraints, found: Learned, rng: np.random.Generator
+    ) -> OrderPosterior:
+        """Return the posterior of other rows of the same kind: noise, prior and where to begin are those found from all.
+
+        One short chain does: many of these are averaged.
+        """
+        fits = fits_of(gram, limits.d, self.groups)
+        search = OrderSearch(gram, limits, self.criterion.for_orders, found.noise.kind, fits)
+        best, over_orders = search.run_from(found.network), found.posterior.n_orders > 1
+        if fits.is_priced:
+            return average_priced(fits, search.criterion, best, limits, rng, over_orders, *_SHORT_CHAIN)
+        prior = found.posterior.hyper
+        if not over_orders:
+            return average_within_order(fits, best, limits, prior=prior)
+        return average_orders(fits, [best, found.network], limits, rng, 12, *_SHORT_CHAIN, prior=prior)
+
     def _check_units(
         self, searches: Searches, noise: NoiseChoice, rng: np.random.Generator
     ) -> UnitsCheck | None:
@@ -506,6 +527,53 @@ class OrderLearner:
         compelled = compelled_edges(best.support, fixed_directions(found, best.support))
         shared = int((best.support[:d] & other.support[:d] & ~compelled).sum())
         return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
+
+
+_SHORT_CHAIN = (30, 1)
+"""Sweeps and chains for the orders of one resample."""
+
+
+def bagged(found: Learned, posteriors: Sequence[OrderPosterior]) -> Learned:
+    """The same network with the mean of the posteriors of resamples for its probabilities (Huggins and Miller 2023).
+
+    A direction is as firm as the odds of the mean allow. What the shape of the noise decided is no part of these posteriors:
+    its score difference s is a sum over rows with a sampling variance of 4 s, if the better model holds, so that its mean
+    over resamples is that of 1 / (1 + exp(-(s + 2 sqrt(s) z) / 2)) over normal z.
+    """
+    probability = np.mean([one.probability for one in posteriors], axis=0)
+    n_orders = sum(one.n_orders for one in posteriors)
+    firm = []
+    for e in found.orientation:
+        s = e.score_difference
+        if e.by_shape:
+            share = _mean_share(s)
+        else:
+            there, back = probability[e.source, e.target], probability[e.target, e.source]
+            share = float(there / max(there + back, 1e-300))
+        odds = 2 * float(np.log(max(share, 1e-12) / max(1 - share, 1e-12)))
+        firm.append(e if np.isinf(s) else replace(e, score_difference=min(s, max(odds, 0.0))))
+    posterior = replace(found.posterior, probability=probability, n_orders=n_orders)
+    return replace(found, posterior=posterior, orientation=tuple(firm))
+
+
+def _mean_share(difference: float) -> float:
+    """The mean over resamples of the probability that a score difference stands for."""
+    if not np.isfinite(difference):
+        return 1.0
+    z, weight = np.polynomial.hermite_e.hermegauss(40)
+    return float(weight @ expit((difference + 2 * np.sqrt(difference) * z) / 2) / weight.sum())
+
+
+def with_directions(posterior: OrderPosterior, orientation: Sequence[EdgeOrientation]) -> OrderPosterior:
+    """The posterior with directions that the shape of the noise decided; a link is as probable as before."""
+    probability = posterior.probability.copy()
+    for e in orientation:
+        if e.by_shape:
+            i, j = e.source, e.target
+            both = min(float(probability[i, j] + probability[j, i]), 1.0)
+            share = float(expit(e.score_difference / 2))
+            probability[i, j], probability[j, i] = both * share, both * (1 - share)
+    return replace(posterior, probability=probability)
 
 
 def chosen_groups(curved: Learned) -> tuple[tuple[int, ...], ...]:
@@ -684,7 +752,7 @@ class Review:
             others = [score for score, turned in scores if turned[place] != chosen[place]]
             difference = max(min(others, default=np.inf) - best, 0.0)
             ends = (e.target, e.source) if chosen[place] else (e.source, e.target)
-            table.append(EdgeOrientation(*ends, float(difference)))
+            table.append(EdgeOrientation(*ends, float(difference), by_shape=True))
         return Reviewed(tuple(self._parents_in(W, j) for j in range(self.d)), tuple(table))
 
     def _parents_in(self, W: BoolArray, node: int) -> Parents:

@@ -28,10 +28,19 @@ from feddbn.core.orders.groups import (
     curved_network,
     in_data_units,
 )
-from feddbn.core.orders.learn import Learned, OrderLearner, choose_lags, chosen_groups, straight_score
+from feddbn.core.orders.average import OrderPosterior
+from feddbn.core.orders.learn import (
+    MOST_NODES_TO_AVERAGE,
+    Learned,
+    OrderLearner,
+    bagged,
+    choose_lags,
+    chosen_groups,
+    straight_score,
+)
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
-from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.diagnostics import outputs_of, without_memory
 from feddbn.core.statistics.moments import Moments, as_of_rows, safe_roots, sums_length
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
@@ -41,12 +50,14 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
-from feddbn.errors import ParameterError
+from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
+    as_searched,
     checked_oneshot_program,
     first_look,
+    limits_over,
     oneshot_plan,
 )
 from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion
@@ -58,7 +69,7 @@ from feddbn.federation.protocol.task import (
     Task,
     counted,
 )
-from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.gram import GramQuestion, bootstrap_program
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 
@@ -333,6 +344,13 @@ def _network_of(
     options: OneShotOptions,
     rng: np.random.Generator,
 ) -> Learned:
+    working, learn = _as_searched(told, variables, options)
+    return learn.learn(working, limits, rng)
+
+
+def _as_searched(
+    told: CurvedMoments, variables: tuple[str, ...], options: OneShotOptions
+) -> tuple[Moments, OrderLearner]:
     # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
     working = (
         told.moments if options.prepare.scale == "federated" else in_data_units(told.moments, told.design)
@@ -341,7 +359,7 @@ def _network_of(
     if options.prepare.input_places(variables) and learn.noise_variance == "auto":
         # How an input varies is no noise: it must not count where noise variances are compared.
         learn = replace(learn, noise_variance="free")
-    return learn.learn(working, limits, rng)
+    return working, learn
 
 
 def learn_from_curved(
@@ -426,3 +444,74 @@ def auto_program(
 
     outcome, report = yield from checked_oneshot_program(variables, constraints, options, rng, instead)
     return outcome, report, taken[0] if taken else None
+
+
+# Probabilities that would come again: the mean of what resamples of the rows tell (`gram.resamples`), in one more sum.
+
+Fit = tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome | None]
+"""What a server ends with: the network, what its residuals say, and its curves, if it has any."""
+
+
+def usual_resamples(d: int) -> int:
+    """How many resamples probabilities of so many variables are averaged over, unless another number is asked for."""
+    if d > MANY_NODES:
+        return 0
+    return 12 if d <= MOST_NODES_TO_AVERAGE else 4
+
+
+def resampled_program(
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    fit: Fit,
+    n_resamples: int,
+    seed: int,
+) -> ServerProgram[Fit]:
+    """Ask for resamples of the rows that a network was learned from, and average over what is learned from each.
+
+    Where a site refuses that, the probabilities stay those of all rows.
+    """
+    outcome, report, curved = fit
+    asked, d = outcome.asked, len(variables)
+    assert asked is not None
+    rho = None if report is None else report.noise_memory
+    told = None if curved is None else curved.told
+    n_lags = outcome.n_lags + (rho is not None)
+    # What is a recording's own has been taken off; functions are in public units, about their level.
+    is_near_zero = asked.center == "recording" or told is not None
+    q = (n_lags + 1) * d if told is None else told.question.design.q
+    program = bootstrap_program(
+        variables,
+        n_lags,
+        n_resamples,
+        seed=seed,
+        center=asked.center,
+        curved=None if told is None else told.question,
+        origin=np.zeros(q) if is_near_zero else np.tile(outcome.moments.mean[:d], n_lags + 1),
+    )
+    try:
+        resampled, n_sums = yield from counted(treated(program, asked.treatment))
+    except SiteRefused:
+        return replace(outcome, not_resampled="refused"), report, curved
+    if asked.treatment.row_model is not None and told is None:
+        resampled = resampled.about(outcome.moments)
+    # As many rows as the network was learned from: where cells are empty, or variances change, fewer than there are.
+    is_tempered = report is not None and not report.looked_only
+    n = report.n_effective if is_tempered and report is not None else outcome.moments.n
+    resampled = resampled.worth(n / resampled.full.n)
+    limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
+
+    def posterior_of(index: int, moments: Moments) -> OrderPosterior:
+        if told is not None:
+            working, learn = _as_searched(told.of(moments), variables, options)
+        else:
+            plain = moments if rho is None else without_memory(moments, rho, d)
+            working, learn = as_searched(plain, variables, options.prepare), options.learn
+        return learn.learn_again(working, limits, outcome.learned, np.random.default_rng([seed, index]))
+
+    posteriors = [posterior_of(*one) for one in enumerate(resampled.replicates)]
+    learned = bagged(outcome.learned, posteriors)
+    outcome = replace(
+        outcome, learned=learned, n_sums=outcome.n_sums + n_sums, n_resamples=n_resamples, not_resampled=""
+    )
+    return outcome, report, None if curved is None else replace(curved, outcome=outcome)

@@ -38,7 +38,7 @@ from feddbn.core.glm import (
 )
 from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels
 from feddbn.core.orders.groups import Groups
-from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, Learned, OrderLearner, Review, Reviewed
+from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, Learned, OrderLearner, Review, Reviewed, with_directions
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
@@ -643,16 +643,6 @@ def _reviewed(learned: Learned, found: Reviewed) -> Learned:
     """The structure with directions as they were decided, and their probabilities."""
     search = learned.search
     network = search.adopt(search.regressions.support_of(found.parents))
-    probability = learned.posterior.probability.copy()
-    for e, before in zip(found.orientation, learned.orientation, strict=True):
-        if e is not before:
-            both = min(float(probability[e.source, e.target] + probability[e.target, e.source]), 1.0)
-            share = 1.0 / (1.0 + float(np.exp(-min(e.score_difference, 700.0) / 2)))
-            probability[e.source, e.target], probability[e.target, e.source] = (
-                both * share,
-                both * (1 - share),
-            )
-    posterior = replace(learned.posterior, probability=probability)
     return replace(
         learned,
         support=network.support,
@@ -660,7 +650,7 @@ def _reviewed(learned: Learned, found: Reviewed) -> Learned:
         score=network.score,
         network=network,
         orientation=found.orientation,
-        posterior=posterior,
+        posterior=with_directions(learned.posterior, found.orientation),
     )
 
 

@@ -136,7 +136,8 @@ class NonGaussianReport:
 class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
-    `asked` is what the first sum told, `dependent` says which variables follow from others.
+    `asked` is what the first sum told, `dependent` says which variables follow from others; probabilities are means over
+    `n_resamples`, or there are none for a reason.
     """
 
     learned: Learned
@@ -147,6 +148,8 @@ class OneShotOutcome:
     n_sums: int
     asked: AskedMoments | None = None
     dependent: tuple[Finding, ...] = ()
+    n_resamples: int = 0
+    not_resampled: str = "sums"
 
 
 def oneshot_program(
@@ -202,16 +205,21 @@ def learn_from_moments(
 
 def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOptions) -> Moments:
     """The moments as the search wants them; DataError if there is too little to learn from."""
-    d, p = len(variables), options.n_lags
-    _require_rows(moments, p)
+    d = len(variables)
+    _require_rows(moments, options.n_lags)
     # Large means were asked about an origin near them, so only rounding of the values themselves is left.
     check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
-    working = moments
-    if options.prepare.scale == "federated":
+    return as_searched(moments, variables, options.prepare)
+
+
+def as_searched(moments: Moments, variables: tuple[str, ...], prepare: Prepare) -> Moments:
+    """The moments as the search wants them."""
+    d = len(variables)
+    if prepare.scale == "federated":
         sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-        working = moments.scaled(np.tile(sd, p + 1))
+        moments = moments.scaled(np.tile(sd, moments.q // d))
     # How an input varies is no noise: it must not count where noise variances are compared or added up.
-    return neutral_inputs(working, d, options.prepare.input_places(variables))[0]
+    return neutral_inputs(moments, d, prepare.input_places(variables))[0]
 
 
 def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
@@ -320,7 +328,7 @@ def _improve_by_noise(
     else:
         chosen = best if equal else search.select_edges(best, options.learn.criterion)
         support, order, score = chosen.support, chosen.order, chosen.score
-    firm = [EdgeOrientation(i, j, max(float(value), 0.0)) for (i, j), value in differences.items()]
+    firm = [EdgeOrientation(i, j, max(float(value), 0.0), True) for (i, j), value in differences.items()]
     asked = {(e.source, e.target) for e in firm}
     firm += [e for e in learned.orientation if (e.source, e.target) not in asked]
     directed = replace(
@@ -537,7 +545,7 @@ class _Look:
         )
         plain = longer.select(np.arange((p + 1) * d))
         inputs = self.inputs
-        limits = _limits(self.constraints, p + 1, d, inputs)
+        limits = limits_over(self.constraints, p + 1, d, inputs)
 
         def score(moments: Moments) -> float:
             n_lags = moments.q // d - 1
@@ -597,7 +605,7 @@ class _Look:
         outcome, moments = fit.outcome, fit.learned_from
         fewer = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
         inputs = self.inputs
-        limits = _limits(self.constraints, outcome.n_lags, self.d, inputs)
+        limits = limits_over(self.constraints, outcome.n_lags, self.d, inputs)
         again = learn_from_moments(
             fewer, self.variables, limits, replace(self.settled, n_lags=outcome.n_lags), self.rng
         )
@@ -625,7 +633,7 @@ class _Look:
             moments = moments.scaled(
                 np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
             )
-        limits = _limits(self.constraints, outcome.n_lags, d)
+        limits = limits_over(self.constraints, outcome.n_lags, d)
         return doubtful_edges(moments, support, limits, self.settled.learn.criterion, self.rng)
 
 
@@ -665,7 +673,7 @@ def _is_mirrored(outcome: OneShotOutcome) -> bool:
     return 2 * n_again > n_edges or (keep_some and n_again > 0)
 
 
-def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:
+def limits_over(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:
     """The constraints over this many lags; what no known lag allows, a further one does not either."""
     allowed, required = constraints.allowed, constraints.required
     q = (n_lags + 1) * d

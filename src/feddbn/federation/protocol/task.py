@@ -661,11 +661,15 @@ def counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
 
 
 def run_program(program: ServerProgram[T], federation: Federation, observer: Observer | None = None) -> T:
-    """Drive a server program to its result, one sum at a time."""
+    """Drive a server program to its result, one sum at a time; it may go on where a site refuses to answer."""
     try:
         task = next(program)
         while True:
-            answer = federation.sum(task)
+            try:
+                answer = federation.sum(task)
+            except SiteRefused as refused:
+                task = program.throw(refused)
+                continue
             if not np.all(np.isfinite(answer.value)):
                 raise ProtocolError(
                     f"the sum for task {task.name!r} is not finite; some site sent NaN or infinity.",

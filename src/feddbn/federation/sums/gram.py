@@ -61,6 +61,7 @@ from feddbn.core.statistics.moments import (
     block_sums,
     cube_root_length,
     resample_counts,
+    safe_roots,
     sums_length,
     upper_triangle,
 )
@@ -798,6 +799,22 @@ class ResampledMoments:
         )
         return ResampledMoments(full, tuple(others))
 
+    def about(self, moments: Moments) -> ResampledMoments:
+        """The same about other moments of all rows: products are turned as ``T G T'``, where T makes these of those.
+
+        Cells that were drawn once, the same in every replicate, then leave no trace in their mean.
+        """
+        scale = safe_roots(np.diag(moments.scatter))
+        wanted, given = (
+            np.linalg.cholesky(scatter / np.outer(scale, scale) / n + 1e-9 * np.eye(len(scale)))
+            for n, scatter in ((moments.n, moments.scatter), (self.full.n, self.full.scatter))
+        )
+        turn = scale[:, None] * np.linalg.solve(given.T, wanted.T).T / scale
+        full, *others = (
+            Moments(m.n, moments.mean, turn @ m.scatter @ turn.T) for m in (self.full, *self.replicates)
+        )
+        return ResampledMoments(full, tuple(others))
+
 
 def bootstrap_plan(columns: int, n_replicates: int, *, is_curved: bool = False) -> Plan:
     """What `bootstrap_program` may ask about rows of so many columns."""
@@ -820,8 +837,12 @@ def bootstrap_program(
     seed: int = 0,
     center: str = "none",
     curved: GramQuestion | None = None,
+    origin: FloatArray | None = None,
 ) -> ServerProgram[ResampledMoments]:
-    """Ask for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
+    """Ask for the mean unless an `origin` is given, then for stacked sums of resamples about it.
+
+    `curved` asks for rows of its design instead.
+    """
     d = len(variables)
     q = (n_lags + 1) * d if curved is None else curved.design.q
     length = sums_length(q)
@@ -846,10 +867,11 @@ def bootstrap_program(
 
     # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels. Curved rows are in public
     # units, about their level.
-    origin = np.zeros(q)
-    if curved is None:
-        answer = yield task(origin, -1, 0)
-        origin = Moments.from_sums(answer.value, q).mean
+    if origin is None:
+        origin = np.zeros(q)
+        if curved is None:
+            answer = yield task(origin, -1, 0)
+            origin = Moments.from_sums(answer.value, q).mean
     found: list[Moments] = []
     for first in range(-1, n_replicates, per_task):
         stop = min(first + per_task, n_replicates)
