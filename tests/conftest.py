@@ -67,6 +67,43 @@ def doubts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_DOUBTS, "asked", True)
 
 
+_BAGGED = {"asked": False}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_resamples(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Leave out resamples unless a test asks for a number of them: they take twice the time of the fit itself.
+
+    In `make test` only tests with the fixture `bagged` have them by default; what `make test-all` adds has them throughout,
+    and so does whatever runs in a process of its own.
+    """
+    if pytestconfig.getoption("hypothesis_profile", None) == "thorough":
+        yield
+        return
+    from feddbn.methods.oneshot import OneShotSettings, usual_resamples
+
+    usual, check = usual_resamples, OneShotSettings.__post_init__
+
+    def chosen(settings: OneShotSettings) -> None:
+        check(settings)
+        if settings.resamples == "auto" and not _BAGGED["asked"]:
+            object.__setattr__(settings, "resamples", 0)
+
+    def asked(d: int) -> int:
+        return usual(d) if _BAGGED["asked"] else 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OneShotSettings, "__post_init__", chosen)
+        patch.setattr("feddbn.federation.guards.study_plan.usual_resamples", asked)
+        yield
+
+
+@pytest.fixture
+def bagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Average over resamples by default, as users do."""
+    monkeypatch.setitem(_BAGGED, "asked", True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups of tests by their names; the marks of pytest-xdist 3.8 are not read with pytest 9.2."""

@@ -84,6 +84,7 @@ USUAL_TASKS = (
     "gram.pairs",
     "gram.rows",
     "gram.diagonal",
+    "gram.resamples",
     "counts.norms",
     "residuals.checks",
     "step.fdbnl",

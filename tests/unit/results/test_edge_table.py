@@ -8,7 +8,7 @@ import pytest
 
 from feddbn import FDBNL, OneShotDBN, Prepare, simulate
 from feddbn.core.orders.average import Hyper, OrderPosterior
-from feddbn.core.orders.learn import EdgeOrientation
+from feddbn.core.orders.learn import EdgeOrientation, with_directions
 from feddbn.errors import ResidualsWarning
 from feddbn.results.edge_table import edge_table, links_of, pair_ranking
 from feddbn.results.result import Result
@@ -157,9 +157,10 @@ def test_links_by_hand():
     given = links_of(posterior([[0.0, 0.6], [0.0, 0.0]], 1), [edge])
     assert given.presence[1, 0] == pytest.approx(0.6)
     assert given.direction[0, 1] == pytest.approx(0.8)
-    assert links_of(posterior([[0.0, 0.6], [0.2, 0.0]], 10), [edge], by_noise=True).direction[
-        1, 0
-    ] == pytest.approx(0.2)
+    shaped = [EdgeOrientation(0, 1, 2 * np.log(4), by_shape=True)]
+    decided = with_directions(posterior([[0.0, 0.6], [0.2, 0.0]], 10), shaped)
+    np.testing.assert_allclose(decided.probability, [[0.0, 0.64], [0.16, 0.0]])
+    assert links_of(decided, shaped).direction[1, 0] == pytest.approx(0.2)
     sure = links_of(posterior([[0.0, 0.6], [0.0, 0.0]], 1), [EdgeOrientation(0, 1, np.inf)])
     assert sure.direction[0, 1] == 1.0
     assert sure.oriented[1, 0]

@@ -533,12 +533,12 @@ _SHORT_CHAIN = (30, 1)
 """Sweeps and chains for the orders of one resample."""
 
 
-def bagged(found: Learned, posteriors: Sequence[OrderPosterior]) -> Learned:
+def bagged(found: Learned, posteriors: Sequence[OrderPosterior], spread: float) -> Learned:
     """The same network with the mean of the posteriors of resamples for its probabilities (Huggins and Miller 2023).
 
     A direction is as firm as the odds of the mean allow. What the shape of the noise decided is no part of these posteriors:
-    its score difference s is a sum over rows with a sampling variance of 4 s, if the better model holds, so that its mean
-    over resamples is that of 1 / (1 + exp(-(s + 2 sqrt(s) z) / 2)) over normal z.
+    its score difference s is a sum over rows with a sampling variance of 4 s if the model is right, and of `spread` times
+    that as it is; so its share is the mean of 1 / (1 + exp(-(s + 2 sqrt((spread - 1) s) z) / 2)) over normal z.
     """
     probability = np.mean([one.probability for one in posteriors], axis=0)
     n_orders = sum(one.n_orders for one in posteriors)
@@ -546,7 +546,7 @@ def bagged(found: Learned, posteriors: Sequence[OrderPosterior]) -> Learned:
     for e in found.orientation:
         s = e.score_difference
         if e.by_shape:
-            share = _mean_share(s)
+            share = _mean_share(s, spread)
         else:
             there, back = probability[e.source, e.target], probability[e.target, e.source]
             share = float(there / max(there + back, 1e-300))
@@ -556,12 +556,34 @@ def bagged(found: Learned, posteriors: Sequence[OrderPosterior]) -> Learned:
     return replace(found, posterior=posterior, orientation=tuple(firm))
 
 
-def _mean_share(difference: float) -> float:
+def spread_of(found: Learned, full: Moments, replicates: Sequence[Moments]) -> float:
+    """How much more a network varies over resamples than its model knows: a ratio of variances, at least 1.
+
+    The mean over all weights, less a standard error; where equal variances decide, also over logs of the noise variances.
+    """
+    q, d = found.support.shape
+    lines = [moments.select(np.arange(q)) for moments in (full, *replicates)]
+    fitted = [refit(one, found.support) for one in lines]
+    weights = np.var([one[0] for one in fitted[1:]], axis=0, ddof=1)
+    logs = np.var([np.log(np.maximum(one[2], 1e-300)) for one in fitted[1:]], axis=0, ddof=1)
+    ratios = []
+    for j in range(d):
+        S = np.flatnonzero(found.support[:, j])
+        known = fitted[0][2][j] * np.diag(np.linalg.pinv(full.scatter[np.ix_(S, S)], hermitian=True))
+        ratios.append(weights[S, j][known > 0] / known[known > 0])
+    every = [np.concatenate(ratios), *([logs * full.n / 2] if found.noise.kind == "equal" else [])]
+    less = [1 + np.sqrt(2 / (max(len(replicates) - 1, 1) * max(len(one), 1))) for one in every]
+    means = [float(one.mean()) / by for one, by in zip(every, less, strict=True) if len(one)]
+    return float(max(1.0, *means, 1.0))
+
+
+def _mean_share(difference: float, spread: float) -> float:
     """The mean over resamples of the probability that a score difference stands for."""
     if not np.isfinite(difference):
         return 1.0
     z, weight = np.polynomial.hermite_e.hermegauss(40)
-    return float(weight @ expit((difference + 2 * np.sqrt(difference) * z) / 2) / weight.sum())
+    drawn = difference + 2 * np.sqrt(difference * (spread - 1)) * z
+    return float(weight @ expit(drawn / 2) / weight.sum())
 
 
 def with_directions(posterior: OrderPosterior, orientation: Sequence[EdgeOrientation]) -> OrderPosterior:

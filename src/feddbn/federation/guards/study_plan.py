@@ -19,7 +19,7 @@ from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.changing import changing_plan
-from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
+from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan, usual_resamples
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
 from feddbn.federation.programs.mixed import mixed_plan
@@ -29,7 +29,7 @@ from feddbn.federation.programs.pfdbnl.questions import MOST_ROUNDS as MOST_PERS
 from feddbn.federation.programs.pfdbnl.rounds import personal_plan
 from feddbn.federation.programs.residual_checks import checks_plan
 from feddbn.federation.protocol.site import Channel, Guard, Here
-from feddbn.federation.protocol.study import Compare, Study
+from feddbn.federation.protocol.study import Compare, Confidence, Study
 from feddbn.federation.protocol.task import (
     Constant,
     Plan,
@@ -116,9 +116,9 @@ def _plan_of_fit(study: Study) -> Plan:
         if curved != "linear":
             has_products = bool(given.get("interactions", False))
             columns = curved_columns(d, planned.n_lags, curved, has_products)
-            whole += bootstrap_plan(columns, n, is_curved=True)
+            whole += bootstrap_plan(columns, n, has_origin=True)
         return whole
-    return *whole, *planned.selection
+    return *whole, *planned.selection, *planned.resamples
 
 
 @dataclass(frozen=True)
@@ -241,6 +241,33 @@ class _StudyPlan:
         return asked_moments_plan(names, n_lags * study.lag_reach, prepare)
 
     @property
+    def n_resamples(self) -> int:
+        """Over how many resamples the probabilities of a network are averaged."""
+        study = self.study
+        if study.method != "oneshot" or study.goal not in ("network", "compare") or study.update_of:
+            return 0
+        wanted, d = self.given.get("resamples", "auto"), len(study.variables)
+        return (
+            0
+            if study.privacy.epsilon is not None
+            else usual_resamples(d)
+            if wanted == "auto"
+            else int(wanted)
+        )
+
+    @property
+    def resamples(self) -> Plan:
+        """What that asks; of noise with a memory one lag more."""
+        if not self.n_resamples:
+            return ()
+        d, features = len(self.study.variables), str(self.given.get("features", "linear"))
+        columns = (self.n_lags + 1 + self.checks) * d
+        if features != "linear":
+            has_products = bool(self.given.get("interactions", False))
+            columns = max(columns, curved_columns(d, self.n_lags, features, has_products))
+        return bootstrap_plan(columns, self.n_resamples, has_origin=True)
+
+    @property
     def selection(self) -> Plan:
         """What choosing settings on held-out rows asks: all candidates are fitted for every block."""
         study, plan = self.study, Plan()
@@ -273,7 +300,9 @@ def tasks_of(study: Study) -> tuple[str, ...]:
 
 def check_tasks(policy: SitePolicy, study: Study) -> None:
     """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
-    sure = {ask.task for ask in plan_of(study) if ask.usual}
+    # Without resamples the probabilities of a network are those of all rows, and it says so.
+    spared = () if study.goal == "confidence" else ("gram.resamples",)
+    sure = {ask.task for ask in plan_of(study) if ask.usual and ask.task not in spared}
     lacking = [task for task in lacking_tasks(policy, study) if task in sure]
     if lacking:
         raise SiteRefused(
@@ -324,7 +353,7 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
         numbers={name: values for name in _ROUNDS if (values := _numbers(study, name))},
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
-        resampling=_resampling(study) if study.goal == "confidence" else {},
+        resampling=_resampling(study, planned.n_resamples),
         parameters=planned.given,
     )
 
@@ -358,8 +387,13 @@ def _numbers(study: Study, name: str) -> tuple[float, ...]:
     return tuple(float(value) for value in given) if are_numbers else ()
 
 
-def _resampling(study: Study) -> dict[str, Any]:
+def _resampling(study: Study, n_resamples: int) -> dict[str, Any]:
     how = study.confidence
+    if study.goal != "confidence":
+        if not n_resamples:
+            return {}
+        seed: Any = study.parameters.get("random_state") or 0
+        how = Confidence(replicates=max(n_resamples, 2), seed=seed)
     is_length = isinstance(how.block_length, int)
     return {
         "replicates": how.replicates,

@@ -21,6 +21,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design, public_units
 from feddbn.core.designs.features import feature_map
+from feddbn.core.orders.average import OrderPosterior
 from feddbn.core.orders.groups import (
     CurvedNetwork,
     CurvedRegressions,
@@ -28,7 +29,6 @@ from feddbn.core.orders.groups import (
     curved_network,
     in_data_units,
 )
-from feddbn.core.orders.average import OrderPosterior
 from feddbn.core.orders.learn import (
     MOST_NODES_TO_AVERAGE,
     Learned,
@@ -36,6 +36,7 @@ from feddbn.core.orders.learn import (
     bagged,
     choose_lags,
     chosen_groups,
+    spread_of,
     straight_score,
 )
 from feddbn.core.orders.parents import MANY_NODES
@@ -499,19 +500,21 @@ def resampled_program(
     is_tempered = report is not None and not report.looked_only
     n = report.n_effective if is_tempered and report is not None else outcome.moments.n
     resampled = resampled.worth(n / resampled.full.n)
+    if rho is not None:
+        resampled = resampled.each(lambda moments: without_memory(moments, rho, d))
+    spread = spread_of(outcome.learned, resampled.full, resampled.replicates)
+    resampled = resampled.nearer(float(np.sqrt(1.0 - 1.0 / spread)))
     limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
 
     def posterior_of(index: int, moments: Moments) -> OrderPosterior:
         if told is not None:
             working, learn = _as_searched(told.of(moments), variables, options)
         else:
-            plain = moments if rho is None else without_memory(moments, rho, d)
-            working, learn = as_searched(plain, variables, options.prepare), options.learn
+            working, learn = as_searched(moments, variables, options.prepare), options.learn
         return learn.learn_again(working, limits, outcome.learned, np.random.default_rng([seed, index]))
 
-    posteriors = [posterior_of(*one) for one in enumerate(resampled.replicates)]
-    learned = bagged(outcome.learned, posteriors)
-    outcome = replace(
-        outcome, learned=learned, n_sums=outcome.n_sums + n_sums, n_resamples=n_resamples, not_resampled=""
-    )
+    outcome = replace(outcome, n_sums=outcome.n_sums + n_sums, n_resamples=n_resamples, not_resampled="")
+    if spread > 1.0:
+        posteriors = [posterior_of(*one) for one in enumerate(resampled.replicates)]
+        outcome = replace(outcome, learned=bagged(outcome.learned, posteriors, spread), spread=spread)
     return outcome, report, None if curved is None else replace(curved, outcome=outcome)

@@ -38,7 +38,14 @@ from feddbn.core.glm import (
 )
 from feddbn.core.kinds import Coding, Kind, coding_of, merged_kind, merged_levels
 from feddbn.core.orders.groups import Groups
-from feddbn.core.orders.learn import MOST_OPEN_OF_A_NODE, Learned, OrderLearner, Review, Reviewed, with_directions
+from feddbn.core.orders.learn import (
+    MOST_OPEN_OF_A_NODE,
+    Learned,
+    OrderLearner,
+    Review,
+    Reviewed,
+    with_directions,
+)
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric

@@ -137,7 +137,7 @@ class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
     `asked` is what the first sum told, `dependent` says which variables follow from others; probabilities are means over
-    `n_resamples`, or there are none for a reason.
+    `n_resamples`, or there are none for a reason; `spread` is how much more these differ than the model knows of.
     """
 
     learned: Learned
@@ -150,6 +150,7 @@ class OneShotOutcome:
     dependent: tuple[Finding, ...] = ()
     n_resamples: int = 0
     not_resampled: str = "sums"
+    spread: float = 1.0
 
 
 def oneshot_program(
@@ -673,7 +674,9 @@ def _is_mirrored(outcome: OneShotOutcome) -> bool:
     return 2 * n_again > n_edges or (keep_some and n_again > 0)
 
 
-def limits_over(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:
+def limits_over(
+    constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()
+) -> EdgeConstraints:
     """The constraints over this many lags; what no known lag allows, a further one does not either."""
     allowed, required = constraints.allowed, constraints.required
     q = (n_lags + 1) * d

@@ -86,7 +86,7 @@ from feddbn.federation.protocol.task import (
 
 BLOCK_LENGTHS = ("auto", "politis-white")
 UNITS = ("auto", "recordings", "blocks")
-MANY_RECORDINGS = 20
+MANY_RECORDINGS = 10
 MOST_REPLICATES = 1_000_000
 FLOATS_PER_TASK = 4_000_000
 """Numbers in one answer about resamples, unless one replicate alone has more."""
@@ -792,37 +792,44 @@ class ResampledMoments:
     full: Moments
     replicates: tuple[Moments, ...]
 
+    def each(self, change: Callable[[Moments], Moments]) -> ResampledMoments:
+        """The same with all moments changed in one way."""
+        full, *others = map(change, (self.full, *self.replicates))
+        return ResampledMoments(full, tuple(others))
+
     def worth(self, share: float) -> ResampledMoments:
         """The same where a row is worth a share of a complete one."""
-        full, *others = (
-            Moments(m.n * share, m.mean, m.scatter * share) for m in (self.full, *self.replicates)
-        )
-        return ResampledMoments(full, tuple(others))
+        return self.each(lambda m: Moments(m.n * share, m.mean, m.scatter * share))
+
+    def nearer(self, part: float) -> ResampledMoments:
+        """Replicates that differ from all rows by a part of what they do."""
+        near = Moments(self.full.n * (1 - part), self.full.mean, self.full.scatter * (1 - part))
+        return self.each(lambda m: near.merge(Moments(m.n * part, m.mean, m.scatter * part)))
 
     def about(self, moments: Moments) -> ResampledMoments:
         """The same about other moments of all rows: products are turned as ``T G T'``, where T makes these of those.
 
         Cells that were drawn once, the same in every replicate, then leave no trace in their mean.
         """
-        scale = safe_roots(np.diag(moments.scatter))
-        wanted, given = (
-            np.linalg.cholesky(scatter / np.outer(scale, scale) / n + 1e-9 * np.eye(len(scale)))
-            for n, scatter in ((moments.n, moments.scatter), (self.full.n, self.full.scatter))
-        )
-        turn = scale[:, None] * np.linalg.solve(given.T, wanted.T).T / scale
-        full, *others = (
-            Moments(m.n, moments.mean, turn @ m.scatter @ turn.T) for m in (self.full, *self.replicates)
-        )
-        return ResampledMoments(full, tuple(others))
+        (wanted, scale), (given, before) = (_root(m) for m in (moments, self.full))
+        turn = scale[:, None] * np.linalg.solve(given.T, wanted.T).T / before
+        return self.each(lambda m: Moments(m.n, moments.mean, turn @ m.scatter @ turn.T))
 
 
-def bootstrap_plan(columns: int, n_replicates: int, *, is_curved: bool = False) -> Plan:
+def _root(moments: Moments) -> tuple[FloatArray, FloatArray]:
+    """Cholesky factor of correlations, slightly away from singular ones, and standard deviations."""
+    scale = safe_roots(np.diag(moments.scatter) / moments.n)
+    R = moments.scatter / np.outer(scale, scale) / moments.n
+    return np.asarray(np.linalg.cholesky(R + 1e-9 * np.eye(len(R)))), scale
+
+
+def bootstrap_plan(columns: int, n_replicates: int, *, has_origin: bool = False) -> Plan:
     """What `bootstrap_program` may ask about rows of so many columns."""
     length = sums_length(columns)
     per_task = max(1, FLOATS_PER_TASK // length)
     times = -(-(n_replicates + 1) // per_task)
     numbers = min(per_task, n_replicates + 1) * length
-    first = () if is_curved else (Planned("gram.resamples", length),)
+    first = () if has_origin else (Planned("gram.resamples", length),)
     return *first, Planned("gram.resamples", numbers, times, times)
 
 

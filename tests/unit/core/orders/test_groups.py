@@ -137,14 +137,14 @@ def test_the_cheaper_direction_is_taken_with_what_it_is_cheaper_by():
     cost = {(0, ()): 10.0, (0, (1,)): 2.0, (1, (3,)): 5.0, (1, (0, 3)): 4.0}
     found = review.decide(lambda j, parents: cost[j, parents])
     assert found.parents == ((1,), (3,), ())
-    assert found.orientation == (EdgeOrientation(1, 0, 7.0),)
+    assert found.orientation == (EdgeOrientation(1, 0, 7.0, by_shape=True),)
 
 
 def test_nothing_turns_for_nothing():
     review = Review(network_of(2, (0, 1)), [EdgeOrientation(0, 1, 0.0)])
     found = review.decide(lambda j, parents: 3.0)
     assert found.parents == ((), (0,))
-    assert found.orientation == (EdgeOrientation(0, 1, 0.0),)
+    assert found.orientation == (EdgeOrientation(0, 1, 0.0, by_shape=True),)
 
 
 def test_directions_that_close_a_cycle_are_no_choice():
