@@ -295,7 +295,7 @@ def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) 
     found = left
     for _ in range(_MOST_STEPS):
         before, found = found, left + _slow_part(found, d, share)
-        if np.abs(found - before).max() <= _STILL / np.sqrt(n):
+        if np.abs(found - before).max() <= _STILL:
             break
     return found * np.outer(root, root)
 

@@ -267,6 +267,10 @@ class _Patterns:
                 z[which[:, None], cell] = -(C[pattern] @ pull[:, :, None])[:, :, 0]
         return z * self.root
 
+    def square(self, a: FloatArray, b: FloatArray | None = None) -> float:
+        """Sum of ``a K b'`` over rows, in units of the columns."""
+        return float(((a / self.root @ self.K) * ((a if b is None else b) / self.root)).sum())
+
     def spread(self) -> FloatArray:
         """(q, q) sum over rows of the conditional covariance of their missing cells."""
         q = len(self.K)
@@ -291,18 +295,28 @@ class _Patterns:
 
 
 def _off_basis(rows: FloatArray, Q: FloatArray, patterns: _Patterns) -> FloatArray:
-    """(n, q) completed rows off the basis; coefficients and cells are completed in turn until both settle."""
+    """(n, q) completed rows off the basis, whose coefficients fit the present cells best.
+
+    Taking what the basis has of completed rows off them, again and again, leads there slowly where much is missing. It is a
+    step towards the solution of a positive system in the precision of the columns: conjugate gradients take few of them.
+    """
     present = ~np.isnan(rows)
     values = np.where(present, rows, 0.0)
     coefficients = _own_coefficients(values, present, Q)
+    left = patterns.fill(values - Q @ coefficients)
+    change = Q.T @ left
+    direction, size = change, patterns.square(change)
     for _ in range(_MAX_INNER):
-        left = patterns.fill(values - Q @ coefficients)
-        change = Q.T @ left
-        coefficients += change
-        left -= Q @ change
         if np.all(np.abs(change) <= _INNER_TOL * patterns.root):
             break
-    return left
+        ahead = Q.T @ patterns.fill(Q @ direction)
+        step = size / patterns.square(direction, ahead)
+        coefficients += step * direction
+        change = change - step * ahead
+        before, size = size, patterns.square(change)
+        direction = change + size / before * direction
+    left = patterns.fill(values - Q @ coefficients)
+    return left - Q @ (Q.T @ left)
 
 
 def _own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> FloatArray:
