@@ -144,12 +144,10 @@ def _far_cells(asked: AskedMoments, sites: Mapping[str, SiteData]) -> Iterator[F
     survey, done = asked.survey, asked.treatment
     if survey is None or not survey.far:
         return
-    counts = {name: np.zeros(len(survey.n_far), dtype=int) for name in sites}
-    for name, n_far in counts.items():
-        seen = MappedSite(sites[name], done.cell_maps)
-        for recording, bounds in BoundedSite(seen, inputs=survey.inputs).with_bounds():
-            for _, far in bounds.far(recording.blocks()):
-                n_far += far.sum(axis=0)
+    counts = {
+        name: BoundedSite(MappedSite(data, done.cell_maps), inputs=survey.inputs).n_far()
+        for name, data in sites.items()
+    }
     cells = {name: int(far.sum()) for name, far in counts.items() if far.any()}
     if cells:
         names = next(iter(sites.values())).variables

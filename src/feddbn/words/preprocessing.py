@@ -80,11 +80,11 @@ def _own_scales(it: Said) -> str:
 
 @says("cells-bounded")
 def _cells_bounded(it: Said) -> str:
-    cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "0.1%"
+    cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     return (
-        f"{it['n']} cells of {it.names}, more than 5 robust standard deviations from their recording's median, count for "
-        f"less (from 10 on not at all); so no few cells decide, and it costs at most {cost} of the rows' worth. {it.cure} "
-        "uses all cells as they are."
+        f"{it['n']} cells of {it.names} lie more than 6 robust standard deviations from their recording's median, so cells "
+        f"count for less from 5 on, and from 10 on not at all. No few cells decide then, and it costs about {cost} of the "
+        f"rows' worth. {it.cure} uses all cells as they are."
     )
 
 

@@ -135,6 +135,8 @@ STRAIGHT = 5.0
 """Cells up to this many robust standard deviations from their recording's median stay as they are."""
 NOTHING_FROM = 10.0
 """From here on a cell counts as its recording's median."""
+FAR = 6.0
+"""Rows are made robust only if some cell is beyond this: of ten million Gaussian cells hardly one is."""
 OWN_SCALE_CELLS = 20
 """With fewer cells a variable has no scale, and its cells stay."""
 _MEDIAN_CELLS = 8
@@ -155,11 +157,12 @@ class _Evenly:
 
     def add(self, rows: NDArray[Any]) -> None:
         """Take the next rows."""
-        part = rows[-self.n_seen % self._step :: self._step]
+        # A view would keep all of the rows in memory.
+        part = rows if self._step == 1 else rows[-self.n_seen % self._step :: self._step].copy()
         self._parts.append(part)
         self.n_seen, self._n = self.n_seen + len(rows), self._n + len(part)
         while self._n > _MOST_ROWS:
-            self._parts = [self.rows[::2]]
+            self._parts = [self.rows[::2].copy()]
             self._step, self._n = 2 * self._step, len(self._parts[0])
 
     @property
@@ -177,10 +180,16 @@ def _quantiles(rows: FloatArray, *shares: float) -> tuple[FloatArray, FloatArray
     """(d,) how many cells columns have, and quantiles of them (shares, d); 0 without any cells."""
     n, d = rows.shape
     if n and not may_lack_cells(rows):
-        return np.full(d, n), np.quantile(rows, shares, axis=0)
-    columns = [column[~np.isnan(column)] for column in rows.T]
-    found = [np.quantile(one, shares) if len(one) else np.zeros(len(shares)) for one in columns]
-    return np.array([len(one) for one in columns]), np.array(found).T.reshape(len(shares), d)
+        # As `numpy.quantile`, which takes many times as long for few rows.
+        places = (n - 1) * np.array(shares)
+        low = places.astype(int)
+        high = np.minimum(low + 1, n - 1)
+        ordered = np.partition(rows, np.unique([low, high]), axis=0)
+        found = ordered[low] + (places - low)[:, None] * (ordered[high] - ordered[low])
+        return np.full(d, n), found
+    columns = [column[~np.isnan(column), None] for column in rows.T]
+    each = [_quantiles(one, *shares)[1][:, 0] if len(one) else np.zeros(len(shares)) for one in columns]
+    return np.array([len(one) for one in columns]), np.array(each).T.reshape(len(shares), d)
 
 
 def _line(kept: _Evenly) -> FloatArray:
@@ -237,13 +246,10 @@ class Bounds:
         pulses[known] = np.where(is_still[known] > 0, 0.0, STRAIGHT * scale[known])
         return cls(line, np.where(np.isfinite(pulses), np.inf, scale), pulses)
 
-    def far(self, blocks: Iterable[Block]) -> Iterator[tuple[Block, BoolArray]]:
-        """Yield each block with which of its cells are beyond the straight part, but for those around pulses."""
-        for block, far, _ in self._judged(blocks):
-            yield block, far
-
-    def _judged(self, blocks: Iterable[Block]) -> Iterator[tuple[Block, BoolArray, FloatArray]]:
-        """Each block, its far cells, and the medians of its cells."""
+    def judged(
+        self, blocks: Iterable[Block], beyond: float = STRAIGHT
+    ) -> Iterator[tuple[Block, BoolArray, FloatArray]]:
+        """Yield each block, which of its cells are beyond so many scales, but for those around pulses, and their medians."""
         since, n_before = _AFTER_PULSES, 0
         watched = np.flatnonzero(np.isfinite(self.pulses))
         for block in blocks:
@@ -251,7 +257,7 @@ class Bounds:
             centre = self.line[0] + places[:, None] * self.line[1]
             n_before += len(block.values)
             distance = np.abs(block.values - centre)
-            far = distance > STRAIGHT * self.scale
+            far = distance > beyond * self.scale
             if len(watched):
                 n = len(far)
                 at = np.flatnonzero((distance[:, watched] > self.pulses[watched]).any(axis=1))
@@ -265,7 +271,7 @@ class Bounds:
     def bounded(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks with far cells brought in: less and less of a distance counts, from `NOTHING_FROM` on nothing."""
         scale = np.where(np.isfinite(self.scale), self.scale, 1.0)
-        for block, far, centre in self._judged(blocks):
+        for block, far, centre in self.judged(blocks):
             values = block.values
             if far.any():
                 z = (values - centre) / scale
@@ -299,7 +305,7 @@ class BoundedSite(SiteView):
     def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
         """Yield the recordings as they are, each with how it is bounded."""
         if self.scope == "site":
-            lines, scales = self._known
+            lines, scales, _ = self._known
             for recording, line in zip(self.data.recordings(), lines, strict=True):
                 yield recording, Bounds.of(line, scales, self.inputs)
             return
@@ -316,29 +322,59 @@ class BoundedSite(SiteView):
         """(d,) of which variables half of the cells are medians."""
         return np.asarray(self._known[1][1] > 0)
 
+    def n_far(self) -> FloatArray:
+        """(d,) how many cells are beyond `FAR`; the site is read for it only if some cell may be."""
+        total = np.zeros(len(self.variables))
+        if self._may_be_far():
+            for recording, bounds in self.with_bounds():
+                total += sum(far.sum(axis=0) for _, far, _ in bounds.judged(recording.blocks(), FAR))
+        return total
+
+    def _may_be_far(self) -> bool:
+        """Whether the extremes of some block are beyond `FAR`, wherever in the block they are."""
+        lines, scales, extremes = self._known
+        for line, ends in zip(lines, extremes, strict=True):
+            farthest = FAR * Bounds.of(line, scales, self.inputs).scale
+            for first, last, low, high in ends:
+                centres = line[0] + np.outer((first, last), line[1])
+                distance = np.fmax(high - centres.min(axis=0), centres.max(axis=0) - low)
+                if np.any(distance > farthest):
+                    return True
+        return False
+
     @cached_property
-    def _known(self) -> tuple[FloatArray, FloatArray]:
-        """Medians of all recordings and the scales of the site: one pass over it."""
+    def _known(self) -> tuple[FloatArray, FloatArray, list[list[tuple[Any, ...]]]]:
+        """Medians of all recordings, the scales of the site, and of each block its first and last row and its extremes."""
+        for _ in self.read():
+            pass
+        return self._known
+
+    def read(self) -> Iterator[tuple[int, Block]]:
+        """Yield the blocks as they are, with the number of their recording; medians and scales are found on the way."""
         d = len(self.variables)
-        every, whose, lines = (
-            _Evenly(np.empty((0, d))),
-            _Evenly(np.empty((0, 2), dtype=int)),
-            [np.empty((2, d))],
-        )
+        every, whose = _Evenly(np.empty((0, d))), _Evenly(np.empty((0, 2), dtype=int))
+        lines, extremes = [np.empty((2, d))], []
         for k, recording in enumerate(self.data.recordings()):
-            kept = _Evenly(np.empty((0, d)))
+            kept, ends = _Evenly(np.empty((0, d))), []
             for block in recording.blocks():
+                first, n = kept.n_seen, len(block.values)
                 kept.add(block.values)
                 every.add(block.values)
-                n_before, n = kept.n_seen, len(block.values)
-                whose.add(np.column_stack([np.full(n, k), np.arange(n_before - n, n_before)]))
+                whose.add(np.column_stack([np.full(n, k), np.arange(first, first + n)]))
+                if n:
+                    ends.append(
+                        (first, first + n - 1, *(f.reduce(block.values, axis=0) for f in (np.fmin, np.fmax)))
+                    )
+                    yield k, block
             lines.append(_line(kept))
+            extremes.append(ends)
         found = np.array(lines[1:]).reshape(-1, 2, d)
         common = _quantiles(every.rows, 0.5)[1]
         found[:, :1] = np.where(np.isnan(found[:, :1]), common, found[:, :1])
-        recording, place = whose.rows.T
-        centres = found[recording, 0] + place[:, None] * found[recording, 1]
-        return found, _scales(np.abs(every.rows - centres))
+        number, place = whose.rows.T
+        centres = found[number, 0] + place[:, None] * found[number, 1]
+        # As a cached property is kept.
+        vars(self)["_known"] = found, _scales(np.abs(every.rows - centres)), extremes
 
 
 @dataclass(frozen=True)

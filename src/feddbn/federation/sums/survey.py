@@ -2,8 +2,8 @@
 
 Site tasks
 ----------
-``survey``     numbers of cells that robust rows would bound (`core.designs.cells`), spectra and profiles of single sites,
-               added up (`core.statistics.survey`), and how many sites have cells that are no counts or no yes/no
+``survey``     numbers of far cells (`core.designs.cells`), spectra and profiles of single sites, added up
+               (`core.statistics.survey`), and how many sites have cells that are no counts or no yes/no
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
 """
@@ -139,7 +139,7 @@ class Survey:
     n_empty
         Number of empty cells.
     n_far, n_cells
-        (d,) how many cells robust rows would bound (`core.designs.cells.BoundedSite`), and how many there are.
+        (d,) how many cells are far from their recording's median (`core.designs.cells.FAR`), and how many there are.
     n_still
         (d,) at how many sites half of the cells or more are their recording's median.
     periods
@@ -175,7 +175,7 @@ class Survey:
 
     @property
     def far(self) -> tuple[int, ...]:
-        """Positions of variables with cells that robust rows would bound; noise may make a half of none."""
+        """Positions of variables with far cells, for which rows are made robust; noise may make a half of none."""
         return tuple(np.flatnonzero(self.n_far > 0.5).tolist())
 
     @property
@@ -268,27 +268,22 @@ def _profile_size(question: SurveyQuestion) -> int:
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     d = question.d
-    rows = recordings = empty = spectra = 0.0
-    far, cells, spectrum = np.zeros(d), np.zeros(d), np.zeros(N_FREQUENCIES)
+    rows = empty = spectra = 0.0
+    cells, spectrum, with_rows = np.zeros(d), np.zeros(N_FREQUENCIES), set[int]()
     objecting, made_up = np.zeros((2, d), dtype=bool), np.zeros((N_MADE_UP, d))
     data = question.mapped(here.data)
     bounded = BoundedSite(data, inputs=question.inputs)
-    for recording, bounds in bounded.with_bounds():
-        n_before = rows
-        for block, is_far in bounds.far(recording.blocks()):
-            if not len(block.values):
-                continue
-            rows += len(block.values)
-            far += is_far.sum(axis=0)
-            cells += len(block.values)
-            if may_lack_cells(block.values):
-                absent = np.isnan(block.values).sum(axis=0)
-                cells, empty = cells - absent, empty + float(absent.sum())
-            objecting |= objections(block.values)
-            made_up += made_up_sums(block.values)
-            power, number_of = periodogram(without_slow_part(block.values))
-            spectrum, spectra = spectrum + power, spectra + number_of
-        recordings += rows > n_before
+    for recording, block in bounded.read():
+        with_rows.add(recording)
+        rows += len(block.values)
+        cells += len(block.values)
+        if may_lack_cells(block.values):
+            absent = np.isnan(block.values).sum(axis=0)
+            cells, empty = cells - absent, empty + float(absent.sum())
+        objecting |= objections(block.values)
+        made_up += made_up_sums(block.values)
+        power, number_of = periodogram(without_slow_part(block.values))
+        spectrum, spectra = spectrum + power, spectra + number_of
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
     found = None
     if size:
@@ -299,9 +294,9 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         profile = found[0][:size]
         if question.profiles == "whole":
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
-    head = np.array([rows, recordings, empty, spectra, float(found is not None)])
+    head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None)])
     still = bounded.is_still & (cells > 0)
-    parts = [head, far, cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
+    parts = [head, bounded.n_far(), cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 

@@ -117,6 +117,27 @@ def test_by_recordings_none_acts_on_another_and_by_sites_all_have_one_scale():
     np.testing.assert_array_equal(seen("recording", *parts)[:60], seen("recording", parts[0]))
 
 
+def test_far_cells_are_counted_and_a_site_without_any_is_read_once():
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(400, 2)) + 0.05 * np.arange(400)[:, None]
+    parts = tuple(Block(part, k == 0) for k, part in enumerate(np.split(x, 8)))
+    readings = []
+
+    class Watched(ArrayRecording):
+        def blocks(self):
+            readings.append(self.name)
+            return super().blocks()
+
+    assert BoundedSite(MemorySite(("a", "b"), [Watched("r", parts)])).n_far().tolist() == [0, 0]
+    assert readings == ["r"]
+    x[[5, 200, 390], 1] += (6.6, -30.0, 9.0)
+    x[7, 0] += 5.2
+    found = BoundedSite(MemorySite(("a", "b"), [Watched("r", parts)]))
+    assert found.n_far().tolist() == [0, 3]
+    assert len(readings) == 3
+    assert found.is_still.tolist() == [False, False]
+
+
 def test_long_data_are_judged_by_rows_at_equal_distances(monkeypatch):
     rng = np.random.default_rng(7)
     x = rng.normal(size=(5000, 2)) + 0.01 * np.arange(5000)[:, None]

@@ -1,0 +1,101 @@
+"""Robust rows under noise, and what new rows and earlier versions have of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn import Prepare
+from feddbn.data import read_sites
+from feddbn.errors import OldNameWarning, ParameterError
+from feddbn.federation.protocol.site import Here, Site, site_task
+from feddbn.federation.sums.gram import GramQuestion
+from feddbn.federation.sums.tally import Tally
+from feddbn.methods.oneshot import OneShotDBN
+from feddbn.results.scoring import score
+from feddbn.runtime.simulated.private import private_federation
+from feddbn.settings import flat_names
+from feddbn.sim.simulation import simulate
+from support.saying import refused
+
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+
+NAMES = ("a", "b")
+
+
+def recordings(n=6, rows=40, seed=0):
+    rng = np.random.default_rng(seed)
+    return [pd.DataFrame(rng.normal(size=(rows, 2)) * (1.0, 50.0), columns=NAMES) for _ in range(n)]
+
+
+def units(frames, question, unit="recording"):
+    data = read_sites({"one": frames})["one"]
+    return list(site_task(question.name).units(Here("one", data, {}), question, unit))
+
+
+def test_under_noise_no_recording_decides_about_the_cells_of_another():
+    frames = recordings(n=3)
+    frames[0].iloc[7, 0] = 80.0
+    own = GramQuestion(n_lags=1, variables=NAMES, robust="recording")
+    vectors = units(frames, own)
+    # All rows stay, and the far cell counts as the median.
+    assert [v[0] for v in vectors] == [39.0, 39.0, 39.0]
+    assert abs(vectors[0][1] - frames[0]["a"].drop(7)[1:].sum()) < 1.0
+    loud = [frames[0], frames[1] * 1e3, frames[2]]
+    np.testing.assert_array_equal(units(loud, own)[0], vectors[0])
+    for more in ({"robust": "site"}, {"log_scales": np.zeros(2)}):
+        with refused(ParameterError, code="own-scales"):
+            units(frames, GramQuestion(n_lags=1, variables=NAMES, **more))
+    with refused(ParameterError, code="robust-mixes"):
+        units(frames, own, "row")
+
+
+def private_fit(made, unit="recording", **prepare):
+    sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
+    private = private_federation(sites, 8.0, unit=unit, rng=np.random.default_rng(2))
+    model = OneShotDBN(federation=private, prepare=Prepare(**prepare)).fit(None)
+    found = score(made.truth, model.dbn_)
+    return model.treatment_["robust"], found["W"]["shd"] + found["A"]["shd"]
+
+
+def test_spikes_turn_no_network_over_at_a_generous_epsilon_and_nothing_is_paid_for_it():
+    made = simulate(
+        d=5,
+        n_sites=5,
+        n_samples=12_000,
+        n_recordings=60,
+        mean_degree=2,
+        random_state=1,
+        mess={"spikes": 0.01},
+    )
+    robust, wrong = private_fit(made)
+    assert robust == "recording"
+    assert wrong <= 1
+    off, all_wrong = private_fit(made, robust="off")
+    assert off == "none"
+    assert all_wrong >= 5
+
+
+def test_what_was_called_spikes_is_read_in_studies_files_and_arguments():
+    assert flat_names({"prepare.spikes": "keep"}) == {"robust": "off"}
+    assert flat_names({"prepare": {"spikes": "remove"}}) == {"robust": "auto"}
+    assert flat_names({"spikes": "auto"}) == {"robust": "auto"}
+    with pytest.warns(OldNameWarning):
+        assert OneShotDBN(spikes="keep").prepare == Prepare(robust="off")
+    with refused(ParameterError, "twice"):
+        flat_names({"prepare.spikes": "keep", "prepare.robust": "auto"})
+
+
+def test_new_rows_are_robust_as_the_old_ones_were_also_those_of_earlier_versions():
+    made = simulate(d=3, n_sites=3, n_samples=900, random_state=0, mess={"spikes": 0.01})
+    rows = Prepare(missing="drop", gains="none", on_disagreement="warn")
+    model = OneShotDBN(prepare=rows).fit(made.sites)
+    assert model.treatment_["robust"] == "site"
+    stored = model._tally.to_dict()
+    assert Tally.from_dict(stored).treatment.robust == "site"
+    earlier = {name: value for name, value in stored.items() if name != "robust"}
+    for limits, robust in (([1.0, 1.0, 0.0], "site"), (None, "none")):
+        assert Tally.from_dict({**earlier, "limits": limits}).treatment.robust == robust
+    more = simulate(d=3, n_sites=3, n_samples=900, random_state=0, mess={"spikes": 0.01})
+    before = model._tally.moments.scatter
+    after = model.update(more.sites)
+    np.testing.assert_allclose(np.diag(after._tally.moments.scatter), 2 * np.diag(before), rtol=0.2)
