@@ -295,8 +295,8 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         if question.profiles == "whole":
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
     head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None)])
-    still = bounded.is_still & (cells > 0)
-    parts = [head, bounded.n_far(), cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
+    far, still = bounded.n_far(), bounded.is_still & (cells > 0)
+    parts = [head, far, cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 
