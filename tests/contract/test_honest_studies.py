@@ -10,6 +10,7 @@ from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.guards.study_plan import plan_of, scope_of
 from feddbn.federation.protocol.site import site_tasks
 from feddbn.federation.protocol.task import tasks_in
+from feddbn.privacy.policy import USUAL_TASKS
 from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from support.faults import LocalExchange, MemoryJournal
@@ -65,6 +66,10 @@ def recording(kind, site, rng):
 QUICK = {"rounds.max_rounds": 6}
 CASES = [
     *(("oneshot", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "few", "spikes")),
+    *(("oneshot", {"resamples": 4}, kind, {}) for kind in ("memory", "trend", "empty", "plain")),
+    ("oneshot", {"resamples": 4, "features": "auto", "n_lags": "auto"}, "bent", {}),
+    ("oneshot", {"resamples": 4, "features": "spline", "random_state": 7}, "empty", {}),
+    ("oneshot", {"resamples": 4}, "gains", {"goal": "compare", "compare": {"against": ["fdbnl"]}}),
     ("oneshot", {"n_lags": "auto"}, "memory", {}),
     ("oneshot", {"n_lags": 0}, "memory", {}),
     ("oneshot", {"use_nongaussian": "auto"}, "laplace", {}),
@@ -163,3 +168,18 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     assert not any(rig.refusals(name, "run") for name in rig.names)
     assert asked - {"", "hello", "finish"} <= {*tasks_in(plan_of(study))}
     assert scope_of(study, 10).variables == rig.variables
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_listed):
+    rng = np.random.default_rng(0)
+    data = {f"s{i}": [recording("trend", i, rng) for _ in range(2)] for i in range(4)}
+    listed = [task for task in USUAL_TASKS if is_listed or task != "gram.resamples"]
+    rig = Rig(tmp_path, data, f"tasks = {json.dumps(listed)}\n")
+    study = rig.study("oneshot", {"resamples": 5}, attendance={"when_missing": "abort"})
+    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
+    told, _ = run_study(Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0), study)
+    found = {one["code"]: one for one in told.summary["result"]["findings"]}
+    assert ("probabilities-not-resampled" in found) is not is_listed
+    assert any(rig.refusals(name, "run") for name in rig.names) is not is_listed

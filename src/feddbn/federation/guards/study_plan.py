@@ -7,7 +7,7 @@ read the same answer. A method that the method table does not have is bounded by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
@@ -261,11 +261,14 @@ class _StudyPlan:
         if not self.n_resamples:
             return ()
         d, features = len(self.study.variables), str(self.given.get("features", "linear"))
-        columns = (self.n_lags + 1 + self.checks) * d
+        columns = usual = (self.n_lags + 1) * d
         if features != "linear":
             has_products = bool(self.given.get("interactions", False))
-            columns = max(columns, curved_columns(d, self.n_lags, features, has_products))
-        return bootstrap_plan(columns, self.n_resamples, has_origin=True)
+            columns = curved_columns(d, self.n_lags, features, has_products)
+            usual = usual if features == "auto" else columns
+        (least,) = bootstrap_plan(usual, self.n_resamples, has_origin=True)
+        (most,) = bootstrap_plan(max(columns, usual + self.checks * d), self.n_resamples, has_origin=True)
+        return (replace(most, least=least.numbers),)
 
     @property
     def selection(self) -> Plan:

@@ -51,7 +51,7 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
-from feddbn.errors import ParameterError, SiteRefused
+from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
@@ -492,7 +492,7 @@ def resampled_program(
     )
     try:
         resampled, n_sums = yield from counted(treated(program, asked.treatment))
-    except SiteRefused:
+    except (SiteRefused, NotEnoughSites):
         return replace(outcome, not_resampled="refused"), report, curved
     if asked.treatment.row_model is not None and told is None:
         resampled = resampled.about(outcome.moments)

@@ -26,7 +26,7 @@ from feddbn import settings as rules
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.recordings import SiteData
-from feddbn.errors import ParameterError, ProtocolError, SiteRefused
+from feddbn.errors import NotEnoughSites, ParameterError, ProtocolError, SiteRefused
 from feddbn.privacy.policy import TRANSFORMATIONS
 from feddbn.settings import Rule
 
@@ -667,7 +667,7 @@ def run_program(program: ServerProgram[T], federation: Federation, observer: Obs
         while True:
             try:
                 answer = federation.sum(task)
-            except SiteRefused as refused:
+            except (SiteRefused, NotEnoughSites) as refused:
                 task = program.throw(refused)
                 continue
             if not np.all(np.isfinite(answer.value)):
