@@ -19,7 +19,6 @@ import numpy as np
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.cells import BoundedSite, MappedSite, site_profile
 from feddbn.core.statistics.diagnostics import slow_findings
-from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
@@ -40,6 +39,7 @@ from feddbn.federation.sums.treatment import (
 from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator, learned_from
 from feddbn.methods.oneshot import OneShotDBN
+from feddbn.results.identities import near_identities
 from feddbn.results.remarks import made_up_findings
 
 __all__ = ["Look", "check", "check_data", "look_findings"]

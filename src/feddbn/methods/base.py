@@ -22,7 +22,6 @@ from feddbn.core.backend.torch_device import open_device
 from feddbn.core.constraints import Edge, EdgeConstraints
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
-from feddbn.core.statistics.identities import Identity, near_identities
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary
@@ -50,6 +49,7 @@ from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
 from feddbn.results.edge_table import without_direction
+from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (
     ResidualSummary,
     hidden_findings,

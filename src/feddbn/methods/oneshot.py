@@ -16,7 +16,6 @@ from feddbn.core.designs.features import callable_map, feature_map, register_fea
 from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit, with_directions
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
-from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
@@ -57,6 +56,7 @@ from feddbn.results.edge_table import (
     orientation_table,
     without_direction,
 )
+from feddbn.results.identities import near_identities
 from feddbn.results.remarks import are_looked_at
 from feddbn.settings import Rule, edges, flag, function, nothing, number, setting, takes, text, whole, word
 from feddbn.words import say

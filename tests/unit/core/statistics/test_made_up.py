@@ -14,6 +14,7 @@ from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.made_up import made_up_kinds, made_up_sums, triples
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ParameterError
+from feddbn.federation.sums.gram import GramQuestion, require_separate_units
 from feddbn.words import say
 from support.saying import only
 
@@ -169,3 +170,11 @@ def test_what_is_no_variable_or_no_kind_is_refused():
         feddbn.OneShotDBN(prepare=feddbn.Prepare(made_up={"typo": "lines"})).fit({"a": autoregressive(0.5)})
     with pytest.raises(ParameterError, match="made_up"):
         feddbn.Prepare(made_up={"x0": "curves"})
+
+
+def test_it_does_not_go_with_noise_that_protects_single_rows():
+    question = GramQuestion(n_lags=1, variables=("a",), cell_maps=('made_up={"a": "lines"}',))
+    require_separate_units(question, "recording")
+    with pytest.raises(ParameterError) as caught:
+        require_separate_units(question, "row")
+    assert caught.value.code == "made-up-mixes"

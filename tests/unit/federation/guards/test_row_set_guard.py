@@ -1,6 +1,7 @@
 """Which rows a site leaves out of a question, given those it was asked about before."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -292,6 +293,21 @@ def test_codes_that_most_cells_have_are_refused():
     guard = RowSetGuard(RowsInMemory(site), LEAST, lambda note: None)
     with refused(SiteRefused, code="tight-limits"):
         guard.reads(Here("s", site, {}), Task(question))
+
+
+@pytest.mark.parametrize(("n_repeats", "is_told"), [(1, False), (LEAST - 1, False), (LEAST, True)])
+def test_a_study_that_empties_repeats_tells_of_no_few_of_them(n_repeats, is_told):
+    x = np.random.default_rng(0).normal(size=(N, 4))
+    x[50 : 51 + n_repeats, 1] = x[50, 1]
+    site = MemorySite(NAMES, [ArrayRecording("a", (Block(x),))])
+    guard = RowSetGuard(RowsInMemory(site), LEAST)
+    maps = (f"made_up={json.dumps({NAMES[1]: 'repeats'})}",)
+    task = Task(SurveyQuestion(n_lags=1, variables=NAMES, cell_maps=maps))
+    if is_told:
+        guard.reads(Here("s", site, {}), task)
+        return
+    with refused(SiteRefused, code="few-emptied"):
+        guard.reads(Here("s", site, {}), task)
 
 
 @pytest.mark.parametrize(

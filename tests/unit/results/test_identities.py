@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.core.statistics.identities import near_identities
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DependentColumnsWarning
+from feddbn.results.identities import near_identities
 from feddbn.words import say
 from support.saying import only
 
