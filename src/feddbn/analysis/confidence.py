@@ -184,7 +184,7 @@ def confidence(
         unit=unit,
         seed=int(random_state),
     )
-    resampled = rows.worth(run_program(program, running))
+    resampled = rows.worth(run_program(program, running), len(names))
     table: pd.DataFrame
     if isinstance(estimator, LatentDBN):
         learn = partial(_marks, estimator, rows, names, n_lags)
@@ -438,13 +438,18 @@ class _ResampledRows:
         program = bootstrap_program(variables, n_lags, n_replicates, **how, center=center, curved=curved)
         return treated(program, self.treatment)
 
-    def worth(self, resampled: ResampledMoments) -> ResampledMoments:
-        """The same as from as many rows as the first sum has: where cells are empty, fewer than there are."""
+    def worth(self, resampled: ResampledMoments, d: int) -> ResampledMoments:
+        """The same as from as many rows as the first sum has, and with what levels took along, as there."""
         if self.told is not None:
             return resampled.worth(self.told.moments.n / resampled.full.n)
-        if self.asked is not None and self.asked.n_rows > self.asked.moments.n:
-            return resampled.worth(self.asked.moments.n / self.asked.n_rows)
-        return resampled
+        if self.asked is None:
+            return resampled
+        asked = self.asked
+        resampled = resampled.each(lambda moments: asked.whole(moments, d))
+        # Where cells are empty rows are worth fewer than there are.
+        return (
+            resampled.worth(asked.moments.n / asked.n_rows) if asked.n_rows > asked.moments.n else resampled
+        )
 
     def given(self, moments: Moments) -> Moments | CurvedMoments:
         """Moments of a resample as ``fit_moments`` takes them."""

@@ -10,16 +10,18 @@ import pytest
 
 import feddbn
 from feddbn import AS_THEY_ARE, Dynotears, LatentDBN, OneShotDBN, confidence, simulate
-from feddbn.analysis.confidence import COLUMNS, confidence_table, mark_table
+from feddbn.analysis.confidence import COLUMNS, _rows_to_resample, confidence_table, mark_table
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import run_program
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
+from support.sites import federation_of
 
 EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
 KEY = ["source", "target", "lag"]
@@ -314,3 +316,24 @@ def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
     noisy = Noisy({name: Site(name, data) for name, data in read_sites(bent()).items()})
     with refused(ParameterError, "features='spline'", "gram.functions", code="curves-not-answered"):
         confidence(OneShotDBN(features="spline"), noisy)
+
+
+def test_resamples_of_recordings_with_levels_have_back_what_these_took_along():
+    """The data themselves, replicate -1, have the moments that a fit learns from."""
+    rng = np.random.default_rng(2)
+    sites = {f"s{k}": [] for k in range(4)}
+    for r in range(60):
+        x = rng.standard_normal((30, 2))
+        for t in range(1, 30):
+            x[t] += 0.7 * x[t - 1]
+        sites[f"s{r % 4}"].append(pd.DataFrame(x + 3.0 * rng.standard_normal(2), columns=["u", "v"]))
+    federation = federation_of(read_sites(sites))
+    rows = _rows_to_resample(OneShotDBN(features="linear"), federation, 1)
+    assert rows.treatment.center == "recording"
+    program = rows.program(federation.variables, 1, 3)
+    summed = run_program(program, federation)
+    found = rows.worth(summed, 2)
+    np.testing.assert_allclose(found.full.scatter, rows.asked.moments.scatter, rtol=1e-6)
+    assert summed.full.scatter[0, 0] < 0.97 * found.full.scatter[0, 0]
+    for before, after in zip(summed.replicates, found.replicates, strict=True):
+        assert before.scatter[0, 2] / before.scatter[0, 0] < after.scatter[0, 2] / after.scatter[0, 0]

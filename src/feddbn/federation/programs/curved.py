@@ -496,6 +496,8 @@ def resampled_program(
         return replace(outcome, not_resampled="refused"), report, curved
     if asked.treatment.row_model is not None and told is None:
         resampled = resampled.about(outcome.moments)
+    elif told is None:
+        resampled = resampled.each(lambda moments: asked.whole(moments, d))
     # As many rows as the network was learned from: where cells are empty, or variances change, fewer than there are.
     is_tempered = report is not None and not report.looked_only
     n = report.n_effective if is_tempered and report is not None else outcome.moments.n

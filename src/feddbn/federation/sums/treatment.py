@@ -207,22 +207,6 @@ class AskedMoments:
         return () if self.survey is None or self.treatment.robust == "none" else self.survey.far
 
 
-@dataclass(frozen=True)
-class _Told:
-    """One answer to a question that tries nuisances."""
-
-    moments: Moments
-    treatment: Treatment
-    evidence: float | None
-    cost: float
-    n: float
-    shape: FloatArray | None = None
-    rank: float = 0.0
-    unseen: tuple[tuple[int, int, int], ...] = ()
-    own_shares: FloatArray | None = None
-    summed: Moments | None = None
-
-
 def asked_moments_plan(
     variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
 ) -> Plan:
@@ -270,7 +254,7 @@ def moments_program(
     `asked` told how rows are treated; whoever runs this sees that they are (`federation.protocol.rows.treated`).
     """
     question = GramQuestion(n_lags=n_lags, variables=variables)
-    moments, *_ = yield from _moments_tried(question, question.q)
+    moments, *_ = yield from _moments_tried(question)
     return moments if asked is None else asked.whole(moments, len(variables))
 
 
@@ -287,7 +271,7 @@ def asked_moments_program(
             treatment = replace(treatment, robust="site", inputs=survey.inputs)
     elif prepare.noisy and prepare.robust == "auto":
         treatment = replace(treatment, robust="recording", inputs=prepare.input_places(variables))
-    told = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
+    told, cost = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
     gains_evidence = None
     if survey is not None and (
         prepare.gains == "site" or (prepare.gains == "auto" and survey.may_have_gains)
@@ -295,29 +279,22 @@ def asked_moments_program(
         stayed_out = n_disagreeing if treatment.abstain else 0
         log_scales = _log_scales(told.moments, survey) if stayed_out else survey.log_scales
         scales = replace(treatment, log_scales=log_scales, inputs=survey.inputs)
-        scaled = yield from _told(variables, n_lags, prepare, survey, scales, False)
-        gains_evidence = _evidence_for_gains(told, scaled, survey, stayed_out)
+        scaled, new_cost = yield from _told(variables, n_lags, prepare, survey, scales, False)
+        # How much better rows are explained, at one parameter for each scale.
+        n, n_gains = told.moments.n, len(survey.outputs) * (survey.n_sites - stayed_out - 1)
+        gains_evidence = n * (cost - new_cost) - n_gains * float(np.log(n))
         if prepare.gains == "site" or gains_evidence > 0:
             told = replace(scaled, shape=told.shape)
-    moments, treatment = told.moments, told.treatment
-    n_rows = moments.n
-    if treatment.row_model is not None:
+    if told.treatment.row_model is not None:
         moments, treatment, n_rows = yield from _expected(variables, n_lags, told)
-    return AskedMoments(
-        moments,
-        treatment,
-        told.evidence,
-        gains_evidence,
-        survey,
-        n_disagreeing,
-        told.shape,
-        n_rows,
-        told.rank,
-        prepare.inputs,
-        told.unseen,
-        prepare.is_personal,
-        told.own_shares,
-        told.summed,
+        told = replace(told, moments=moments, treatment=treatment, n_rows=n_rows)
+    return replace(
+        told,
+        gains_evidence=gains_evidence,
+        survey=survey,
+        n_disagreeing=n_disagreeing,
+        inputs=prepare.inputs,
+        personal=prepare.is_personal,
     )
 
 
@@ -328,8 +305,11 @@ def _told(
     survey: Survey | None,
     treatment: Treatment,
     shape: bool,
-) -> ServerProgram[_Told]:
-    """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
+) -> ServerProgram[tuple[AskedMoments, float]]:
+    """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings.
+
+    Returns what was told, and minus twice the log-likelihood of the lagged regression for each row.
+    """
     pairs, periods = prepare.tried(survey)
     # One sum tells the means that all have and what is left off those of recordings; under noise there is one matrix.
     if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):
@@ -353,10 +333,10 @@ def _told(
         found = yield from treated(pairs_program(question), treatment)
         # Offsets and trends make pairs look worth little; off them they are worth what they are.
         ns, n, mean, n_rows = found.ns, max(found.ns), found.mean, found.n_rows
-        ranks, log_gains = found.ranks, found.log_gains * n / n_rows
+        ranks, log_gains = found.ranks, found.log_gains / n_rows
         scatters = tuple(n * covariance for covariance in found.covariances)
     else:
-        common, tried, log_gains, shapes = yield from treated(_moments_tried(question, q), treatment)
+        common, tried, log_gains, shapes = yield from treated(_moments_tried(question), treatment)
         n, mean = common.n, common.mean
         ns = (n,) * (1 + len(tried))
         ranks = (1.0, *(rank for rank, _ in tried))
@@ -380,18 +360,27 @@ def _told(
     if has_gaps:
         centre = np.zeros(q) if is_own else mean
         treatment = replace(treatment, row_model=np.vstack([centre, moments.scatter / moments.n]))
+    asked = AskedMoments(
+        moments,
+        treatment,
+        evidence,
+        shape=shapes,
+        n_rows=moments.n,
+        rank=rank,
+        unseen=found.unseen[best] if has_gaps else (),
+        own_shares=_own_shares(scatters[0] / n, moments, d) if best else None,
+        summed=summed,
+    )
     # The density of scaled rows is that of the rows over their gains.
-    cost = n * log_det_of_residuals(*output_columns(moments.scatter / moments.n, d, places)) - 2.0 * log_gains
-    unseen = found.unseen[best] if has_gaps else ()
-    shares = _own_shares(scatters[0] / n, moments, d) if best else None
-    return _Told(moments, treatment, evidence, cost, n, shapes, rank, unseen, shares, summed)
+    cost = log_det_of_residuals(*output_columns(moments.scatter / moments.n, d, places)) - 2.0 * log_gains
+    return asked, cost
 
 
 def _moments_tried(
-    question: GramQuestion, q: int
+    question: GramQuestion,
 ) -> ServerProgram[tuple[Moments, list[tuple[float, FloatArray]], float, FloatArray | None]]:
-    """Moments about the common mean, rank and scatter off each nuisance tried, sum of log gains, and shapes."""
-    total = (yield Task(question)).value
+    """Moments about the common mean, rank and scatter off each nuisance tried, mean of log gains, and shapes."""
+    total, q = (yield Task(question)).value, question.q
     size, step = sums_length(q), 1 + q * (q + 1) // 2
     moments, rest = Moments.from_sums(total[:size], q), total[size:]
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / max(moments.n, 1.0))
@@ -406,7 +395,7 @@ def _moments_tried(
     shapes = rest[len(rest) - 2 * question.d - 1 :] if question.shape else None
     # Where something was tried, nuisances or gains, the sum of log gains comes between.
     log_gains = float(rest[0]) if len(rest) > (0 if shapes is None else len(shapes)) else 0.0
-    return moments, tried, log_gains, shapes
+    return moments, tried, log_gains / max(moments.n, 1.0), shapes
 
 
 def whole_moments(
@@ -512,14 +501,8 @@ def _log_scales(moments: Moments, survey: Survey) -> FloatArray:
     return found
 
 
-def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, stayed_out: int) -> float:
-    """How much better rows are explained once every site is brought to one scale, at one parameter for each scale."""
-    n_gains = len(survey.outputs) * (survey.n_sites - stayed_out - 1)
-    return told.cost - scaled.cost - n_gains * float(np.log(told.n))
-
-
 def _expected(
-    variables: tuple[str, ...], n_lags: int, told: _Told
+    variables: tuple[str, ...], n_lags: int, told: AskedMoments
 ) -> ServerProgram[tuple[Moments, Treatment, float]]:
     """Expected moments given the cells that are there, until they hardly change; how they were asked for; their rows."""
     treatment, q = told.treatment, told.moments.q
