@@ -283,7 +283,8 @@ def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) 
         E[Z'PZ] = sum_h p(h) C(h),     p(h) = sum_t P[t, t+h],     C(h) = C(0) F^h
 
     with F the regression of a row on the one before it. What is left is ``C(0) - E[Z'PZ] / T``, which is solved for C(0).
-    Without it, regressions on the past come out too small, and find partners to make up for it (Nickell 1981).
+    Without it, regressions on the past come out too small, and find partners to make up for it (Nickell 1981). A memory
+    that is longer than the rows for each nuisance column cannot be told from a level; it counts as one so long.
     """
     n = round(min(length, _LONGEST))
     basis = nuisance_basis(nuisance, np.arange(n, dtype=np.float64))
@@ -292,23 +293,25 @@ def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) 
     spectrum = np.square(np.abs(np.fft.rfft(np.linalg.qr(basis)[0], 2 * n, axis=0))).sum(axis=1)
     share = np.fft.irfft(spectrum)[:n] / length
     left, root = correlations(covariance)
-    found = left
+    found, memory = left, 1.0 - basis.shape[1] / n
     for _ in range(_MOST_STEPS):
-        before, found = found, left + _slow_part(found, d, share)
+        before, found = found, left + _slow_part(found, d, share, memory)
         if np.abs(found - before).max() <= _STILL:
             break
     return found * np.outer(root, root)
 
 
-def _slow_part(covariance: FloatArray, d: int, share: FloatArray) -> FloatArray:
-    """``sum_h share(|h|) C(h)`` of a series with this covariance of lagged rows."""
+def _slow_part(covariance: FloatArray, d: int, share: FloatArray, memory: float) -> FloatArray:
+    """``sum_h share(|h|) C(h)`` of a series with this covariance of lagged rows, of which `memory` stays at most."""
     k = len(covariance) - d
+    if not k:
+        return np.asarray(share[0] * covariance)
     B = np.linalg.lstsq(covariance[d:, d:], covariance[d:, :d], rcond=None)[0]
+    stays = np.abs(np.linalg.eigvals(np.concatenate([B, np.eye(k, k - d)], axis=1))).max(initial=memory)
     most = np.diag(covariance).max()
-    ahead, total = covariance, np.asarray(share[0] * covariance, dtype=np.float64)
+    ahead, total = covariance, np.asarray(share[0] * covariance)
     for weight in share[1:].tolist():
-        # Sums of rows that are those of no stationary series must not grow.
-        ahead = np.clip(np.concatenate([ahead[:, :k] @ B, ahead[:, :k]], axis=1), -most, most)
+        ahead = memory / stays * np.concatenate([ahead[:, :k] @ B, ahead[:, :k]], axis=1)
         total = total + weight * (ahead + ahead.T)
         if np.abs(ahead).max() <= _FORGOTTEN * most:
             break

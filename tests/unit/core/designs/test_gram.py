@@ -383,3 +383,22 @@ def test_rows_that_share_one_mean_and_recordings_as_long_as_their_nuisances_stay
     left = np.eye(4)
     assert restored(left, 2, Nuisance(), 30) is left
     assert restored(left, 2, Nuisance("recording", 3), 4) is left
+
+
+def test_a_memory_as_long_as_recordings_is_not_put_back_without_end():
+    """Random walks within recordings of 60 rows: levels and the series cannot be told apart."""
+    rng = np.random.default_rng(0)
+    total, nuisance = 0.0, Nuisance("recording", 3)
+    basis = np.linalg.qr(nuisance_basis(nuisance, np.arange(60.0)))[0]
+    for _ in range(100):
+        x = np.cumsum(rng.standard_normal((61, 2)), axis=0)
+        Z = np.hstack([x[1:], x[:-1]])
+        Z -= basis @ (basis.T @ Z)
+        total = total + Z.T @ Z / 6000
+    found = restored(total, 2, nuisance, 60)
+    assert np.linalg.eigvalsh(found).min() > 0
+    assert np.diag(found).max() < 6 * np.diag(total).max()
+    # Without lags nothing is known of a memory: what is missing are degrees of freedom.
+    np.testing.assert_allclose(
+        restored(total[:2, :2], 2, nuisance, 60), total[:2, :2] / (1 - 4 / 60), rtol=1e-3
+    )
