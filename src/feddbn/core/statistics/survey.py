@@ -242,13 +242,12 @@ FEWEST_SITES = 4
 """With fewer sites nobody can say who is the odd one."""
 _UNITS_FACTOR = 3.0
 _UNITS_Z = 6.0
-_CORRELATIONS_Z2 = 5.0
+_CORRELATIONS_Z2 = 3.0
 _CORRELATIONS_SIZE = 0.15
-_LEAST_SHARE = 0.2
-"""Of what the others have in common. A site that shares nothing with them differs by twice that."""
-_STRANGERS_Z2 = 3.0
-_STRANGERS_SHARE = 0.5
-"""From this share on less distance is enough: honest sites differ by less than a fifth, whatever else is wrong with them."""
+_LEAST_SHARE = 0.3
+"""Of what the others have in common. A site that shares nothing with them differs by twice that, honest ones by less than
+this, whatever else is wrong with them."""
+_COLUMNS_Z2 = 5.0
 _IS_EXCHANGED = 0.4
 _NEARLY = 1 - 1e-9
 
@@ -290,9 +289,8 @@ def compared(
         size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
         # What sampling alone makes is taken off both: 1 of the distance, and of their mean one part in `others`.
         common = float((mean[links] ** 2 / variance[links]).mean()) - 1 / others
-        share = (distance - 1) / max(common, 1e-300)
-        is_far = distance > (_STRANGERS_Z2 if share > _STRANGERS_SHARE else _CORRELATIONS_Z2)
-        is_other = is_far and share > _LEAST_SHARE and size > _CORRELATIONS_SIZE
+        is_far = distance > _CORRELATIONS_Z2 and distance - 1 > _LEAST_SHARE * common
+        is_other = is_far and size > _CORRELATIONS_SIZE
         moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance[links]), d)
         if moved:
             pairs = [[variables[a], variables[b]] for a, b in moved]
@@ -319,10 +317,10 @@ def _exchanged(here: FloatArray, there: FloatArray, variance: FloatArray, d: int
         # Two columns do not fit only if one of them does not: all but a few pairs need no look of their own.
         alone = [misfit(order, (i,)) for i in range(d)]
         for i, j in combinations(range(d), 2):
-            if alone[i] + alone[j] < _NEARLY * 2 * _CORRELATIONS_Z2:
+            if alone[i] + alone[j] < _NEARLY * 2 * _COLUMNS_Z2:
                 continue
             before = misfit(order, (i, j))
-            if before < _CORRELATIONS_Z2:
+            if before < _COLUMNS_Z2:
                 continue
             other = order.copy()
             other[i], other[j] = other[j], other[i]
