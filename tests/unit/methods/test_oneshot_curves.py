@@ -142,3 +142,24 @@ def test_skewed_noise_that_turned_an_edge_is_no_curve():
         random_state=1003,
     )
     assert OneShotDBN().fit(fed.sites).features_ == "linear"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rare_large_shocks_are_no_reason_for_curves():
+    truth = feddbn.simulate(
+        d=8, n_lags=1, n_sites=1, n_samples=10, mean_degree=2.5, w_range=(0.3, 0.6), random_state=940
+    ).truth
+    rng, mixing = np.random.default_rng([940, 5]), np.linalg.inv(np.eye(8) - truth.W)
+    sites = {}
+    for name in "abcd":
+        # Two values, of mean 0 and variance 1: kurtosis 22.
+        shocks = ((rng.random((700, 8)) < 0.04) - 0.04) / np.sqrt(0.04 * 0.96)
+        x = np.zeros((700, 8))
+        for t in range(1, 700):
+            x[t] = (x[t - 1] @ truth.A[0] + shocks[t]) @ mixing
+        sites[name] = pd.DataFrame(x[200:], columns=list(truth.variables))
+    for robust in ("auto", "off"):
+        model = feddbn.OneShotDBN(n_lags=1, prepare=feddbn.Prepare(robust=robust)).fit(sites)
+        assert model.features_ == "linear"
+        np.testing.assert_array_equal(model.W_ != 0, truth.W != 0)
+        np.testing.assert_array_equal(model.A_ != 0, truth.A != 0)

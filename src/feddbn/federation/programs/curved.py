@@ -189,6 +189,8 @@ def curved_checks_program(
 
 CLEAR_GAIN = 10.0
 """By how much curves must score better than straight lines, as for other choices between kinds of networks."""
+_EXTREME = 15.0
+"""Kurtosis of what curves leave from which on squared errors are no evidence for them."""
 
 
 @dataclass(frozen=True)
@@ -436,9 +438,10 @@ def auto_program(
             then = yield from _checked(told, learned, variables, options, given.asked)
             outcome = replace(outcome, n_sums=outcome.n_sums + 1)
             gain -= 2 * given.moments.n * (information_of_shape(checks) - information_of_shape(then))
-            checks = then
-            if gain < CLEAR_GAIN:
+            # A curve from an effect back to its cause tells rare large shocks nearly all but for a few rows.
+            if gain < CLEAR_GAIN or float(then.kurtosis.max()) > _EXTREME:
                 return outcome, None
+            checks = then
         outcome = replace(outcome, learned=learned, nongaussian=None)
         taken.append(_curved(outcome, learned, told, gain))
         return outcome, _report(checks)
