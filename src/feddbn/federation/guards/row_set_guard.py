@@ -296,7 +296,7 @@ class RowSetGuard(Guard):
         n_known = len({(one.table.data, one.key.rpartition(" ")[0]) for one in used})
         if n_known >= MOST_SETS:
             raise SiteRefused(
-                f"sums over {n_known} different sets of this site's rows were made; ask about variables and limits "
+                f"sums over {n_known} different sets of this site's rows were made; ask about variables and bounds "
                 "that were asked about before, or use a study with noise.",
                 code="too-many-row-sets",
             )
