@@ -17,8 +17,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, correlations, independent
 from feddbn.findings import Finding
 
-EXPLAINED, EXPLAINED_BY_COPY, EXPLAINED_BY_ANY = 0.85, 0.97, 0.9999
-"""R^2 from which on a formula, a copy, and a multiple by any factor are taken for one."""
+OF_MEAN, OF_SUM, OF_COPY, OF_MULTIPLE = 0.9, 0.95, 0.99, 0.9999
+"""R^2 from which on a weighted mean, a sum or difference, a copy, and a multiple by any factor are taken for one."""
 TOLERANCE = 0.06
 """How far weights may be from those of a formula."""
 _LOOSE = 0.8, 0.1
@@ -104,19 +104,23 @@ def _fitted(
         return None
     weights = beta * root[column] / root[which]
     sd, level = root[column] / np.sqrt(moments.n), float(moments.mean[column])
-    explained, tolerance = EXPLAINED, TOLERANCE
     by_levels = float(weights @ moments.mean[which])
+    least_explained, tolerance = 0.0, TOLERANCE
     if abs(level) > _FAR_FROM_ZERO * sd and abs(level - by_levels) < _LOOSE[1] * abs(level):
-        explained, tolerance = _LOOSE
-    elif len(which) == 1:
-        explained = EXPLAINED_BY_COPY
-    if left > 1.0 - explained:
-        return None
+        least_explained, tolerance = _LOOSE
     are_ones = bool((np.abs(np.abs(weights) - 1.0) < tolerance).all() and (weights > 0).any())
     spreads = root[[column, *which]]
     is_mean = bool((weights > 0).all()) and abs(float(weights.sum()) - 1.0) < tolerance
     is_mean = is_mean and len(which) > 1 and float(spreads.max() / spreads.min()) < _MOST_UNLIKE
-    is_multiple = len(which) == 1 and left < 1.0 - EXPLAINED_BY_ANY
-    if not (are_ones or is_mean or is_multiple):
+    kinds = {
+        OF_MEAN: is_mean,
+        OF_SUM: are_ones and len(which) > 1,
+        OF_COPY: are_ones,
+        OF_MULTIPLE: len(which) == 1,
+    }
+    needed = min((limit for limit, is_one in kinds.items() if is_one), default=np.inf)
+    if needed < OF_MULTIPLE:
+        needed = least_explained or needed
+    if 1.0 - left < needed:
         return None
     return Identity(column, others, tuple(weights.tolist()), 1.0 - left)
