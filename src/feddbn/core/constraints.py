@@ -11,18 +11,6 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
 from feddbn.settings import whole
 
-__all__ = [
-    "CANDIDATE_SHARE",
-    "DroppedEdge",
-    "Edge",
-    "EdgeConstraints",
-    "break_cycles",
-    "causes_first",
-    "strongest_acyclic",
-    "threshold",
-    "topological_order",
-]
-
 Edge = tuple[str | int, str | int, int]
 
 

@@ -34,17 +34,6 @@ from feddbn.core.backend.device import HOST, Device
 from feddbn.core.penalised.lasso import soft_threshold
 from feddbn.settings import word
 
-__all__ = [
-    "ACYCLICITIES",
-    "AcyclicStart",
-    "Acyclicity",
-    "expm_value_and_grad",
-    "get_acyclicity",
-    "logdet_value_and_grad",
-    "solve_acyclic_prox",
-    "start_within_reach",
-]
-
 Acyclicity = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """From (K, d, d) weights to (K,) h and (K, d, d) its gradients."""
 

@@ -104,25 +104,6 @@ from feddbn.core.statistics.diagnostics import (
 )
 from feddbn.core.statistics.moments import Moments
 
-__all__ = [
-    "BUDGETS",
-    "FINE",
-    "MANY_NODES",
-    "OPTIMA",
-    "Ask",
-    "Consensus",
-    "ConsensusRun",
-    "Decomposed",
-    "Penalised",
-    "PenalisedLearner",
-    "SeenGram",
-    "goes_straight",
-    "gradient_answers",
-    "loss_and_grad",
-    "penalty_matrix",
-    "searched",
-]
-
 MANY_NODES = 200
 """With more variables the order is OneShotDBN's, and no path is followed: its matrix exponentials and the lassos of moves
 would take hours."""

@@ -33,25 +33,6 @@ from scipy.linalg.lapack import dposv, dpotrf, dpotrs
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "LONG",
-    "KnownInverses",
-    "Solve",
-    "columns_by_signs",
-    "equations",
-    "factor_of",
-    "followed_weights",
-    "lasso_weights",
-    "loss_value",
-    "ordered_columns",
-    "penalty_value",
-    "pivoted",
-    "prices",
-    "soft_threshold",
-    "solve_active",
-    "solve_by_signs",
-]
-
 
 def soft_threshold(x: FloatArray, threshold: FloatArray | float) -> FloatArray:
     """Return sign(x) max(|x| - threshold, 0), elementwise."""

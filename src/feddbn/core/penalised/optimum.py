@@ -55,20 +55,6 @@ from feddbn.core.constraints import causes_first
 from feddbn.core.penalised.lasso import followed_weights, lasso_weights, pivoted, prices
 from feddbn.shown import Shown
 
-__all__ = [
-    "BestOrder",
-    "Certificate",
-    "LassoScores",
-    "PersonalCertificate",
-    "best_order",
-    "groups_of",
-    "improved",
-    "members",
-    "order_as_it_is",
-    "order_value",
-    "set_of",
-]
-
 # Solutions that leave the span of what is known of H by more than this share are not exact.
 _OUTSIDE = 1e-6
 # Fewer lassos are quicker one by one.

@@ -39,18 +39,6 @@ from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.penalised.acyclicity import Acyclicity, expm_value_and_grad
 from feddbn.errors import ParameterError
 
-__all__ = [
-    "FOLLOW",
-    "SCHEDULES",
-    "RoundRecord",
-    "RunOptions",
-    "Schedule",
-    "Stage",
-    "StagedPath",
-    "Status",
-    "make_schedule",
-]
-
 
 class Status(Enum):
     """Outcome of an iterative fit; the value is the sentence shown to the user."""

@@ -47,8 +47,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.penalised.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath, Status
 from feddbn.core.penalised.personal_site import PersonalRound
 
-__all__ = ["N_NUMBERS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
-
 # What a participant adds after its (M, q, d) change: three residual norms, h, its objective, its gain by the second start.
 N_NUMBERS = 6
 # Starts whose objectives differ by less, relatively, are equal: the way back would be for nothing.

@@ -68,20 +68,6 @@ from feddbn.core.penalised.lasso import Solve, ordered_columns, soft_threshold
 from feddbn.core.penalised.optimum import BestOrder, Certificate, LassoScores, best_order, improved
 from feddbn.core.penalised.path import Stage
 
-__all__ = [
-    "Members",
-    "OwnProblem",
-    "PersonalRound",
-    "PersonalSite",
-    "auxiliary",
-    "coupling",
-    "objectives",
-    "order_of",
-    "pulled",
-    "searched_order",
-    "solve_personal",
-]
-
 _MEMORY = 5
 """Steps whose worst objective the next one has to beat: long ones may rise for a moment."""
 _SMALLEST_STEP = 1e-3

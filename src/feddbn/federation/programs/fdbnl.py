@@ -50,23 +50,6 @@ from feddbn.federation.sums.statistics import Preparation, prepare, summary_prog
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.settings import Rule, Settings, edges, flag, group, nothing, number, setting, whole, word
 
-__all__ = [
-    "MOST_ROUNDS",
-    "RENAMED",
-    "WEIGHTINGS",
-    "ConsensusFit",
-    "FDBNLSettings",
-    "PenalisedSettings",
-    "Rounds",
-    "StepQuestion",
-    "check_summary",
-    "fdbnl_program",
-    "fit_of_moments",
-    "learner_of",
-    "pooled_program",
-    "prepared_program",
-]
-
 WEIGHTINGS = ("samples", "sites")
 MOST_ROUNDS = 1000
 """Rounds of a fit, unless the user says otherwise."""

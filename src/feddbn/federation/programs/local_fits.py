@@ -30,8 +30,6 @@ from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program, whole_moments
 
-__all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
-
 ANSWERS = ("weights", "votes", "count")
 _ROUNDS = ("rho1", "phi1", "max_rounds", "h_tol", "tol", "acyclicity")
 

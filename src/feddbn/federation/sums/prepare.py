@@ -29,8 +29,6 @@ from feddbn.settings import (
     word,
 )
 
-__all__ = ["AS_THEY_ARE", "AUTO_DEGREES", "Prepare", "PreparedSettings"]
-
 AUTO_DEGREES = (0, 1, 3)
 """Polynomials in time that "auto" tries."""
 _ROWS_PER_PARAMETER = 8.0

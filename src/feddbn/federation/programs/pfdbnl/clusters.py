@@ -24,8 +24,6 @@ from feddbn.federation.programs.pfdbnl.site import own_gram
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 
-__all__ = ["cluster_plan", "cluster_program"]
-
 _POWER_STEPS = 6
 _LLOYD_STEPS = 8
 _RIDGE = 0.1

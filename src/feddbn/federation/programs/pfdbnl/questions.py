@@ -45,20 +45,6 @@ from feddbn.federation.protocol.task import (
 from feddbn.federation.sums.gram import local_moments
 from feddbn.federation.sums.statistics import Preparation, prepare
 
-__all__ = [
-    "AVERAGES",
-    "MOST_PULLS",
-    "ClusterQuestion",
-    "Entries",
-    "EntryMomentsQuestion",
-    "FinishQuestion",
-    "FitQuestion",
-    "PartialQuestion",
-    "StepQuestion",
-    "entry_moments_program",
-    "own_lags",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PartialQuestion(RowsQuestion):

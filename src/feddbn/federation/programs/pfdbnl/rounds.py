@@ -63,16 +63,6 @@ from feddbn.settings import (
     word,
 )
 
-__all__ = [
-    "PFDBNLSettings",
-    "Partial",
-    "PersonalFit",
-    "PersonalRounds",
-    "n_participants",
-    "personal_program",
-    "sample_sites",
-]
-
 _PROBLEM = ("n_lags", "mu", "lambda_w", "lambda_a", "w_threshold", "a_threshold")
 _HOW = ("weighting", "acyclicity", "average")
 _RULES = tuple(item.name for item in fields(PersonalRound) if item.name != "mu")

@@ -16,8 +16,6 @@ from feddbn.errors import StateError
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, flag
 
-__all__ = ["EdgeCounts", "edge_counts_program"]
-
 
 @dataclass(frozen=True)
 class EdgeCounts:

@@ -39,8 +39,6 @@ from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteT
 from feddbn.federation.protocol.study import register_personal_result
 from feddbn.federation.sums.gram import local_moments
 
-__all__ = ["Personal", "own_gram", "personal_arrays"]
-
 _MOST_SEARCHED = 4096
 _MEMBER = tuple(item.name for item in fields(Members))
 # What a round changes; the rest changes when a stage begins.
