@@ -117,7 +117,7 @@ def confidence(
         ``"bootstrap"``: blocks are drawn with replacement. ``"stability"``: half of the blocks, in
         complementary pairs.
     unit
-        ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least 20 of them.
+        ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least ten of them.
     level
         Of edges: coverage of the percentile interval of a weight over the replicates (an absent edge counts as 0).
     threshold
