@@ -34,7 +34,7 @@ import feddbn
 from feddbn import OneShotDBN
 from feddbn.errors import FeddbnError
 from feddbn.findings import Finding
-from feddbn.results import calibration
+from feddbn.methods import oneshot
 from feddbn.results.calibration import (
     FEATURES,
     OTHER,
@@ -51,8 +51,6 @@ from feddbn.results.result import plain, write_json
 FROZEN = Path(feddbn.__file__).parent / "results" / "calibration-1.json"
 
 _EDGE, _DOUBTS = ["source", "target", "lag"], ["robustness", "could_be_hidden"]
-NOTHING = Calibration(*[Discount({OTHER: np.inf}, dict.fromkeys(FEATURES, 0.0))] * 2)
-"""Leaves probabilities as they are."""
 Job = tuple[str, int, int]
 """Family, strength, seed."""
 
@@ -63,8 +61,13 @@ def one_fit(job: Job) -> dict[str, Any]:
     sites, truth = draw(family, strength, seed)
     start = time.perf_counter()
     found: dict[str, Any] = {"family": family, "strength": strength, "seed": seed}
-    as_it_is = patch.object(calibration, "frozen", lambda: NOTHING)
-    with warnings.catch_warnings(), as_it_is:
+    raw: list[pd.DataFrame] = []
+
+    def kept(table: pd.DataFrame, *others: Any) -> pd.DataFrame:
+        raw.append(table)
+        return claimed(table, *others)
+
+    with warnings.catch_warnings(), patch.object(oneshot, "claimed", kept):
         warnings.simplefilter("ignore")
         try:
             model = OneShotDBN(n_lags=1).fit(sites)
@@ -77,7 +80,7 @@ def one_fit(job: Job) -> dict[str, Any]:
     found["noise"], found["features"] = model.noise_variance_, model.features_
     found["varsort"] = None if model.units_ is None else plain(model.units_.varsortability)
     true = set(truth.edges()[_EDGE].itertuples(index=False, name=None))
-    table = model.edge_probabilities_.merge(model.hidden_, on=_EDGE, how="left")
+    table = raw[0].assign(raw=raw[0]["probability"]).merge(model.hidden_, on=_EDGE, how="left")
     keys = list(zip(table["source"], table["target"], table["lag"], strict=True))
     table["right"] = [key in true for key in keys]
     table["linked"] = [key in true or (key[2] == 0 and (key[1], key[0], 0) in true) for key in keys]

@@ -90,12 +90,14 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
 
 def _print_edges(result: Result) -> None:
     """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
+    from feddbn.results.calibration import SHOWN
+
     edges = sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"]))
     # Old results know one probability for an edge and its direction together.
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
-    if any(edge.get("raw") != edge.get("probability") for edge in edges if edge.get("raw") is not None):
+    if any(edge["raw"] - edge["probability"] > SHOWN for edge in edges if edge.get("raw") is not None):
         certain = [("presence", "link"), ("probability", "edge"), ("raw", "raw")]
     table, is_open = [], set(result.dbn.open_edges)
     is_doubted = any(edge.get("could_be_hidden") for edge in edges)

@@ -228,7 +228,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, raw, strength, presence, direction, oriented; over orders up to
         40 variables, else given the order found. `raw` is the probability if the model holds, `probability` what is left of
-        it after what was found against the model (docs/oneshot.md); both are the same where nothing was. `weight` is 0
+        it after what was found against the model (docs/oneshot.md); nearly the same where nothing was. `weight` is 0
         without the edge; `strength` is the share of the target's variance that the source explains over all lags. Edges
         with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
         probability of a link either way (by covariances only), `direction` that it is this way given the link, both lowered

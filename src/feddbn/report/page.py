@@ -42,7 +42,7 @@ from feddbn.report.matrix_plots import (
 )
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
-from feddbn.results.calibration import ABSTAINED
+from feddbn.results.calibration import ABSTAINED, SHOWN
 from feddbn.results.result import stored_changes
 from feddbn.shown import with_code
 from feddbn.words import Audience, card, full_sentence, say
@@ -419,7 +419,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_presence": bool(edges["presence"].notna().any()),
         "has_hidden": bool(edges["could_be_hidden"].notna().any()),
         # Both are shown where something was found against the model.
-        "has_raw": bool((edges["raw"].notna() & (edges["raw"] != edges["probability"])).any()),
+        "has_raw": bool((edges["raw"] - edges["probability"] > SHOWN).any()),
         "is_grey": record.abstained is not None,
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,

@@ -10,8 +10,9 @@ that lowers it most:
 
 c_f is how clear the finding is (0 at a p-value of .01, 1 from 3e-4 on); x is what is known of the edge: weak edges lose more
 than robust ones, edges of a variable on its own past more than others, and edges for which a hidden cause could stand most.
-Without such a finding r = s = 1, and a claim is the probability, bit for bit. The numbers are frozen in
-``calibration-1.json``, with the command that made them (``benchmarks/claims.py``).
+Where nothing was found s = 1, and r is 1 but for weak edges (a robustness below `WEAK`), which lose up to `SILENCE`: not
+everything that is wrong is found. The numbers are frozen in ``calibration-1.json``, with the command that made them
+(``benchmarks/claims.py``).
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ __all__ = [
     "AGAINST_EDGES",
     "FEATURES",
     "OTHER",
+    "SHOWN",
+    "SILENCE",
+    "WEAK",
     "Calibration",
     "Discount",
     "abstention",
@@ -51,8 +55,12 @@ FEATURES = ("lagged", "own past", "in doubt", "robustness", "robustness lagged",
 """What of an edge its discount rests on, see `features`."""
 OTHER = "other"
 """Any finding without a discount of its own."""
-AGAINST_EDGES = frozenset(("sites-disagree", "held"))
+AGAINST_EDGES = frozenset(("sites-disagree", "held", "made-up-values"))
 """Codes of further findings by which edges may stand for something else; those of residuals are `GRAVE`."""
+SILENCE, WEAK, _STEEP = 0.07, 0.25, 12.0
+"""The most that a probability loses where nothing was found, and the robustness at which it loses half of that."""
+SHOWN = 0.01
+"""Tables show both numbers where an edge loses more than this."""
 _EDGE = ["source", "target", "lag"]
 _LEAST_ROBUST, _NOT_KNOWN, _USUAL_EDGES = 0.05, 0.1, 2.0
 
@@ -118,13 +126,20 @@ class Calibration:
     link: Discount
     direction: Discount
 
+    def shares(self, x: FloatArray, found: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:
+        """Return r and s of edges with these features."""
+        if not found:
+            robust = x[:, FEATURES.index("robustness")]
+            return 1.0 - SILENCE / (1.0 + np.exp(_STEEP * (robust - np.log(WEAK)))), np.ones(len(x))
+        return self.link.shares(x, found), self.direction.shares(x, found)
+
 
 @cache
 def frozen() -> Calibration:
     """The discounts of this version."""
     stored = json.loads(files("feddbn.results").joinpath("calibration-1.json").read_text(encoding="utf-8"))
-    link, direction = (Discount(stored[of]["levels"], stored[of]["slopes"]) for of in ("link", "direction"))
-    return Calibration(link, direction)
+    parts = (Discount(stored[of]["levels"], stored[of]["slopes"]) for of in ("link", "direction"))
+    return Calibration(*parts)
 
 
 def claimed(
@@ -137,8 +152,7 @@ def claimed(
 
     `found` are `contradictions`, `hidden` is the ``hidden_`` of the fit; `calibration` by default that of this version.
     """
-    measured, x = calibration or frozen(), features(with_doubts(table, hidden))
-    r, s = measured.link.shares(x, found), measured.direction.shares(x, found)
+    r, s = (calibration or frozen()).shares(features(with_doubts(table, hidden)), found)
     raw, presence, direction = (table[c].to_numpy() for c in ("probability", "presence", "direction"))
     is_lowered = (table["lag"] == 0).to_numpy() & (s < 1)
     link, way = presence * r, np.where(is_lowered, 0.5 + (direction - 0.5) * s, direction)

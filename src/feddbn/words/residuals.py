@@ -160,6 +160,7 @@ def _do_not_tell(it: Said) -> str:
 _AGAINST = {
     "sites-disagree": "sites do not fit each other",
     "held": "values repeat themselves",
+    "made-up-values": "values were made up before they came",
     "hidden": "hidden causes explain the rows as well",
     "memory": "residuals are autocorrelated",
     "dependence": "residuals of the same row correlate",

@@ -108,9 +108,9 @@ def test_tables_and_names():
     )
     assert list(table.columns) == [*edge, "strength", *link]
     assert len(table) == 4 * 3 + 16
-    assert table.probability.clip(upper=0.5).is_monotonic_decreasing
-    assert table[table.probability > 0.5].strength.is_monotonic_decreasing, "the strongest first"
-    assert ((table.probability > 0.5) == (table.weight != 0)).mean() > 0.95
+    assert table.raw.clip(upper=0.5).is_monotonic_decreasing
+    assert table[table.raw > 0.5].strength.is_monotonic_decreasing, "the strongest first"
+    assert ((table.raw > 0.5) == (table.weight != 0)).mean() > 0.95
     assert model.dbn_.variables == ("a", "b", "c", "d")
     assert model.n_samples_ == 100
     assert model.status_ is Status.EXACT

@@ -23,6 +23,8 @@ from feddbn.results.calibration import (
     ABSTAINED,
     FEATURES,
     OTHER,
+    SILENCE,
+    WEAK,
     Calibration,
     Discount,
     abstention,
@@ -73,10 +75,14 @@ def residuals(**p):
     return Finding("residuals", "warning", {"violations": list(p), **{name: {"p": p[name]} for name in p}})
 
 
-def test_without_a_contradiction_a_claim_is_the_probability_bit_for_bit():
+def test_without_a_contradiction_only_weak_edges_lose_a_little():
     found = claimed(table(), HIDDEN, {})
-    pd.testing.assert_frame_equal(found.drop(columns="raw"), table())
     np.testing.assert_array_equal(found["raw"], table()["probability"])
+    np.testing.assert_array_equal(found["direction"], table()["direction"])
+    lost = 1 - (found["probability"] / found["raw"]).to_numpy()
+    expected = [SILENCE / (1 + (rob / WEAK) ** 12) for rob in (0.5, 0.5, 0.2, 0.2, 0.4, 0.1)]
+    np.testing.assert_allclose(lost, expected)
+    assert lost[0] < 1e-4 < lost[4] < 1e-3 < 0.06 < lost[2] < lost[5] < 0.07
     assert contradictions([Finding("rests-on-units", "warning"), Finding("own-means", "note")]) == {}
 
 
@@ -206,8 +212,12 @@ def test_rankings_go_by_the_probability_of_the_model(untold):
     )
 
 
-def test_a_clean_fit_has_both_and_they_are_the_same():
+def test_a_clean_fit_claims_what_its_model_says():
     drawn = simulate(d=5, n_sites=4, n_samples=1000, mean_degree=2, random_state=1)
     model = OneShotDBN().fit(drawn.sites)
-    np.testing.assert_array_equal(model.edge_probabilities_["raw"], model.edge_probabilities_["probability"])
-    assert not page_data(read_record(model))["has_raw"]
+    edges = model.edge_probabilities_
+    assert (edges["probability"] <= edges["raw"]).all()
+    assert (edges["probability"] >= (1 - SILENCE) * edges["raw"]).all()
+    sure = edges["raw"] > 0.97
+    assert (edges.loc[sure, "probability"] > 0.9).all()
+    assert ABSTAINED not in model.findings_.codes

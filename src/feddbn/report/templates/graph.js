@@ -192,7 +192,7 @@ const report = (() => {
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
     if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
     else if (e[EDGE.probability] !== null) lines.push(`probability ${e[EDGE.probability].toFixed(2)}`);
-    if (e[EDGE.raw] !== null && e[EDGE.raw] !== e[EDGE.probability]) lines.push(`edge ${e[EDGE.probability].toFixed(2)}, if the model held ${e[EDGE.raw].toFixed(2)}`);
+    if (data.has_raw && e[EDGE.raw] !== null) lines.push(`edge ${e[EDGE.probability].toFixed(2)}, if the model held ${e[EDGE.raw].toFixed(2)}`);
     if (e[EDGE.hidden] === 1) lines.push("could be a hidden cause");
     else if (e[EDGE.robustness] !== null) lines.push(`a hidden cause would have to explain ${Math.round(100 * e[EDGE.robustness])} % of what is left of both`);
     if (e[EDGE.truth]) lines.push({ found: "true effect", extra: "not in the truth", reversed: "reversed in the truth" }[e[EDGE.truth]]);
