@@ -80,7 +80,7 @@ def one_fit(job: Job) -> dict[str, Any]:
     found["noise"], found["features"] = model.noise_variance_, model.features_
     found["varsort"] = None if model.units_ is None else plain(model.units_.varsortability)
     true = set(truth.edges()[_EDGE].itertuples(index=False, name=None))
-    table = raw[0].assign(raw=raw[0]["probability"]).merge(model.hidden_, on=_EDGE, how="left")
+    table = raw[0].merge(model.hidden_, on=_EDGE, how="left")
     keys = list(zip(table["source"], table["target"], table["lag"], strict=True))
     table["right"] = [key in true for key in keys]
     table["linked"] = [key in true or (key[2] == 0 and (key[1], key[0], 0) in true) for key in keys]

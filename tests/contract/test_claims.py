@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.results.calibration import FEATURES, OTHER, Discount, features
+from feddbn.results.calibration import FEATURES, OTHER, Discount, features, frozen
 
 with pytest.MonkeyPatch.context() as patch:
     # A benchmark imports its neighbours, and asks for one thread.
@@ -70,7 +70,9 @@ def test_every_family_draws_the_same_rows_of_a_known_network(strength):
 def test_one_fit_is_stored_with_the_probabilities_of_the_model():
     stored = claims.one_fit(("measurement noise with memory", 1, 901))
     (fit,) = claims.prepared([stored])
-    assert {"raw", "right", "linked", "robustness"} <= set(fit.table)
-    np.testing.assert_allclose(fit.table["probability"], fit.table["raw"])
+    assert {"right", "linked", "robustness"} <= set(fit.table)
+    told = claims.with_claims(fit, frozen())
+    np.testing.assert_array_equal(told["raw"], fit.table["probability"])
+    assert (told["probability"] < told["raw"]).mean() > 0.9
     assert fit.found["memory"] == 1.0
     assert 0 < fit.wrong < 1
