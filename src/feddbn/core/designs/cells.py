@@ -226,7 +226,7 @@ class Bounds:
     Attributes
     ----------
     line
-        (2, d) level and slope of the recording's median.
+        (2 or more, d) level and slope of the recording's median, then weights of the cosines and sines of `periods`.
     scale
         (d,) robust standard deviations; infinity: cells of the variable stay.
     pulses
@@ -236,15 +236,18 @@ class Bounds:
     line: FloatArray
     scale: FloatArray
     pulses: FloatArray
+    periods: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, line: FloatArray, scales: FloatArray, inputs: Sequence[int]) -> Bounds:
+    def of(
+        cls, line: FloatArray, scales: FloatArray, inputs: Sequence[int], periods: tuple[float, ...] = ()
+    ) -> Bounds:
         """From the scales of `_scales`: inputs stay, and so do all cells around pulses."""
         scale, is_still, rests = scales
         pulses = np.where(rests > 0, 0.0, np.inf)
         known = list(inputs)
         pulses[known] = np.where(is_still[known] > 0, 0.0, STRAIGHT * scale[known])
-        return cls(line, np.where(np.isfinite(pulses), np.inf, scale), pulses)
+        return cls(line, np.where(np.isfinite(pulses), np.inf, scale), pulses, periods)
 
     def judged(
         self, blocks: Iterable[Block], beyond: float = STRAIGHT
@@ -255,6 +258,8 @@ class Bounds:
         for block in blocks:
             places = n_before + np.arange(len(block.values), dtype=np.float64)
             centre = self.line[0] + places[:, None] * self.line[1]
+            if self.periods:
+                centre = centre + _turns(places, self.periods) @ self.line[2:]
             n_before += len(block.values)
             distance = np.abs(block.values - centre)
             far = distance > beyond * self.scale
@@ -305,9 +310,9 @@ class BoundedSite(SiteView):
     def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
         """Yield the recordings as they are, each with how it is bounded."""
         if self.scope == "site":
-            lines, scales, _ = self._known
+            lines, scales, _, periods = self._known
             for recording, line in zip(self.data.recordings(), lines, strict=True):
-                yield recording, Bounds.of(line, scales, self.inputs)
+                yield recording, Bounds.of(line, scales, self.inputs, periods)
             return
         for recording in self.data.recordings():
             kept = _Evenly(np.empty((0, len(self.variables))))
@@ -332,19 +337,20 @@ class BoundedSite(SiteView):
 
     def _may_be_far(self) -> bool:
         """Whether the extremes of some block are beyond `FAR`, wherever in the block they are."""
-        lines, scales, extremes = self._known
+        lines, scales, extremes, _ = self._known
         for line, ends in zip(lines, extremes, strict=True):
             farthest = FAR * Bounds.of(line, scales, self.inputs).scale
             for first, last, low, high in ends:
                 centres = line[0] + np.outer((first, last), line[1])
                 distance = np.fmax(high - centres.min(axis=0), centres.max(axis=0) - low)
+                distance += np.abs(line[2:]).sum(axis=0)
                 if np.any(distance > farthest):
                     return True
         return False
 
     @cached_property
-    def _known(self) -> tuple[FloatArray, FloatArray, list[list[tuple[Any, ...]]]]:
-        """Medians of all recordings, the scales of the site, and of each block its first and last row and its extremes."""
+    def _known(self) -> tuple[FloatArray, FloatArray, list[list[tuple[Any, ...]]], tuple[float, ...]]:
+        """Medians of recordings, scales, of each block its first and last row and its extremes, and periods of cycles."""
         for _ in self.read():
             pass
         return self._known
@@ -372,9 +378,31 @@ class BoundedSite(SiteView):
         common = _quantiles(every.rows, 0.5)[1]
         found[:, :1] = np.where(np.isnan(found[:, :1]), common, found[:, :1])
         number, place = whose.rows.T
-        centres = found[number, 0] + place[:, None] * found[number, 1]
+        rest = every.rows - (found[number, 0] + place[:, None] * found[number, 1])
+        scales, periods = _scales(np.abs(rest)), tuple[float, ...]()
+        if every.n_seen == len(rest):
+            # What is far is brought back to where its recording is then, so cycles are those of all other cells.
+            near = np.clip(rest, -STRAIGHT * scales[0], STRAIGHT * scales[0])
+            cuts = np.flatnonzero(np.diff(number)) + 1
+            parts = np.split(near, cuts)
+            periods = _own_cycles(map(without_slow_part, parts))
+        if periods:
+            waves = np.zeros((len(found), 2 * len(periods), d))
+            turns = _turns(place.astype(np.float64), periods)
+            # A second time with what is far from the cycles, and not only from the median, brought in.
+            for _ in range(2):
+                for k, part, basis in zip(np.unique(number), parts, np.split(turns, cuts), strict=True):
+                    known = ~np.isnan(part)
+                    for j in np.flatnonzero(known.sum(axis=0) >= _ROWS_PER_WEIGHT * basis.shape[1]):
+                        here = known[:, j]
+                        waves[k, :, j] = np.linalg.lstsq(basis[here], part[here, j], rcond=None)[0]
+                cycle = np.einsum("np,npd->nd", turns, waves[number])
+                scales = _scales(np.abs(rest - cycle))
+                reach = STRAIGHT * scales[0]
+                parts = np.split(cycle + np.clip(rest - cycle, -reach, reach), cuts)
+            found = np.concatenate([found, waves], axis=1)
         # As a cached property is kept.
-        vars(self)["_known"] = found, _scales(np.abs(every.rows - centres)), extremes
+        vars(self)["_known"] = found, scales, extremes, periods
 
 
 @dataclass(frozen=True)
@@ -383,6 +411,12 @@ class _Bounded(RecordingView):
 
     def blocks(self) -> Iterator[Block]:
         return self.bounds.bounded(self.recording.blocks())
+
+
+def _turns(places: FloatArray, periods: tuple[float, ...]) -> FloatArray:
+    """(n, two for each period) cosines and sines."""
+    angles = 2 * np.pi * places[:, None] / np.array(periods)
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def site_profile(

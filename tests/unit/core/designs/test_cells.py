@@ -235,3 +235,23 @@ def test_a_segment_that_begins_with_an_empty_row_is_filled():
     model = np.vstack([np.zeros(4), np.eye(4)])
     found = rows_of(next(iter(FilledSite(recorded_site(x, x), ONE_MEAN, model, 0).recordings())))
     assert np.isfinite(found).all()
+
+
+def test_a_far_cell_is_brought_back_to_where_the_cycle_of_its_recording_is_then():
+    rng, t = np.random.default_rng(11), np.arange(400.0)
+    cycle = 4.0 * np.column_stack([np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)])
+    clean = 10.0 + cycle + 0.3 * rng.normal(size=(400, 2))
+    wrong = clean.copy()
+    places = rng.choice(400, 8, replace=False)
+    wrong[places, 0] += 40.0
+    data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(wrong.copy()),))])
+    (recording,) = BoundedSite(data).recordings()
+    found = rows_of(recording)
+    np.testing.assert_allclose(found[places, 0], (10.0 + cycle)[places, 0], atol=1.0)
+    # Of noise of .3 about the cycle nothing is far; by the spread of the cycle itself, 2.8, a cell 12 off would stay.
+    others = np.delete(np.arange(400), places)
+    np.testing.assert_array_equal(found[others], wrong[others])
+    wrong[7, 0] += 12.0
+    (recording,) = BoundedSite(MemorySite(("a", "b"), [ArrayRecording("r", (Block(wrong),))])).recordings()
+    assert abs(rows_of(recording)[7, 0] - 10.0 - cycle[7, 0]) < 1.0
+    assert BoundedSite(data).n_far().tolist() == [8, 0]
