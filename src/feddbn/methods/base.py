@@ -45,7 +45,7 @@ from feddbn.federation.sums.in_view import FewerVariables
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
-from feddbn.findings import Finding, Findings
+from feddbn.findings import Finding, Findings, together
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
 from feddbn.results.edge_table import without_direction
@@ -389,13 +389,14 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         with one_thread():
             run(at_home, sites)
         self.site_notes_ = site_notes(at_home)
-        self._tell(
-            *(
-                Finding("site-note", "note", {"site": name, "text": note})
-                for name, notes in self.site_notes_.items()
-                for note in notes
-            )
-        )
+        notes = [
+            Finding("site-note", "note", {"site": name, "text": note})
+            for name, texts in self.site_notes_.items()
+            for note in texts
+        ]
+        odd = [one for one in self.findings_ if one.code == "sites-disagree"]
+        others = [one for one in self.findings_ if one not in odd]
+        self.findings_ = Findings([*others, *together("sites-compared", [*odd, *notes])])
 
     def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
         kinds = getattr(self, "kinds", None)

@@ -180,6 +180,11 @@ def _kinds_as_lines(it: Said) -> str:
     return f"{shown}; {line}. {cure} cures it."
 
 
+@says("sites-compared")
+def _sites_compared(it: Said) -> str:
+    return f"{it.parts}. {it.where_single} what to do about it."
+
+
 @says("site-note")
 def _site_note(it: Said) -> str:
     return f"site {it['site']!r}: {it['text']}"
