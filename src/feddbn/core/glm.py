@@ -38,7 +38,6 @@ from feddbn.core.designs.design import Design
 from feddbn.core.kinds import Kind
 from feddbn.core.statistics.moments import Moments, safe_roots, symmetric, upper_triangle
 
-FAMILIES = ("logistic", "multinomial", "cumulative", "poisson", "negative-binomial")
 _LARGEST_ETA = 700.0
 _TINY = 1e-300
 

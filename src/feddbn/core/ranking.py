@@ -130,7 +130,6 @@ def score_parent_sets(
     *,
     allowed: BoolArray | None = None,
     ridge: float = 1e-3,
-    g: float | None = None,
 ) -> ParentScores:
     """Return the scores of all parent sets of size <= 2 of every target.
 
@@ -149,8 +148,6 @@ def score_parent_sets(
     ridge
         Added to the unit diagonal of the regulators' correlation matrix, so that duplicates do not divide by
         zero.
-    g
-        Strength of the prior; n by default (unit information).
     """
     if cross.shape != (design.q, design.q):
         raise ParameterError(
@@ -167,7 +164,6 @@ def score_parent_sets(
     regulators = design.edge_columns
     d, (r, m) = design.d, regulators.shape
     correlation, _ = correlations(cross)
-    strength = float(n) if g is None else g
     n_pairs = r * (r - 1) // 2
     scores = ParentScores(
         np.full((d, r), -np.inf),
@@ -187,7 +183,7 @@ def score_parent_sets(
         scores.null[target] = -0.5 * n_free * np.log(max(residual_variance, np.finfo(float).tiny))
         if residual <= 1e-12:
             moments, residual = np.zeros_like(moments), 1.0  # a constant target: nothing explains it better
-        _score_target(scores, target, index, grams, moments, residual, m, ridge, n_free, strength)
+        _score_target(scores, target, index, grams, moments, residual, m, ridge, n_free, float(n))
     return scores
 
 
@@ -358,20 +354,6 @@ class DirectionSums:
     asymmetry: FloatArray
     asymmetry_squares: FloatArray
 
-    @classmethod
-    def empty(cls, d: int) -> DirectionSums:
-        """Sums over no rows."""
-        return cls(0.0, np.zeros((d, d)), np.zeros((d, d)), np.zeros((d, d)))
-
-    def merge(self, other: DirectionSums) -> DirectionSums:
-        """Sums over both groups of rows."""
-        return DirectionSums(
-            self.n + other.n,
-            self.products + other.products,
-            self.asymmetry + other.asymmetry,
-            self.asymmetry_squares + other.asymmetry_squares,
-        )
-
     def to_sums(self) -> FloatArray:
         """One vector that adds up over groups: the count and three upper triangles."""
         parts = (self.products, self.asymmetry, self.asymmetry_squares)
@@ -419,15 +401,15 @@ def direction_sums(blocks: Callable[[], Iterable[Block]], d: int) -> DirectionSu
     fit = Moments.empty(2 * d)
     for rows in lagged_rows(blocks(), 1):
         fit = fit.merge(Moments.of_rows(rows))
+    total = np.zeros((3, d, d))
     if fit.n < 4:
-        return DirectionSums.empty(d)
+        return DirectionSums(0.0, *total)
     now, past = np.diag(fit.scatter)[:d], np.diag(fit.scatter)[d:]
     both = np.diag(fit.scatter[:d, d:])
     slope = np.divide(both, past, out=np.zeros(d), where=past > 0)
     residual = now - slope * both
     usable = residual > 1e-12 * np.maximum(now, np.finfo(float).tiny)
     inverse_sd = np.where(usable, 1.0, 0.0) / np.sqrt(np.where(usable, residual, 1.0) / fit.n)
-    total = DirectionSums.empty(d)
     for rows in lagged_rows(blocks(), 1):
         w = (rows[:, :d] - fit.mean[:d] - slope * (rows[:, d:] - fit.mean[d:])) * inverse_sd
         t = np.tanh(w)
@@ -436,11 +418,8 @@ def direction_sums(blocks: Callable[[], Iterable[Block]], d: int) -> DirectionSu
         # D_ij^2 = w_i^2 t_j^2 + t_i^2 w_j^2 - 2 (w_i t_i)(w_j t_j): three products instead of an (n, d, d)
         # array.
         squares = w2.T @ t2
-        chunk = DirectionSums(
-            float(len(w)), w.T @ w, cross - cross.T, squares + squares.T - 2.0 * (mixed.T @ mixed)
-        )
-        total = total.merge(chunk)
-    return total
+        total += w.T @ w, cross - cross.T, squares + squares.T - 2.0 * (mixed.T @ mixed)
+    return DirectionSums(fit.n, *total)
 
 
 def score_pairs(sums: DirectionSums, ridge: float = 1e-3) -> PairScores:

@@ -58,7 +58,7 @@ class PrivateFederation:
         if rule is None or rule.norm != "gram":
             return self._federation.sum(task)
         contributors: tuple[str, ...] = ()
-        program = private_moments(task, None, self._plan, self._n_guaranteed, self._quantile)
+        program = private_moments(task, self._plan, self._n_guaranteed, self._quantile)
         request = next(program)
         while True:
             answer = self._federation.sum(request)

@@ -466,20 +466,14 @@ def stacks(sites: Sequence[SiteData], q: int) -> Iterator[tuple[list[int], Stack
 
 
 @dataclass(frozen=True)
-class SitePart:
+class SitePart(SiteView):
     """A site with a part of each recording."""
 
-    data: SiteData
     part: Callable[[Recording], Recording]
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Those of the site."""
-        return self.data.variables
-
-    def recordings(self) -> Iterator[Recording]:
-        """The parts."""
-        return map(self.part, self.data.recordings())
+    def seen(self, recording: Recording) -> Recording:
+        """Its part."""
+        return self.part(recording)
 
 
 def training_site(data: SiteData, fold: tuple[int, ...]) -> SiteData:
@@ -501,16 +495,11 @@ def _require_rows(data: SiteData, fold: tuple[int, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Part(RecordingView):
     """Rows start <= t < stop of a recording."""
 
-    recording: Recording
     start: int
     stop: int
-
-    @property
-    def name(self) -> str:
-        return self.recording.name
 
     def blocks(self) -> Iterator[Block]:
         offset, is_first = 0, True

@@ -327,21 +327,6 @@ _MOST_OF_RATIO = 100.0
 _NO_RESIDUAL = 1e-12
 
 
-def fit_prior(
-    collect: Callable[[OrderChain], OrderTotals],
-    chain: OrderChain,
-    regressions: ParentRegressions,
-    best: OrderResult,
-    n_em: int,
-) -> Hyper:
-    """Return the prior fitted by `n_em` EM steps from the order of `best`; its tables are weighed on the way.
-
-    `collect` turns the chain into sums over orders: sampled ones, or the given one alone.
-    """
-    fit = _fit_g_prior if best.noise_variance == "free" else _fit_independent
-    return fit(collect, chain, regressions, best, n_em)
-
-
 def _fit_g_prior(
     collect: Callable[[OrderChain], OrderTotals],
     chain: OrderChain,
@@ -349,7 +334,10 @@ def _fit_g_prior(
     best: OrderResult,
     n_em: int,
 ) -> Hyper:
-    """Free variances: the prior after `n_em` EM steps, at the order of the moment prior with the largest evidence."""
+    """Free variances: the prior after `n_em` EM steps, at the order of the moment prior with the largest evidence.
+
+    `collect` turns the chain into sums over orders: sampled ones, or the given one alone.
+    """
     fitted: dict[int, tuple[float, Hyper]] = {}
 
     def evidence(order: int) -> float:
@@ -639,7 +627,7 @@ def _fitted_chain(
     free, order = best.noise_variance == "free", list(best.order)
     if prior is None:
         chain = OrderChain(_tables(regressions, nominees, constraints, sizes[0]), order, rng)
-        hyper = fit_prior(collect, chain, regressions, best, n_em)
+        hyper = (_fit_g_prior if free else _fit_independent)(collect, chain, regressions, best, n_em)
     else:
         hyper = prior
     tables = _tables(regressions, nominees, constraints, sizes[1])

@@ -233,7 +233,7 @@ def solve_acyclic_prox(
         n_evaluations += len(live)
         g_new, phi_new = _slope_and_price(alpha, rho1, h_new, grad_new)
         # What the quadratic model promises, up to rounding.
-        taken = phi_new <= phi + _dot(g + 0.5 * near * step, step) + 1e-12 * np.maximum(1.0, np.abs(phi))
+        taken = phi_new <= phi + dot(g + 0.5 * near * step, step) + 1e-12 * np.maximum(1.0, np.abs(phi))
         if np.count_nonzero(taken) == len(taken):
             W, h, grad_h, g, phi = new, h_new, grad_new, g_new, phi_new
         else:
@@ -307,7 +307,7 @@ def _slope_and_price(
     return rise[:, None, None] * grad_h, 0.5 * h * (alpha + rise)
 
 
-def _dot(X: FloatArray, Y: FloatArray) -> FloatArray:
+def dot(X: FloatArray, Y: FloatArray) -> FloatArray:
     """(K,) sum of the products of corresponding entries, per graph."""
     product: FloatArray = np.einsum("kij,kij->k", X, Y)
     return product

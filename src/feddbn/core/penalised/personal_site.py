@@ -62,7 +62,13 @@ from feddbn.core.constraints import (
     topological_order,
 )
 from feddbn.core.orders.search import order_by_variance, order_of_gram
-from feddbn.core.penalised.acyclicity import Acyclicity, AcyclicStart, solve_acyclic_prox, start_within_reach
+from feddbn.core.penalised.acyclicity import (
+    Acyclicity,
+    AcyclicStart,
+    dot,
+    solve_acyclic_prox,
+    start_within_reach,
+)
 from feddbn.core.penalised.consensus import Decomposed
 from feddbn.core.penalised.lasso import Solve, ordered_columns, soft_threshold
 from feddbn.core.penalised.optimum import BestOrder, Certificate, LassoScores, best_order, improved
@@ -146,11 +152,11 @@ def objectives(
     d = C.shape[2]
     diagonal = np.einsum("kii->ki", R[:, :d])
     diagonal += 1.0
-    value: FloatArray = 0.5 * _dot(R, wG @ R) + _dot(penalty, np.abs(C))
+    value: FloatArray = 0.5 * dot(R, wG @ R) + dot(penalty, np.abs(C))
     if np.isinf(mu):
         return value
     gap = C - centre
-    return value + mu * _dot(gap, gap)
+    return value + mu * dot(gap, gap)
 
 
 @dataclass(frozen=True)
@@ -247,7 +253,7 @@ class Members:
             new = self._prox(V, total, weighted, allowed, rules, acyclicity)
             Y = self.Y + kappa * (X - new.C)
         moved, split = new.C - self.C, X - new.C
-        norms = np.stack([_dot(D * gap, gap), _dot(D * split, split), _dot(D * moved, moved)], axis=1)
+        norms = np.stack([dot(D * gap, gap), dot(D * split, split), dot(D * moved, moved)], axis=1)
         return replace(new, T=auxiliary(new.C, Cbar, U, mu, kappa2), U=U, Y=Y), norms
 
     def _alpha(self, rules: PersonalRound) -> FloatArray:
@@ -294,12 +300,6 @@ class Members:
         )
 
 
-def _dot(X: FloatArray, Y: FloatArray) -> FloatArray:
-    """(K,) sum of the products of corresponding entries, per site."""
-    product: FloatArray = np.einsum("kij,kij->k", X, Y)
-    return product
-
-
 def solve_personal(
     H: FloatArray,
     B: FloatArray,
@@ -325,8 +325,8 @@ def solve_personal(
     out_C, out_h = C.copy(), h.copy()
 
     def values(C: FloatArray, HC: FloatArray, h: FloatArray) -> FloatArray:
-        smooth = 0.5 * _dot(C, HC) - _dot(B, C) + alpha * h + 0.5 * rho1 * h * h
-        return smooth + _dot(penalty, np.abs(C))
+        smooth = 0.5 * dot(C, HC) - dot(B, C) + alpha * h + 0.5 * rho1 * h * h
+        return smooth + dot(penalty, np.abs(C))
 
     def gradients(HC: FloatArray, h: FloatArray, grad_h: FloatArray) -> FloatArray:
         gradient = HC - B
@@ -345,7 +345,7 @@ def solve_personal(
         at_M = M[:, None, None]
         new = allowed * soft_threshold(C - gradient / at_M, penalty / at_M)
         step = new - C
-        length = _dot(step, step)
+        length = dot(step, step)
         h_new, grad_new = acyclicity(new[:, :d])
         HC_new = H @ new
         value = values(new, HC_new, h_new)
@@ -355,7 +355,7 @@ def solve_personal(
         h = np.where(taken, h_new, h)
         gradient_new = gradients(HC_new, h, grad_new)
         still = taken & (np.abs(step).max(axis=(1, 2), initial=0.0) <= tol)
-        curvature = _dot(step, gradient_new - gradient) / np.where(length > 0.0, length, 1.0)
+        curvature = dot(step, gradient_new - gradient) / np.where(length > 0.0, length, 1.0)
         M = np.where(taken, np.maximum(curvature, floor), 2.0 * M)
         n_steps += taken
         done = still | (n_steps >= max_steps)

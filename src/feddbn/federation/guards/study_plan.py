@@ -43,7 +43,7 @@ from feddbn.federation.protocol.task import (
     tasks_in,
 )
 from feddbn.federation.sums.gram import bootstrap_plan
-from feddbn.federation.sums.in_view import LEVEL_ROWS, in_view_plan
+from feddbn.federation.sums.in_view import LEVEL_ROWS
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.sums.private_moments import study_costs
 from feddbn.federation.sums.survey import survey_plan
@@ -82,7 +82,8 @@ def plan_of(study: Study) -> Plan:
     if study.method not in _PLANNED:
         return ()
     has_count = study.privacy.epsilon is None and not study.update_of
-    return (*(in_view_plan(study.variables) if has_count else ()), *_plan_of_fit(study))
+    counts = (Planned("counts.variables", 2 * len(study.variables)),) if has_count else ()
+    return *counts, *_plan_of_fit(study)
 
 
 def _plan_of_fit(study: Study) -> Plan:

@@ -246,8 +246,32 @@ def _checks(outcome: ChangingOutcome, question: GramQuestion) -> ServerProgram[R
         level = np.zeros(d) if question.center == "recording" else level
         networks = [SegmentNetwork(C, level, variances, outcome.moments.n)]
         order = outcome.constant.learned.order
-    own_share = asked.rank / asked.n_rows if asked.rank and asked.n_rows else None
-    return (yield from block_checks_program(question, cuts, networks, order, outcome.moments, own_share))
+    moments = outcome.moments
+    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+    # A network without lags is looked at with one.
+    missing = np.zeros((d, d)) if not question.n_lags else np.zeros((0, d))
+    residuals = [one.residuals(one.variances > 1e-8 * sd**2) for one in networks]
+    names = ("variables", "center", "block_rows", "n_blocks", "calendar", "first_block")
+    asks = ResidualsQuestion(
+        **{name: getattr(question, name) for name in names},
+        n_lags=max(question.n_lags, 1),
+        cuts=tuple(cuts),
+        coefficients=np.concatenate([part for one, _ in residuals for part in (one, missing)]),
+        offset=np.concatenate([offset for _, offset in residuals]),
+        units=np.stack(public_units(moments.mean[:d], sd)),
+    )
+    answer = (yield Task(asks)).value
+    stop = 1 + check_sums_length(d, asks.n_back)
+    sums = ResidualSums.from_vector(answer[1:stop], d, asks.n_back)
+    is_known = asked.rank and asked.n_rows
+    share = asked.rank / asked.n_rows if is_known else share_of_means(sums, question.center)
+    checks = check_residuals(sums, _echoes(networks, question.n_lags, d), share)
+    support = np.any([one.weights != 0 for one in networks], axis=0)
+    bends = curvature_of(CurvatureSums.from_vector(answer[stop:], d), support, order, range(d))
+    checks = replace(checks, curvature_p=bends)
+    violated = violations(checks)
+    factor = checks.inflation if "volatility" in violated else 1.0
+    return ResidualReport(checks, violated, violated, n_effective=checks.n / factor, looked_only=True)
 
 
 def shortest_segment(n: float, blocks: TimeBlocks, q: int) -> float:
@@ -338,54 +362,6 @@ class SegmentNetwork:
         full[:d] += np.eye(d)
         root = np.where(varies, np.sqrt(np.where(varies, self.variances, 1.0)), np.inf)
         return full / root, self.levels / root
-
-
-def block_checks_program(
-    blocks: GramQuestion,
-    cuts: Sequence[int],
-    networks: Sequence[SegmentNetwork],
-    order: Sequence[int],
-    moments: Moments,
-    own_share: float | None,
-) -> ServerProgram[ResidualReport]:
-    """Ask about the residuals of a network that changes.
-
-    Parameters
-    ----------
-    blocks
-        What was asked about the blocks.
-    cuts, networks, order
-        What was learned from the answer.
-    moments
-        Of all rows.
-    own_share
-        Number of nuisance parameters of recordings per row; None: that of their means, if these were taken off.
-    """
-    d = blocks.d
-    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-    # A network without lags is looked at with one.
-    missing = np.zeros((d, d)) if not blocks.n_lags else np.zeros((0, d))
-    found = [one.residuals(one.variances > 1e-8 * sd**2) for one in networks]
-    names = ("variables", "center", "block_rows", "n_blocks", "calendar", "first_block")
-    question = ResidualsQuestion(
-        **{name: getattr(blocks, name) for name in names},
-        n_lags=max(blocks.n_lags, 1),
-        cuts=tuple(cuts),
-        coefficients=np.concatenate([part for one, _ in found for part in (one, missing)]),
-        offset=np.concatenate([offset for _, offset in found]),
-        units=np.stack(public_units(moments.mean[:d], sd)),
-    )
-    answer = (yield Task(question)).value
-    stop = 1 + check_sums_length(d, question.n_back)
-    sums = ResidualSums.from_vector(answer[1:stop], d, question.n_back)
-    share = share_of_means(sums, blocks.center) if own_share is None else own_share
-    checks = check_residuals(sums, _echoes(networks, blocks.n_lags, d), share)
-    support = np.any([one.weights != 0 for one in networks], axis=0)
-    bends = curvature_of(CurvatureSums.from_vector(answer[stop:], d), support, order, range(d))
-    checks = replace(checks, curvature_p=bends)
-    violated = violations(checks)
-    factor = checks.inflation if "volatility" in violated else 1.0
-    return ResidualReport(checks, violated, violated, n_effective=checks.n / factor, looked_only=True)
 
 
 def _echoes(networks: Sequence[SegmentNetwork], n_lags: int, d: int) -> FloatArray:

@@ -22,7 +22,6 @@ from feddbn.core.designs.design import RECORDING_MEANS, Design, design_rows
 from feddbn.core.designs.gram import restored
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.glm import (
-    FAMILIES,
     Climb,
     ModelSums,
     NodeEstimate,
@@ -220,11 +219,6 @@ MOST_MODEL_LISTS = 2
 """Lists of models in a run: those of the network, and the same with wider counts where the first fit shows them."""
 
 
-def model_text(model: NodeModel) -> str:
-    """A model as it travels: ``node:family:parents``."""
-    return f"{model.node}:{model.family}:{','.join(map(str, model.parents))}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class NewtonQuestion(RowsQuestion):
     """Terms of some models of nodes at `theta`, which holds the coefficients of one after the other.
@@ -280,13 +274,8 @@ class NewtonQuestion(RowsQuestion):
                 raise ValueError(text)
         except (ValueError, IndexError):
             raise self.wrong(f"model {text[:60]!r} must be written 'node:family:parents'") from None
-        suits = {
-            "binary": ("logistic",),
-            "categorical": ("multinomial",),
-            "ordinal": ("cumulative",),
-            "count": ("poisson", "negative-binomial"),
-        }.get(self.design.codings[node].name, ())
-        if family not in FAMILIES or family not in suits:
+        usual = family_of(self.design.codings[node].kind)
+        if family != usual and (usual, family) != ("poisson", "negative-binomial"):
             raise self.wrong(f"model {text[:60]!r} has a family that does not suit {self.variables[node]!r}")
         groups = range(len(self.design.groups))
         if list(parents) != sorted(set(parents)) or any(m not in groups or m == node for m in parents):
@@ -318,12 +307,8 @@ class NewtonQuestion(RowsQuestion):
             Constant("steps of models" + self.place, (self.asked, self.theta), MOST_STEPS, self.n_told),
         )
 
-    def to_sums(self, sums: Sequence[ModelSums]) -> FloatArray:
-        """One vector that adds up."""
-        return np.concatenate([one.to_sums() for one in sums])
-
     def from_sums(self, vector: FloatArray) -> list[ModelSums]:
-        """Inverse of `to_sums`."""
+        """The sums of each model that an answer holds, one after the other."""
         parts = np.split(vector, np.cumsum(list(starmap(ModelSums.length, self.layouts)))[:-1])
         return [ModelSums.from_sums(part, *form) for part, form in zip(parts, self.layouts, strict=True)]
 
@@ -353,7 +338,7 @@ def _answer(here: Here, question: NewtonQuestion) -> tuple[SiteState, FloatArray
     for terms in model_terms(here.data, question):
         for one, more in zip(total, terms, strict=True):
             one.add(more)
-    return here.state, question.to_sums(total)
+    return here.state, np.concatenate([one.to_sums() for one in total])
 
 
 # The refit of chosen parents: models of all nodes together, by a few sums of ``newton``.
@@ -409,7 +394,8 @@ def refit_program(
     climber.widen()
     yield from climber.ask(lambda climb: climb.is_near)
     kept = range(len(models)) if choose is None else choose([climber.estimate(k) for k in range(len(models))])
-    climber.keep(kept)
+    # What a run fits stays listed.
+    climber.climbs = {k: climb for k, climb in climber.climbs.items() if k in kept}
     yield from climber.ask(lambda climb: climb.is_done)
     estimates = tuple(climber.estimate(k) for k in kept)
     return Refit(estimates, climber.n_sums, all(climb.is_done for climb in climber.climbs.values()))
@@ -461,7 +447,10 @@ class _Climber:
                 n_lags=self._design.n_lags,
                 variables=self._design.variables,
                 kinds=self._design.kinds,
-                models=tuple(model_text(model) for model in self._models.values()),
+                models=tuple(
+                    f"{one.node}:{one.family}:{','.join(map(str, one.parents))}"
+                    for one in self._models.values()
+                ),
                 asked=tuple(places[k] for k in on_the_way),
                 theta=np.concatenate([self.climbs[k].theta for k in on_the_way]),
                 origin=self._origin,
@@ -479,10 +468,6 @@ class _Climber:
             if width > 0:
                 self._models[k] = replace(model, family="negative-binomial")
                 self.climbs[k] = self._climb(self._models[k], np.append(self.climbs[k].theta, np.log(width)))
-
-    def keep(self, kept: Sequence[int]) -> None:
-        """Go on with these only; what a run fits stays listed."""
-        self.climbs = {k: climb for k, climb in self.climbs.items() if k in kept}
 
     def estimate(self, k: int) -> NodeEstimate:
         """What a model has come to."""
@@ -536,8 +521,6 @@ class MixedOutcome:
         The structure by Gaussian scores, reviewed.
     refit
         Every variable given its causes.
-    n_reviewed
-        How many directions the likelihoods were asked about.
     constant
         (d,) which variables do not vary.
     level_evidence
@@ -554,7 +537,6 @@ class MixedOutcome:
     design: Design
     learned: Learned
     refit: Refit
-    n_reviewed: int
     constant: BoolArray
     level_evidence: float
     still: BoolArray
@@ -638,7 +620,6 @@ def mixed_program(
         design,
         learned,
         refit,
-        len(review.edges),
         constant,
         told.evidence,
         still,

@@ -30,7 +30,7 @@ from feddbn.core.designs.design import (
     public_blocks,
     public_units,
 )
-from feddbn.core.designs.gram import OwnLevel, nuisance_basis, recording_gram, whole_rows
+from feddbn.core.designs.gram import OwnLevel
 from feddbn.core.designs.recordings import Recording, leading_axes, stretches, usable_runs
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
@@ -234,29 +234,6 @@ def residual_checks_program(
     return sums, float(answer.value[0]) == 0.0, curvature
 
 
-def own_residual_checks_program(
-    variables: tuple[str, ...],
-    n_lags: int,
-    constraints: EdgeConstraints,
-    inputs: tuple[int, ...] = (),
-    center: str = "none",
-) -> ServerProgram[tuple[ResidualSums, int]]:
-    """Ask for the sums, each site about its own network; return them, and how many sites have part in them."""
-    d = len(variables)
-    # Without lags a row has one before it all the same, and nothing of it is allowed.
-    allowed = constraints.allowed if n_lags else np.concatenate([constraints.allowed, np.zeros((d, d))])
-    question = ResidualsQuestion(
-        n_lags=max(n_lags, 1),
-        variables=variables,
-        center=center,
-        allowed=allowed.astype(np.float64),
-        silent=inputs,
-    )
-    answer = yield Task(question)
-    n_sites = len(answer.contributors) - round(float(answer.value[0]))
-    return ResidualSums.from_vector(answer.value[1:], d, question.n_back), n_sites
-
-
 def recording_residuals(
     design: Design,
     recording: Recording,
@@ -449,26 +426,12 @@ def _shape_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator
     plain = replace(question.design, nuisance=ONE_MEAN)
     for recording in question.complete_rows(here.data):
         total, n = np.zeros((N_FEATURES, question.n_residuals)), 0
-        for residuals in _residuals(plain, recording, question):
+        runs = usable_runs(recording, plain.n_lags)
+        read = partial(_read, plain, recording, question.networks[0], [np.empty((0, 0))])
+        for _, residuals in own_nuisances(question.design, read, runs) if runs else ():
             total += residual_features(residuals)
             n += len(residuals)
         yield np.concatenate([[float(n)], total.ravel()])
-
-
-def _residuals(plain: Design, recording: Recording, question: ResidualsQuestion) -> Iterator[FloatArray]:
-    """Yield residuals of a recording, piece by piece, off the nuisances of the question."""
-    nuisance, (B, shift) = question.nuisance, question.networks[0]
-    if nuisance.has_time:
-        rows, times = whole_rows(plain, recording)
-        basis = nuisance_basis(nuisance, times)
-        if len(rows) and basis is not None:
-            residuals = rows @ B
-            yield residuals - basis @ np.linalg.lstsq(basis, residuals, rcond=None)[0]
-        return
-    if nuisance.scope == "recording":
-        shift = recording_gram(plain, recording).moments.mean @ B
-    for rows_of in design_rows(plain, recording.blocks()):
-        yield rows_of.values @ B - shift
 
 
 def _may_be_stacked(question: ResidualsQuestion) -> bool:
@@ -707,9 +670,18 @@ def own_checks_program(network: FittedNetwork) -> ServerProgram[ResidualReport |
 
 def _looked_at_own(network: FittedNetwork) -> ServerProgram[ResidualReport | None]:
     d, p = len(network.variables), network.n_lags
-    sums, n_sites = yield from own_residual_checks_program(
-        network.variables, p, network.constraints, network.inputs, network.center
+    allowed = network.constraints.allowed.astype(np.float64)
+    question = ResidualsQuestion(
+        # Without lags a row has one before it all the same, and nothing of it is allowed.
+        n_lags=max(p, 1),
+        variables=network.variables,
+        center=network.center,
+        allowed=allowed if p else np.concatenate([allowed, np.zeros((d, d))]),
+        silent=network.inputs,
     )
+    answer = yield Task(question)
+    n_sites = len(answer.contributors) - round(float(answer.value[0]))
+    sums = ResidualSums.from_vector(answer.value[1:], d, question.n_back)
     n = float(sums.counts[0])
     if n == 0:
         return None

@@ -106,12 +106,7 @@ def one_by_one(
     answer: Callable[[Here, Any], tuple[SiteState, FloatArray]],
 ) -> Callable[[Sequence[Here], Any, Memo], Answers]:
     """Return the program for many sites from one for a single site."""
-
-    def answers(sites: Sequence[Here], question: Any, memo: Memo) -> Answers:
-        found = [answer(here, question) for here in sites]
-        return [state for state, _ in found], stacked_vectors([vector for _, vector in found], question.name)
-
-    return answers
+    return stacked(answer, lambda question: False)
 
 
 def sum_of_units(

@@ -360,22 +360,6 @@ class LaggedPosterior:
             of_regulator = of_regulator * np.tile(self.units[1], p)
         return np.asarray(self.posterior.weight * of_target[None, :] / of_regulator[:, None])
 
-    def own_past(self, present: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """(p, d) least-squares effects of each target's own past, and (d,) residual variances.
-
-        `present` (p d, d) says which regulators are in the model beside it.
-        """
-        cross, design = self.chosen.cross, self.chosen.design
-        own, variances = np.zeros((design.n_lags, design.d)), np.zeros(design.d)
-        for j in range(design.d):
-            columns = np.concatenate([design.own(j), design.edge_columns[present[:, j]].ravel()])
-            beta = np.linalg.lstsq(cross[np.ix_(columns, columns)], cross[columns, j], rcond=None)[0]
-            own[:, j] = beta[: design.n_lags]
-            free = max(self.chosen.n - self.chosen.n_intercepts - len(columns), 1.0)
-            residual = max(float(cross[j, j] - cross[columns, j] @ beta), 0.0)
-            variances[j] = residual / free * self.units[1, j] ** 2
-        return own, variances
-
 
 def lagged_posterior_program(
     variables: Sequence[str], allowed: NDArray[np.bool_], options: LaggedOptions

@@ -634,7 +634,7 @@ def _resamples(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArra
     chunks = (
         chunk - mean
         for recording in CompleteSite(site).recordings()
-        for mean in (_own_mean(recording, design) if own_means else 0.0,)
+        for mean in (recording_gram(design, recording).moments.mean if own_means else 0.0,)
         for chunk in _chunks(recording, design)
     )
     origin = np.zeros(design.q) if question.origin is None else question.origin
@@ -667,11 +667,6 @@ def _block_sums(
             part = slice(first, first + at_once)
             rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
             yield units[part], block_sums(rows, sizes[part], origin)
-
-
-def _own_mean(recording: Recording, design: Design) -> FloatArray:
-    """What every row of a recording loses before rows are resampled."""
-    return recording_gram(design, recording).moments.mean
 
 
 def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:
@@ -763,16 +758,10 @@ def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray
         # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
         seen = off_nuisance(recording, question.nuisance) if question.functions else recording
         if unit == "row":
-            yield from row_sums(question.design, CompleteRows(seen), question.origin)
+            for rows in design_rows(question.design, CompleteRows(seen).blocks()):
+                yield from (Moments.of_rows(row[None]).to_sums(question.origin) for row in rows.values)
         else:
             yield recording_gram(question.design, CompleteRows(seen)).moments.to_sums(question.origin)
-
-
-def row_sums(design: Design, recording: Recording, origin: FloatArray | None = None) -> Iterator[FloatArray]:
-    """Yield what each row of a recording adds to a sum of moments."""
-    for rows in design_rows(design, recording.blocks()):
-        for row in rows.values:
-            yield Moments.of_rows(row[None]).to_sums(origin)
 
 
 _FORMS = {"diagonal": _diagonal, "pairs": _pairs, "blocks": _blocks, "resamples": _resamples}

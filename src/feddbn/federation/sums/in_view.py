@@ -23,7 +23,7 @@ Known weakness: a column that varies a little everywhere and very much in one ro
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -49,8 +49,6 @@ from feddbn.federation.protocol.task import (
     Constant,
     Federation,
     FederationView,
-    Plan,
-    Planned,
     Scope,
     ServerProgram,
     Task,
@@ -412,11 +410,6 @@ def _rows_of_levels(here: Here, question: CountsQuestion) -> FloatArray:
     told = np.concatenate([np.zeros(0), *counts])
     few = [(told > 0) & (told < least)] if question.tells_few else []
     return np.concatenate([np.floor(told / least) * least, *few])
-
-
-def in_view_plan(variables: Collection[str]) -> Plan:
-    """One sum."""
-    return (Planned("counts.variables", 2 * len(variables)),)
 
 
 def in_view_program(

@@ -229,7 +229,7 @@ def guaranteed_sites(study: Study) -> int:
 
 
 def private_moments(
-    task: Task, q: int | None, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
+    task: Task, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
 ) -> ServerProgram[PrivateMoments]:
     """Yield the two tasks and return the moments.
 
@@ -237,8 +237,6 @@ def private_moments(
     ----------
     task
         The task whose answer is (count, q totals, upper triangle).
-    q
-        Columns; None reads it off the length of the answer.
     plan
         The plan the sites use.
     n_guaranteed
@@ -256,5 +254,5 @@ def private_moments(
     clipped: Any = task.question
     answer = yield replace(task, question=replace(clipped, clip_bound=bound))
     sigma = plan.noise_in_sum(task.name, bound, lags, len(answer.contributors), n_guaranteed)
-    columns = columns_of(len(answer.value)) if q is None else q
-    return PrivateMoments(moments_of_noisy_sums(answer.value, columns, sigma), bound, sigma)
+    noisy = moments_of_noisy_sums(answer.value, columns_of(len(answer.value)), sigma)
+    return PrivateMoments(noisy, bound, sigma)

@@ -171,7 +171,7 @@ def test_private_moments_over_secure_sums_cost_their_epsilon_and_are_close(clip_
     plan = private_moments_plan("dp-moments", "recording", 8.0, 1e-5, clip_bound)
     sites, data, guards = _private_federation(plan)
     federation = secure_federation(sites)
-    result = run_program(private_moments(TASK, 4, plan, n_guaranteed=5, quantile=0.9), federation)
+    result = run_program(private_moments(TASK, plan, n_guaranteed=5, quantile=0.9), federation)
     exact = Moments.from_sums(sum(_exact(data[name]) for name in sites), 4)
     correlation = exact.scatter / exact.n
     np.testing.assert_allclose(result.noisy.moments.scatter / result.noisy.moments.n, correlation, atol=0.2)
@@ -219,7 +219,7 @@ def test_private_moments_without_lags_in_the_task():
     )
     plan = private_moments_plan("dp-static", "recording", 5.0, 1e-5, 20.0)
     sites, _, _ = _private_federation(plan)
-    result = run_program(private_moments(Task(kind()), 2, plan, 5), secure_federation(sites))
+    result = run_program(private_moments(Task(kind()), plan, 5), secure_federation(sites))
     assert result.noisy.moments.q == 2
 
 
