@@ -93,7 +93,7 @@ def test_as_many_are_read_at_once_as_fit(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     "more",
     [
-        {"limits": np.ones(3)},
+        {"robust": "site"},
         {"log_scales": np.zeros(3)},
         {"abstain": True},
         {"fold": (0, 2, 400)},
