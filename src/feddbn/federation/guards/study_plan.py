@@ -68,15 +68,6 @@ _AUTO: Mapping[str, Mapping[str, Any]] = {
 _PLANNED = tuple(method.name for method in STUDY_METHODS)
 
 
-def said_by(study: Study) -> dict[str, Any]:
-    """What a study says, by the names of settings alone.
-
-    Whether sites compare themselves is never left to what is usual: "auto" is as good as nothing said.
-    """
-    given = flat_names(study.parameters)
-    return {k: v for k, v in given.items() if (k, v) != ("on_disagreement", "auto")}
-
-
 def plan_of(study: Study) -> Plan:
     """Which questions a study may ask, how often, and how many numbers they tell; nothing of an unknown method."""
     if study.method not in _PLANNED:
@@ -133,7 +124,9 @@ class _StudyPlan:
 
     @classmethod
     def of(cls, study: Study) -> _StudyPlan:
-        given = said_by(study)
+        said = flat_names(study.parameters)
+        # Whether sites compare themselves is never left to what is usual: "auto" is as good as nothing said.
+        given = {k: v for k, v in said.items() if (k, v) != ("on_disagreement", "auto")}
         # A method of another package may mean something else by these names.
         known = [one.name for one in fields(Prepare) if one.name in given and study.method in _PLANNED]
         said = {name: given[name] for name in known}

@@ -25,7 +25,6 @@ from feddbn.core.statistics.residual_checks import (
     ResidualSums,
     check_residuals,
     echo_weights,
-    violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import DataError, ParameterError
@@ -34,6 +33,7 @@ from feddbn.federation.programs.residual_checks import (
     ResidualReport,
     ResidualsQuestion,
     curvature_of,
+    only_looked_at,
     share_of_means,
 )
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, RowsQuestion, treated
@@ -268,10 +268,7 @@ def _checks(outcome: ChangingOutcome, question: GramQuestion) -> ServerProgram[R
     checks = check_residuals(sums, _echoes(networks, question.n_lags, d), share)
     support = np.any([one.weights != 0 for one in networks], axis=0)
     bends = curvature_of(CurvatureSums.from_vector(answer[stop:], d), support, order, range(d))
-    checks = replace(checks, curvature_p=bends)
-    violated = violations(checks)
-    factor = checks.inflation if "volatility" in violated else 1.0
-    return ResidualReport(checks, violated, violated, n_effective=checks.n / factor, looked_only=True)
+    return only_looked_at(replace(checks, curvature_p=bends))
 
 
 def shortest_segment(n: float, blocks: TimeBlocks, q: int) -> float:

@@ -48,7 +48,6 @@ from feddbn.core.statistics.residual_checks import (
     ResidualSums,
     check_residuals,
     information_of_shape,
-    violations,
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
@@ -61,7 +60,7 @@ from feddbn.federation.programs.oneshot import (
     limits_over,
     oneshot_plan,
 )
-from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion
+from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion, only_looked_at
 from feddbn.federation.protocol.rows import functions_of, treated
 from feddbn.federation.protocol.task import (
     Plan,
@@ -209,8 +208,6 @@ class CurvedOutcome:
     ----------
     outcome
         As of the linear method; its moments are those of the rows themselves.
-    tokens
-        For each node the lines, curves and products that it has.
     network
         Weights and curves in the units of the data.
     told
@@ -222,7 +219,6 @@ class CurvedOutcome:
     """
 
     outcome: OneShotOutcome
-    tokens: tuple[tuple[int, ...], ...]
     network: CurvedNetwork
     told: CurvedMoments
     is_noisy: bool = False
@@ -303,7 +299,7 @@ def curved_program(
     learned, told, checks = yield from treated(learning(), asked.treatment)
     n_sums += 1 + (checks is not None)
     outcome = OneShotOutcome(learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
-    report = None if checks is None else _report(checks)
+    report = None if checks is None else only_looked_at(checks)
     curved = replace(_curved(outcome, learned, told), is_noisy=options.prepare.noisy)
     return outcome, report, curved
 
@@ -394,18 +390,11 @@ def _checked(
     return (yield from curved_checks_program(told, weights, inputs, share))
 
 
-def _report(checks: ResidualChecks) -> ResidualReport:
-    """What the residuals of a network with curves say; it stays as it is, whatever they say."""
-    found = violations(checks)
-    factor = checks.inflation if "volatility" in found else 1.0
-    return ResidualReport(checks, found, found, n_effective=checks.n / factor, looked_only=True)
-
-
 def _curved(
     outcome: OneShotOutcome, learned: Learned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
     network = curved_network(in_data_units(told.moments, told.design), told.design, chosen_groups(learned))
-    return CurvedOutcome(outcome, chosen_groups(learned), network, told, gain=gain)
+    return CurvedOutcome(outcome, network, told, gain=gain)
 
 
 def auto_program(
@@ -444,7 +433,7 @@ def auto_program(
             checks = then
         outcome = replace(outcome, learned=learned, nongaussian=None)
         taken.append(_curved(outcome, learned, told, gain))
-        return outcome, _report(checks)
+        return outcome, only_looked_at(checks)
 
     outcome, report = yield from checked_oneshot_program(variables, constraints, options, rng, instead)
     return outcome, report, taken[0] if taken else None

@@ -701,5 +701,11 @@ def _report(checks: ResidualChecks, network: FittedNetwork, *, is_own: bool = Fa
         # Effects that no site can tell by itself add up over sites. They look like dependence, and a little like memory.
         is_memory = checks.memory_p < LEVEL
         found = tuple(name for name in found if name != "dependence" and (name != "memory" or is_memory))
+    return only_looked_at(checks, found)
+
+
+def only_looked_at(checks: ResidualChecks, found: tuple[str, ...] | None = None) -> ResidualReport:
+    """What the residuals of a network say that stays as it is, whatever they say."""
+    found = violations(checks) if found is None else found
     factor = checks.inflation if "volatility" in found else 1.0
     return ResidualReport(checks, found, found, n_effective=checks.n / factor, looked_only=True)

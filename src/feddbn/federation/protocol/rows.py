@@ -122,7 +122,14 @@ class BlockWish:
         if isinstance(given, Mapping) and set(given) == {"column"} and isinstance(given["column"], str):
             given = _COLUMN + given["column"]
         if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-            return cls._of_rows(int(given))
+            n_rows = int(given)
+            if is_block_length(n_rows):
+                return cls(rows=n_rows)
+            near = 2 ** max(round(np.log2(max(n_rows, 1))), 0)
+            raise ParameterError(
+                f"blocks={n_rows} must be a power of two, for example {near}, or 'auto'; other lengths would let two studies "
+                "differ by a few rows."
+            )
         if isinstance(given, str):
             if given == "auto":
                 return cls()
@@ -135,16 +142,6 @@ class BlockWish:
             f"blocks={given!r} must be 'auto', a number of rows, one of {', '.join(map(repr, CALENDAR))} (in a study with "
             "the first one, such as 'month from 2024-01'), or 'column:NAME'."
         )
-
-    @classmethod
-    def _of_rows(cls, n_rows: int) -> BlockWish:
-        if not is_block_length(n_rows):
-            near = 2 ** max(round(np.log2(max(n_rows, 1))), 0)
-            raise ParameterError(
-                f"blocks={n_rows} must be a power of two, for example {near}, or 'auto'; other lengths would let two studies "
-                "differ by a few rows."
-            )
-        return cls(rows=n_rows)
 
     def name(self, number: int) -> str:
         """How people call a label: a date, or the column and its number."""
