@@ -459,14 +459,26 @@ def memory_of_noise(moments: Moments, d: int, inputs: Sequence[int] = ()) -> flo
 
     `inputs` are positions of variables that only act on others: the likelihood is that of the others given them.
     """
+    R, root = correlations(moments.scatter)
+    plain = Moments(
+        moments.n, np.zeros(len(R)), R * np.outer(root, root) / np.outer(_tiled(root, d), _tiled(root, d))
+    )
 
     def loss(rho: float) -> float:
-        return log_det_of_residuals(*output_columns(without_memory(moments, rho, d).scatter, d, inputs))
+        S, m = output_columns(without_memory(plain, rho, d).scatter, d, inputs)
+        past = S[m:, m:] + _RIDGE * np.trace(S[m:, m:]) / len(S) * np.eye(len(S) - m)
+        left = S[:m, :m] - S[:m, m:] @ np.linalg.solve(past, S[m:, :m]) if len(S) > m else S[:m, :m]
+        return float(np.linalg.slogdet(left + _RIDGE * np.trace(left) / m * np.eye(m))[1])
 
     grid = np.linspace(-0.9, 0.9, 19)
     start = float(grid[int(np.argmin([loss(rho) for rho in grid]))])
     low, high = max(start - 0.1, -_LARGEST_MEMORY), min(start + 0.1, _LARGEST_MEMORY)
     return float(minimize_scalar(loss, bounds=(low, high), method="bounded").x)
+
+
+def _tiled(root: FloatArray, d: int) -> FloatArray:
+    """The scale of each variable, the same at every lag: a filter mixes lags, so they must be in the same units."""
+    return np.tile(np.maximum(root[:d], 1e-300), len(root) // d)
 
 
 _COLLINEAR = 1e-10

@@ -117,12 +117,12 @@ def test_changing_variances_count_fewer_rows():
 
 
 def test_forbidden_edges_stay_forbidden_at_a_lag_more():
-    from feddbn.federation.programs.oneshot import _limits
+    from feddbn.federation.programs.oneshot import limits_over
 
     constraints = EdgeConstraints.from_edges(("a", "b"), 1, [("a", "b", 1)], None)
-    longer = _limits(constraints, 2, 2)
+    longer = limits_over(constraints, 2, 2)
     assert longer.allowed.shape == (6, 2)
     assert not longer.allowed[4, 1]
     assert longer.allowed[5].all()
     assert not longer.required[4:].any()
-    np.testing.assert_array_equal(_limits(constraints, 1, 2).allowed, constraints.allowed)
+    np.testing.assert_array_equal(limits_over(constraints, 1, 2).allowed, constraints.allowed)
