@@ -378,7 +378,10 @@ class _Pool:
             weights = np.zeros((len(self.grams.n), self.grams.products.shape[1]))
             for k, value in zip(chosen, solved, strict=True):
                 weights[:, self.m[k]] += self.acts[k] * value
-            rss = self._rss(weights)
+            full = -weights
+            full[:, self.node] += 1.0
+            rss = np.einsum("sm,smk,sk->s", full, self.grams.products, full)
+            rss = np.maximum(rss, _TINY * self.grams.products[:, self.node, self.node])
             cuts, then = _variance_runs(rss, self.grams.n, self.price)
             if np.allclose(then, variances, rtol=1e-7, atol=0.0):
                 break
@@ -387,12 +390,6 @@ class _Pool:
         score = fit + float(self.costs[chosen].sum()) + self.price * len(cuts)
         columns = tuple(sorted(self.columns[k] for k in chosen))
         return NodeSteps(weights, columns, then, cuts, rss, score, self.grams.n_functions)
-
-    def _rss(self, weights: FloatArray) -> FloatArray:
-        full = -weights
-        full[:, self.node] += 1.0
-        rss: FloatArray = np.einsum("sm,smk,sk->s", full, self.grams.products, full)
-        return np.maximum(rss, _TINY * self.grams.products[:, self.node, self.node])
 
     def _normal(
         self, variances: FloatArray, chosen: Sequence[int] | None = None
@@ -584,7 +581,8 @@ class SegmentFits:
         is_better = len(self.segments) > 1 or self.functions is not None
         while is_better:
             is_better = False
-            moves = [_exchanged(best.order, place) for place in range(self.d - 1)]
+            now = best.order
+            moves = [(*now[:k], now[k + 1], now[k], *now[k + 2 :]) for k in range(self.d - 1)]
             if thorough:
                 moves += self._turned(best)
             for order in moves:
@@ -615,10 +613,6 @@ class SegmentFits:
         rank = np.argsort(order)
         causes, effects = np.nonzero(self.constraints.required[: self.d])
         return bool((rank[causes] < rank[effects]).all())
-
-
-def _exchanged(order: tuple[int, ...], place: int) -> tuple[int, ...]:
-    return (*order[:place], order[place + 1], order[place], *order[place + 2 :])
 
 
 _MOST_DEALS = 4

@@ -157,10 +157,9 @@ def _settle_one_by_one(search: OrderSearch, result: OrderResult) -> tuple[OrderR
         for i, j in asked:
             if not result.support[i, j]:
                 continue
-            score = np.inf if fixed[i, j] else search.score_reversed(result, i, j)
-            differences[i, j] = max(score - result.score, 0.0)
-            other = search.best_reversed(result, i, j) if score < result.score - 1e-6 else None
-            if other is not None:
+            other = None if fixed[i, j] else search.best_reversed(result, i, j)
+            differences[i, j] = np.inf if other is None else max(other.score - result.score, 0.0)
+            if other is not None and other.score < result.score - 1e-6:
                 changed = {k for k in range(d) if other.parents[k] != result.parents[k]}
                 differences = {
                     edge: value for edge, value in differences.items() if not changed.intersection(edge)

@@ -89,12 +89,7 @@ class Neighbours:
         self._selection, self._parents = selection, list(parents)
         for j in changed:
             _replace(j, self._holds, self.held(parents[j]), self.children)
-            _replace(
-                j,
-                self._wants,
-                self.owners(selection.moves(j, parents[j]).useful & self._within[j]),
-                self.wanted_by,
-            )
+            _replace(j, self._wants, self.usable(j, selection.moves(j, parents[j]).useful), self.wanted_by)
 
     def forget(self, node: int) -> None:
         """Look at a node again though its parents stay, as it looks at other columns."""
@@ -110,11 +105,7 @@ class Neighbours:
 
     def usable(self, node: int, useful: Columns) -> set[int]:
         """The variables among some columns that a node may have as parents."""
-        return self.owners(useful & self._within[node])
-
-    def owners(self, columns: Columns) -> set[int]:
-        """The variables that contemporaneous columns belong to."""
-        return {self._owner[m] for m in _members(columns)}
+        return {self._owner[m] for m in _members(useful & self._within[node])}
 
 
 def _replace(node: int, known: list[set[int]], now: set[int], inverse: list[set[int]]) -> None:
@@ -630,18 +621,6 @@ class OrderSearch:
         turned = self.result()
         self._restore(result)
         return turned
-
-    def score_reversed(self, result: OrderResult, source: int, target: int) -> float:
-        """The score of `best_reversed`; infinite if there is none."""
-        if not self._turn(result, source, target):
-            return np.inf
-        rss = result.rss.copy()
-        for j, parents in enumerate(self.parents):
-            if parents is not result.parents[j]:
-                rss[j] = max(float(self.regressions.fit(j, parents).rss * self.regressions.total[j]), 1e-300)
-        score = self._score_with(rss, self.parents)
-        self._restore(result)
-        return score
 
     def _turn(self, result: OrderResult, source: int, target: int) -> bool:
         self._restore(result)

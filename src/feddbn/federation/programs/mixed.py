@@ -288,11 +288,6 @@ class NewtonQuestion(RowsQuestion):
         return tuple(model.n_parameters(self.design) for model in self.node_models)
 
     @property
-    def thetas(self) -> list[FloatArray]:
-        """The coefficients of each model."""
-        return list(np.split(self.theta, np.cumsum(self.lengths)[:-1]))
-
-    @property
     def n_told(self) -> int:
         """How many numbers an answer has."""
         return sum(starmap(ModelSums.length, self.layouts))
@@ -322,12 +317,13 @@ def model_terms(data: SiteData, question: NewtonQuestion) -> Iterator[list[RowTe
     """The terms of a site's rows, piece by piece, of each model."""
     design, n_each = question.design, question.n_lags + 1
     origin, scale = np.tile(question.origin, n_each), np.tile(question.scale, n_each)
+    thetas = np.split(question.theta, np.cumsum(question.lengths)[:-1])
     for recording in question.complete_rows(data):
         for chunk in design_rows(design, recording.blocks()):
             columns = (chunk.values - origin) / scale
             yield [
                 model_rows(model, design, chunk.values, columns, theta)
-                for model, theta in zip(question.node_models, question.thetas, strict=True)
+                for model, theta in zip(question.node_models, thetas, strict=True)
             ]
 
 

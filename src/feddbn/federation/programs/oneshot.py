@@ -169,7 +169,9 @@ def oneshot_program(
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     inputs = options.prepare.input_places(variables)
-    looks_gaussian = shape is not None and shape_p_value(_of_outputs(shape, inputs)) > WORTH_A_LOOK
+    # The sums of shapes of inputs say nothing about noise.
+    known = [1 + block * len(variables) + j for block in (0, 1) for j in inputs]
+    looks_gaussian = shape is not None and shape_p_value(np.delete(shape, known)) > WORTH_A_LOOK
     # Shapes are told apart by residuals whose variance is exactly one; of the complete rows among others it is not.
     may_ask = may_ask and asked_for.treatment.row_model is None
     if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
@@ -207,7 +209,11 @@ def learn_from_moments(
 def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOptions) -> Moments:
     """The moments as the search wants them; DataError if there is too little to learn from."""
     d = len(variables)
-    _require_rows(moments, options.n_lags)
+    if moments.n < 5:
+        raise DataError(
+            f"learning needs at least 5 usable rows over all sites, got {int(moments.n)}; a row is usable if its "
+            f"n_lags={options.n_lags} predecessors are in the same segment."
+        )
     # Large means were asked about an origin near them, so only rounding of the values themselves is left.
     check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
     return as_searched(moments, variables, options.prepare)
@@ -221,12 +227,6 @@ def as_searched(moments: Moments, variables: tuple[str, ...], prepare: Prepare) 
         moments = moments.scaled(np.tile(sd, moments.q // d))
     # How an input varies is no noise: it must not count where noise variances are compared or added up.
     return neutral_inputs(moments, d, prepare.input_places(variables))[0]
-
-
-def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
-    """Sums of shapes without those of inputs."""
-    d = len(shape) // 2
-    return np.delete(shape, [1 + block * d + j for block in (0, 1) for j in inputs])
 
 
 def dependent_findings(
@@ -346,15 +346,6 @@ def _without(support: BoolArray, edges: Sequence[Edge]) -> BoolArray:
         if np.array_equal(rest[:, j], support[:, j]):
             rest[i, j] = False
     return rest
-
-
-def _require_rows(moments: Moments, n_lags: int) -> None:
-    if moments.n < 5:
-        raise DataError(
-            f"learning needs at least 5 usable rows over all sites, got {int(moments.n)}; a row is usable if "
-            f"its "
-            f"n_lags={n_lags} predecessors are in the same segment."
-        )
 
 
 # The one-round method, its residuals looked at: one more sum tells how far the evidence holds.

@@ -118,17 +118,14 @@ def kind_differences(study: Study, site: str, own: Mapping[str, Kind]) -> list[s
     may_lack = study.some_variables_may_be_missing and not study.held_by
     for name in study.variables_of(site):
         theirs, ours = said.get(name), own.get(name)
-        if theirs == ours or (None in (theirs, ours) and not _has_names(theirs or ours)):
+        known = theirs or ours
+        has_names = known is not None and known.levels != tuple(map(str, range(known.n_levels)))
+        if theirs == ours or (None in (theirs, ours) and not has_names):
             continue
         if ours is None and may_lack:
             continue
         found.append(f"{name}: {_in_words(theirs)} in the study, {_in_words(ours)} here")
     return found
-
-
-def _has_names(kind: Kind | None) -> bool:
-    """Whether levels are called otherwise than by their positions."""
-    return kind is not None and kind.levels != tuple(map(str, range(kind.n_levels)))
 
 
 def _in_words(kind: Kind | None) -> str:

@@ -72,12 +72,6 @@ def period_numbers(times: NDArray[np.generic], unit: str) -> IntArray:
     return np.asarray(times.astype(f"datetime64[{unit}]").astype(np.int64))
 
 
-def period_name(number: int, unit: str) -> str:
-    """The date on which a period begins, as exact as the period."""
-    days = 7 * number - _MONDAY
-    return str(np.array(days if unit == "W" else number, dtype=f"datetime64[{'D' if unit == 'W' else unit}]"))
-
-
 def is_block_length(n_rows: int) -> bool:
     """Whether blocks may have this many rows: a power of two.
 
@@ -144,10 +138,12 @@ class BlockWish:
         )
 
     def name(self, number: int) -> str:
-        """How people call a label: a date, or the column and its number."""
-        if self.kind == "calendar":
-            return period_name(number, self.unit)
-        return f"{self.column} {number}"
+        """How people call a label: the date on which a period begins, as exact as that, or the column and its number."""
+        if self.kind != "calendar":
+            return f"{self.column} {number}"
+        is_week = self.unit == "W"
+        place, unit = (7 * number - _MONDAY, "D") if is_week else (number, self.unit)
+        return str(np.array(place, dtype=f"datetime64[{unit}]"))
 
 
 def _first(given: str, period: str, date: str) -> int | None:

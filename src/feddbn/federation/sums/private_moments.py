@@ -175,7 +175,9 @@ def private_moments_plan(
     n_bounds = (clip_bound is None) + (curves_share > 0)
     rules, left = {}, 1.0
     if n_bounds:
-        rules["counts.norms"] = _counting(bound_share, n_bounds)
+        # In a histogram a unit counts 1.
+        factor = (bound_share / n_bounds) ** -0.5
+        rules["counts.norms"] = ClipRule(1.0, noise_factor=factor, is_count=True, n_answers=n_bounds)
         left -= bound_share
     rules[task] = ClipRule(clip_bound, "gram", noise_factor=(left * (1 - curves_share)) ** -0.5)
     if curves_share:
@@ -184,11 +186,6 @@ def private_moments_plan(
     n_answers = sum(rule.n_answers for rule in rules.values())
     multiplier = multiplier_for(epsilon - (n_answers - 1) * SLACK, delta)
     return NoisePlan(unit, multiplier, rules, n_colluding)
-
-
-def _counting(share: float, n_answers: int = 1) -> ClipRule:
-    """The rule of histograms in which a unit counts 1, for a share of the budget in all."""
-    return ClipRule(1.0, noise_factor=(share / n_answers) ** -0.5, is_count=True, n_answers=n_answers)
 
 
 def study_noise_plan(study: Study) -> NoisePlan:

@@ -249,11 +249,6 @@ def n_participants(participation: float | int, n_sites: int) -> int:
     return max(1, round(participation * n_sites))
 
 
-def sample_sites(sites: tuple[str, ...], n: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return n of the sites, uniformly, sorted."""
-    return tuple(sorted(sites[i] for i in rng.choice(len(sites), size=n, replace=False)))
-
-
 @dataclass(frozen=True)
 class PersonalFit:
     """A finished run: the shared weights (and those of each cluster), how it went, and which sites never took part."""
@@ -421,7 +416,9 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
         yield from cluster_program(common, rng, setup.fewest_sites)
     while not run.is_done:
         # Sites that the runtime cannot reach are missing from the answer, and simply have not taken part.
-        asked = sample_sites(sites, n, rng) if n < len(sites) else sites
+        asked = sites
+        if n < len(sites):
+            asked = tuple(sorted(sites[i] for i in rng.choice(len(sites), size=n, replace=False)))
         rules = run.rules()
         question = StepQuestion(
             **common,
