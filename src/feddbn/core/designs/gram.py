@@ -165,7 +165,7 @@ class Gram:
 
     @classmethod
     def empty(cls, q: int) -> Gram:
-        """Sums over no rows; the neutral element of `merge`."""
+        """Sums over no rows."""
         return cls(Moments.empty(q), Moments.empty(q), 0.0)
 
     @property
@@ -191,12 +191,6 @@ class Gram:
         if self.shared.n == 0:
             return self.own
         return Moments(self.n, self.shared.mean, self.shared.scatter + self.own.scatter)
-
-    def merge(self, other: Gram) -> Gram:
-        """Sums over both groups of recordings."""
-        return Gram(
-            self.shared.merge(other.shared), self.own.merge(other.own), self.n_removed + other.n_removed
-        )
 
     def to_sums(self) -> FloatArray:
         """One vector that adds up: own rows, parameters taken off, then count, totals and products."""
@@ -226,8 +220,7 @@ def recording_gram(design: Design, recording: Recording, device: Device = HOST) 
         return tried_grams(design, recording, [design.nuisance], device)[1][0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
-        parts = over_parts(recording, design.n_lags, partial(_linear_moments, design, device))
-        moments = reduce(Moments.merge, parts)
+        moments = joint_moments(design, recording, (), device)
         if scope == "all":
             return Gram(moments, Moments.empty(q), 0.0)
         return Gram(Moments.empty(q), _about_its_mean(moments), float(moments.n > 0))
@@ -239,11 +232,6 @@ def recording_gram(design: Design, recording: Recording, device: Device = HOST) 
     for moments in groups.values():
         own = own.merge(_about_its_mean(moments))
     return Gram(shared, own, float(len(groups)))
-
-
-def _linear_moments(design: Design, device: Device, part: Recording) -> Moments:
-    blocks = public_blocks(design, part.blocks())
-    return Moments.of_blocks(blocks, design.n_lags, sum(design.widths), device=device)
 
 
 def _about_its_mean(moments: Moments) -> Moments:

@@ -306,14 +306,13 @@ class SiteRows:
 
     Attributes
     ----------
-    every, present, complete
-        Numbers of all rows, of those with any cell, and of those without an empty one.
+    every, complete
+        Numbers of all rows, and of those without an empty cell.
     starts
         Numbers of the rows that begin a segment: no lag reaches over them.
     """
 
     every: RowNumbers
-    present: RowNumbers
     complete: RowNumbers
     starts: RowNumbers
 
@@ -329,12 +328,11 @@ class SiteRows:
 
 def site_rows(site: SiteData, order: Mapping[str, int]) -> SiteRows:
     """Return the rows of a site; `order` has the number of each recording."""
-    found: list[list[RowNumbers]] = [[], [], [], []]
+    found: list[list[RowNumbers]] = [[], [], []]
     for recording in site.recordings():
         for numbers, block in numbered(recording, order):
-            is_empty = np.isnan(block.values)
             starts = numbers[:1] if block.starts_segment else numbers[:0]
-            parts = (numbers, numbers[~is_empty.all(axis=1)], numbers[~is_empty.any(axis=1)], starts)
+            parts = (numbers, numbers[~np.isnan(block.values).any(axis=1)], starts)
             for one, part in zip(found, parts, strict=True):
                 one.append(part)
     none = np.zeros(0, dtype=np.int64)

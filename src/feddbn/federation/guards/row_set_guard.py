@@ -336,7 +336,7 @@ class RowSetGuard(Guard):
                 "for blocks that were asked for before.",
                 code="blocks-show-rows",
             )
-        if about.group == "look" and about.maps_cells:
+        if about.group == "look" and about.question is not None and about.question.cell_maps:
             self._check_emptied(whole, [about.as_recorded(seen, book.order(), table, left_out), *now])
         book.add(parts or [whole])
         return left_out
@@ -541,11 +541,6 @@ class _About:
         where = f"{part}{'-'.join(map(str, fold))}" if fold else "all"
         where += "".join(f":{view.design.digest[:16]}" for view in self.pairs)
         return f"{self.cells} {self.n_lags} {where} {self.cut or '-'}"
-
-    @property
-    def maps_cells(self) -> bool:
-        """Whether cells go through maps first."""
-        return self.question is not None and bool(self.question.cell_maps)
 
     def as_recorded(
         self, data: WithoutRows, order: Mapping[str, int], table: RowTable, left_out: RowNumbers

@@ -93,7 +93,8 @@ class SurveyQuestion(LookQuestion):
             code="few-sites",
         )
         by_scales = "scales" in scope.transformations
-        needs = {"none": True, "scales": by_scales, "whole": _compares(scope)}[self.profiles]
+        compares = scope.parameters.get("on_disagreement", "ignore") != "ignore"
+        needs = {"none": True, "scales": by_scales, "whole": compares}[self.profiles]
         scope.require(needs, self.name, "the study does not compare sites", code="sites-not-compared")
 
 
@@ -194,11 +195,6 @@ class Survey:
         spread = self.squares[: len(mean)] / self.n_sites - mean**2
         # The log of a standard deviation of n rows varies by 1/(2n); neighbouring rows tell less.
         return bool(np.any(spread > 4.0 * self.n_sites / self.n_rows))
-
-
-def _compares(scope: Scope) -> bool:
-    """Whether a study has sites compare themselves."""
-    return bool(scope.parameters.get("on_disagreement", "ignore") != "ignore")
 
 
 def _profile_lags(d: int, n_lags: int) -> int:
