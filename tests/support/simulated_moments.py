@@ -1,5 +1,7 @@
 """Moments of simulated lagged rows."""
 
+from functools import reduce
+
 import numpy as np
 
 from feddbn.core.designs.gram import Gram, recording_gram
@@ -20,12 +22,7 @@ def lagged_moments(x, n_lags=1):
 
 def gram_of(design, recordings):
     """The sums over all recordings."""
-    total = Gram.empty(design.q)
-    for one in recordings:
-        more = recording_gram(design, one)
-        both = total.shared.merge(more.shared), total.own.merge(more.own)
-        total = Gram(*both, total.n_removed + more.n_removed)
-    return total
+    return reduce(Gram.merge, (recording_gram(design, one) for one in recordings), Gram.empty(design.q))
 
 
 def simulated(d, n, seed, n_lags=1, factors=None, **settings):

@@ -165,7 +165,7 @@ class Gram:
 
     @classmethod
     def empty(cls, q: int) -> Gram:
-        """Sums over no rows."""
+        """Sums over no rows; the neutral element of `merge`."""
         return cls(Moments.empty(q), Moments.empty(q), 0.0)
 
     @property
@@ -191,6 +191,12 @@ class Gram:
         if self.shared.n == 0:
             return self.own
         return Moments(self.n, self.shared.mean, self.shared.scatter + self.own.scatter)
+
+    def merge(self, other: Gram) -> Gram:
+        """Sums over both groups of recordings."""
+        return Gram(
+            self.shared.merge(other.shared), self.own.merge(other.own), self.n_removed + other.n_removed
+        )
 
     def to_sums(self) -> FloatArray:
         """One vector that adds up: own rows, parameters taken off, then count, totals and products."""
