@@ -317,6 +317,7 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         places = list(asked.bounded)
         shares = survey.n_far[places] / np.maximum(survey.n_cells[places], 1.0)
         values = {"n": round(survey.n_far[places].sum()), "share": float(shares.max())}
+        values["shocks"] = done.robust == "shocks"
         note("cells-bounded", values, {"prepare.robust": "off"}, named(places))
     if done.row_model is not None and survey is not None:
         share = float(survey.n_empty / (survey.n_rows * len(variables)))

@@ -143,6 +143,8 @@ _MEDIAN_CELLS = 8
 """A recording with fewer cells of a variable has no median of its own there, and that of the site is taken."""
 _AFTER_PULSES = 3
 """So many rows after a pulse cells stay as they are: they may be what the pulse does."""
+_SHOCKS, _BEYOND_SHOCKS = 0.995, 1.5
+"""Where far cells are shocks, cells stay up to so many times this quantile of distances."""
 _MOST_ROWS = 1 << 16
 _GAUSSIAN = 0.6744897501960817, 1.2815515655446004
 """Of Gaussian cells half are nearer to the median than the first of these, in standard deviations, and .8 than the other."""
@@ -219,6 +221,21 @@ def _scales(distances: FloatArray) -> FloatArray:
     return np.array([np.where(is_known, np.maximum(half, most), np.inf), half == 0, most == 0])
 
 
+def _company(z: FloatArray) -> FloatArray:
+    """How many cells are far, and the sum of how much farther than usual the other variables are then, or a row apart.
+
+    `z` are distances in scales; what is usual is their mean, and how much more is in standard deviations. Errors of
+    measurement come alone, while shocks travel.
+    """
+    near = np.minimum(np.nan_to_num(z), NOTHING_FROM)
+    far = (near > STRAIGHT).astype(float)
+    padded = np.pad(near, ((1, 1), (0, 0)))
+    around = np.maximum.reduce([padded[:-2], near, padded[2:]])
+    more = (around - around.mean(axis=0)) / np.maximum(around.std(axis=0), 1e-300)
+    others = more.sum(axis=1, keepdims=True) - more
+    return np.array([far.sum(), (far * others).sum() / max(z.shape[1] - 1, 1)])
+
+
 @dataclass(frozen=True)
 class Bounds:
     """How the cells of a recording are bounded.
@@ -292,7 +309,8 @@ class BoundedSite(SiteView):
     Attributes
     ----------
     scope
-        "site": scales are those of all its recordings; "recording": each goes by its own, so that none acts on another.
+        "site": scales are those of all its recordings; "shocks": and so large that only what lies far beyond the variable's
+        usual shocks is brought back; "recording": each goes by its own scale, so that none acts on another.
     inputs
         Positions of variables that only act on others; their cells stay.
 
@@ -309,7 +327,7 @@ class BoundedSite(SiteView):
 
     def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
         """Yield the recordings as they are, each with how it is bounded."""
-        if self.scope == "site":
+        if self.scope != "recording":
             lines, scales, _, periods = self._known
             for recording, line in zip(self.data.recordings(), lines, strict=True):
                 yield recording, Bounds.of(line, scales, self.inputs, periods)
@@ -321,6 +339,12 @@ class BoundedSite(SiteView):
             line = _line(kept)
             distances = np.abs(kept.rows - line[0] - kept.places[:, None] * line[1])
             yield recording, Bounds.of(line, _scales(distances), self.inputs)
+
+    @property
+    def company(self) -> FloatArray:
+        """(2,) whether far cells are shocks that travel, see `_company`."""
+        _ = self._known
+        return np.asarray(vars(self)["_company"])
 
     @property
     def is_still(self) -> BoolArray:
@@ -400,8 +424,12 @@ class BoundedSite(SiteView):
                 scales = _scales(np.abs(rest - cycle))
                 reach = STRAIGHT * scales[0]
                 parts = np.split(cycle + np.clip(rest - cycle, -reach, reach), cuts)
-            found = np.concatenate([found, waves], axis=1)
+            found, rest = np.concatenate([found, waves], axis=1), rest - cycle
         # As a cached property is kept.
+        vars(self)["_company"] = _company(np.abs(rest) / scales[0])
+        if self.scope == "shocks":
+            usual = _quantiles(np.abs(rest), _SHOCKS)[1][0]
+            scales[0] = np.maximum(scales[0], _BEYOND_SHOCKS / STRAIGHT * usual)
         vars(self)["_known"] = found, scales, extremes, periods
 
 

@@ -199,7 +199,8 @@ class Treatment:
         And a polynomial in time of its own, and cycles of these lengths in rows.
     robust
         Cells far from their recording's median count for less, the farthest not at all (`core.designs.cells.BoundedSite`): by
-        scales of the "site", or under noise of each "recording" by itself, as one would else decide about another's cells.
+        scales of the "site", by larger ones where far cells are "shocks", or under noise of each "recording" by itself, as
+        one would else decide about another's cells.
     log_scales
         (d,) logs of standard deviations that every site's variables are brought to.
     row_model
@@ -215,7 +216,7 @@ class Treatment:
     center: str = choice("none", "recording", default="none")
     degree: int = whole(0, 12, default=0)
     periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
-    robust: str = choice("none", "site", "recording", default="none")
+    robust: str = choice("none", "site", "shocks", "recording", default="none")
     log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)
@@ -374,8 +375,8 @@ class RowsQuestion(Treatment, Question):
         need(self.degree in scope.degrees, f"'degree' is {self.degree}")
         need(len(self.periods) <= scope.most_cycles, f"it takes off {len(self.periods)} cycles")
         need(self.cell_maps == scope.cell_maps, f"'cell_maps' is {self.cell_maps}")
-        by = "site" if scope.unit is None else "recording"
-        need(self.robust in ("none", by), f"'robust' is {self.robust!r}")
+        by = ("site", "shocks") if scope.unit is None else ("recording",)
+        need(self.robust in ("none", *by), f"'robust' is {self.robust!r}")
         if self.functions:
             asked = scope.parameters.get("features", "linear")
             known = (

@@ -698,7 +698,7 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
     """Refuse, by what is asked and never by what is there, all that would let one unit change another's vector."""
     if unit not in ("recording", "row"):
         raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.", code="unknown-unit")
-    if question.log_scales is not None or question.robust == "site":
+    if question.log_scales is not None or question.robust in ("site", "shocks"):
         raise ParameterError(
             "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
             "gains='none', and robust='recording' or 'none'.",

@@ -44,6 +44,8 @@ from feddbn.federation.protocol.task import (
 )
 from feddbn.findings import Finding
 
+_HEAD = 7
+_CLEAR_SHOCKS = 3.0
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by contemporaneous correlations only."""
 
@@ -75,8 +77,8 @@ class SurveyQuestion(LookQuestion):
     name = "survey.first"
     purpose = (
         "how many cells are empty, far from the median of their recording, on a line with their neighbours or equal to them, "
-        "how changes of a variable go on, spectra, whether all cells of a variable are counts or 0 and 1, and if asked sums "
-        "of log standard deviations and correlations of single sites"
+        "whether other variables are far then, how changes of a variable go on, spectra, whether all cells of a variable are "
+        "counts or 0 and 1, and if asked sums of log standard deviations and correlations of single sites"
     )
 
     profiles: str = choice("none", "scales", "whole", default="none")
@@ -141,6 +143,8 @@ class Survey:
         Number of empty cells.
     n_far, n_cells
         (d,) how many cells are far from their recording's median (`core.designs.cells.FAR`), and how many there are.
+    company
+        (2,) how many cells are far, and how much farther than usual other variables are then, summed.
     n_still
         (d,) at how many sites half of the cells or more are their recording's median.
     periods
@@ -161,6 +165,7 @@ class Survey:
     n_empty: float
     n_far: FloatArray
     n_cells: FloatArray
+    company: FloatArray
     n_still: FloatArray
     periods: tuple[float, ...]
     objections: FloatArray
@@ -178,6 +183,12 @@ class Survey:
     def far(self) -> tuple[int, ...]:
         """Positions of variables with far cells, for which rows are made robust; noise may make a half of none."""
         return tuple(np.flatnonzero(self.n_far > 0.5).tolist())
+
+    @property
+    def has_shocks(self) -> bool:
+        """Whether other variables go along with far cells, as with shocks; errors of measurement come alone."""
+        n, more = self.company
+        return bool(n > 0 and more / np.sqrt(n) > _CLEAR_SHOCKS)
 
     @property
     def log_scales(self) -> FloatArray:
@@ -212,12 +223,12 @@ def survey_program(
     d = len(variables)
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
-    rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
+    rows, recordings, empty, n_spectra, n_sites, *company = total[:_HEAD].tolist()
     sizes = (d, d, d, N_FREQUENCIES, 2 * d, N_MADE_UP * d)
     far, cells, still, spectrum, objecting, made_up = np.split(
-        total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1]
+        total[_HEAD : _HEAD + sum(sizes)], np.cumsum(sizes)[:-1]
     )
-    sums, squares = np.split(total[5 + sum(sizes) :], 2)
+    sums, squares = np.split(total[_HEAD + sum(sizes) :], 2)
     length = rows / max(recordings, 1.0)
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     return Survey(
@@ -227,6 +238,7 @@ def survey_program(
         empty,
         far,
         cells,
+        np.array(company),
         still,
         periods,
         objecting.reshape(2, d),
@@ -251,7 +263,7 @@ def survey_plan(
 
 def survey_length(question: SurveyQuestion) -> int:
     """How many numbers an answer to the survey has."""
-    return 5 + (5 + N_MADE_UP) * question.d + N_FREQUENCIES + 2 * _profile_size(question)
+    return _HEAD + (5 + N_MADE_UP) * question.d + N_FREQUENCIES + 2 * _profile_size(question)
 
 
 def _profile_size(question: SurveyQuestion) -> int:
@@ -290,7 +302,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         profile = found[0][:size]
         if question.profiles == "whole":
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
-    head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None)])
+    head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None), *bounded.company])
     far, still = bounded.n_far(), bounded.is_still & (cells > 0)
     parts = [head, far, cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
     return state, np.concatenate(parts)

@@ -268,7 +268,8 @@ def asked_moments_program(
         survey, n_disagreeing = look.survey, look.n_disagreeing or 0
         treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
         if prepare.robust == "auto" and survey.far:
-            treatment = replace(treatment, robust="site", inputs=survey.inputs)
+            robust = "shocks" if survey.has_shocks else "site"
+            treatment = replace(treatment, robust=robust, inputs=survey.inputs)
     elif prepare.noisy and prepare.robust == "auto":
         treatment = replace(treatment, robust="recording", inputs=prepare.input_places(variables))
     told, cost = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
