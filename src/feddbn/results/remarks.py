@@ -154,7 +154,7 @@ def summarise(report: ResidualReport) -> ResidualSummary:
     checks = report.checks
     ratio = checks.thirds.max(axis=0) / np.maximum(checks.thirds.min(axis=0), 1e-12)
     acted_on = ["memory"] if report.noise_memory is not None or report.n_lags_added else []
-    is_tempered = report.n_effective < checks.n * (1 - 1e-9) and not report.looked_only
+    is_tempered = "volatility" in report.left and checks.inflation > 1 and not report.looked_only
     acted_on += ["volatility"] if is_tempered else []
     return ResidualSummary(
         violations=report.left,
@@ -204,7 +204,9 @@ def residual_findings(summary: ResidualSummary, n_lags: int) -> list[Finding]:
         "lag_gain": s.lag_gain,
         "looked_only": s.looked_only,
     }
-    rows = {"n_effective": s.n_effective, "n_rows": s.n_rows, "looked_only": s.looked_only}
+    # Rows with empty cells count for what they hold, so the evidence may be worth more rows than are complete.
+    n_rows = max(s.n_rows, round(s.n_effective * s.inflation))
+    rows = {"n_effective": s.n_effective, "n_rows": n_rows, "looked_only": s.looked_only}
     values: dict[str, Mapping[str, Any]] = {
         "hidden": {"causes": [list(one) for one in s.hidden_causes], "gain": s.hidden_gain},
         "memory": memory,

@@ -37,8 +37,6 @@ _SLOW_ROWS = 50
 """Shorter recordings only lose their mean: a cubic would take a good part of the rest."""
 _SPECTRUM_ROWS = 48
 _GAUSSIAN_MEDIAN = 0.6744897501960817
-
-
 _KEPT_ROWS = 1 << 16
 
 

@@ -213,11 +213,7 @@ def _profile_lags(d: int, n_lags: int) -> int:
 
 
 def survey_program(
-    variables: tuple[str, ...],
-    n_lags: int,
-    inputs: tuple[int, ...] = (),
-    *,
-    profiles: str = "whole",
+    variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: str = "whole"
 ) -> ServerProgram[Survey]:
     """Ask for a first look; `profiles` are what sites are compared by, of what is no input."""
     d = len(variables)
@@ -250,11 +246,7 @@ def survey_program(
 
 
 def survey_plan(
-    variables: tuple[str, ...],
-    n_lags: int,
-    inputs: tuple[int, ...] = (),
-    *,
-    profiles: str = "whole",
+    variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: str = "whole"
 ) -> Plan:
     """What `survey_program` may ask."""
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
