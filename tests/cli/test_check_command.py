@@ -40,7 +40,7 @@ def test_an_error_ends_with_exit_code_1_and_json_has_every_field(run, tmp_path: 
     outcome = run("check", tmp_path, "--json")
     assert outcome.exit_code == 1
     for finding in json.loads(outcome.stdout):
-        assert set(finding) == {"code", "level", "values", "about", "cure", "finding", "advice"}
+        assert set(finding) == {"code", "level", "values", "about", "cure", "parts", "finding", "advice"}
         # A fit refuses a variable that only follows time.
         assert (finding["code"], finding["level"], finding["about"]) == ("undeclared-time", "error", ["hour"])
     assert run("fit", tmp_path, "-o", tmp_path / "result.json").exit_code != 0

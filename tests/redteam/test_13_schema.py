@@ -47,7 +47,7 @@ def test_lags_are_the_studys(tmp_path, n_lags):
     ("more", "code", "name"),
     [
         ({"clip_bound": 0.5}, "not-in-study", "'clip_bound'"),
-        ({"far": 9.0}, "not-in-study", "'far'"),
+        ({"robust": "recording"}, "not-in-study", "'robust'"),
         ({"inputs": [1]}, "not-in-study", "'inputs'"),
         ({"fold": [0, 5, 300]}, "other-fold", "(0, 5, 300)"),
         ({"fold": [0, 2, 300]}, "other-fold", "(0, 2, 300)"),

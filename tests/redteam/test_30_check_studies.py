@@ -9,7 +9,7 @@ from feddbn.core.statistics.survey import profile_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.federation.sums.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length
+from feddbn.federation.sums.survey import AgreementQuestion, SurveyQuestion, survey_length
 from support.hostile import Server, Sites
 
 D = 3
@@ -49,7 +49,6 @@ def test_the_survey_is_all_that_a_check_tells(sites):
     [
         (GramQuestion, {}),
         (GramQuestion, {"pairs": True}),
-        (SpikesQuestion, {"scales": np.ones(D)}),
         (
             GramQuestion,
             {

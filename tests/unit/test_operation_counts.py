@@ -103,8 +103,8 @@ def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
 def test_looking_around_costs_two_sums_and_the_products_of_every_nuisance_tried(monkeypatch):
     _, meter, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == 3
-    # Five numbers a variable: counts of deviations are asked for only where something looks odd.
-    survey = 5 + 5 * 10 + N_FREQUENCIES + 2 * profile_length(10, 1)
+    # Seven numbers in all, and eleven a variable.
+    survey = 7 + 11 * 10 + N_FREQUENCIES + 2 * profile_length(10, 1)
     # A mean, a line and a cubic: the number of parameters and products of each, and one sum of log gains.
     moments = sums_length(20) + 3 * (1 + 20 * 21 // 2) + 1
     assert meter.n_sent == 8 * (survey + 1 + moments)

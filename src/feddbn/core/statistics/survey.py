@@ -36,6 +36,7 @@ _LINKS_PULLED_IN = 3.0
 _SLOW_ROWS = 50
 """Shorter recordings only lose their mean: a cubic would take a good part of the rest."""
 _SPECTRUM_ROWS = 48
+_MANY = 8
 _GAUSSIAN_MEDIAN = 0.6744897501960817
 _KEPT_ROWS = 1 << 16
 
@@ -118,7 +119,7 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
     spread = np.nanmean(np.clip(every, -_PULLED_IN * robust, _PULLED_IN * robust) ** 2, axis=0)
     bound = _LINKS_PULLED_IN * robust
     N, S = np.zeros((2, q, q)), np.zeros((2, q, q))
-    for piece in pieces:
+    for k, piece in enumerate(pieces):
         m = len(piece) - n_lags
         if m <= 0:
             continue
@@ -126,16 +127,18 @@ def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[Fl
         stack_lags(np.clip(piece, -bound, bound), range(n_lags + 1), rows)
         here = ~np.isnan(rows)
         filled, mask = np.where(here, rows, 0.0), here.astype(float)
-        for half, part in enumerate((slice(0, m // 2), slice(m // 2, m))):
+        # Many recordings may differ among themselves: then halves are of recordings, else of time.
+        halves = {k % 2: slice(m)} if len(pieces) >= _MANY else {0: slice(m // 2), 1: slice(m // 2, m)}
+        for half, part in halves.items():
             S[half] += filled[part].T @ filled[part]
             N[half] += mask[part].T @ mask[part]
     whole = _links(S.sum(axis=0), N.sum(axis=0))
     if whole is None:
         return None
-    n, halves = float(np.median(N.sum(axis=0))), [_links(*sums) for sums in zip(S, N, strict=True)]
-    if halves[0] is not None and halves[1] is not None:
+    n, links = float(np.median(N.sum(axis=0))), [_links(*sums) for sums in zip(S, N, strict=True)]
+    if links[0] is not None and links[1] is not None:
         # Fisher's z of n/2 rows each differ by 4/n; more where neighbours in time tell the same, or relations change.
-        n = min(n, 4.0 / max(float(np.mean((halves[0] - halves[1]) ** 2)), 1e-300))
+        n = min(n, 4.0 / max(float(np.mean((links[0] - links[1]) ** 2)), 1e-300))
     return np.concatenate([np.log(spread) / 2, whole]), n
 
 
@@ -241,7 +244,7 @@ FEWEST_SITES = 4
 _UNITS_FACTOR = 3.0
 _UNITS_Z = 6.0
 _CORRELATIONS_Z2 = 3.0
-_CORRELATIONS_SIZE = 0.15
+_CORRELATIONS_SIZE, _FEW_ROWS = 0.15, 60.0
 _LEAST_SHARE = 0.3
 """Of what the others have in common. A site that shares nothing with them differs by twice that, honest ones by less than
 this, whatever else is wrong with them."""
@@ -287,7 +290,8 @@ def compared(
         size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
         # What sampling alone makes is taken off both: 1 of the distance, and of their mean one part in `others`.
         common = float((mean[links] ** 2 / variance[links]).mean()) - 1 / others
-        is_far = distance > _CORRELATIONS_Z2 and distance - 1 > _LEAST_SHARE * common
+        # Of few rows the distance varies more.
+        is_far = distance > _CORRELATIONS_Z2 * (1 + _FEW_ROWS / n) and distance - 1 > _LEAST_SHARE * common
         is_other = is_far and size > _CORRELATIONS_SIZE
         moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance[links]), d)
         if moved:

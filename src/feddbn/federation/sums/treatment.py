@@ -28,7 +28,7 @@ from feddbn.core.statistics.missing import (
     seldom_together,
 )
 from feddbn.core.statistics.moments import Moments, correlations, sums_length, symmetric
-from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES
+from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_FREQUENCIES
 from feddbn.errors import DataError, Given
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
@@ -476,6 +476,9 @@ def _chosen(
             whole = n * restored(scatter / n, d, tried[k], n * tried[k].n_columns / rank)
             whole, _ = output_columns(whole, d, inputs)
             gain = evidence_for_nuisances(common, own, n, rank, m, ranks[last + 1], whole, refit=refit)
+        # Cycles are the highest of many frequencies.
+        n_cycles = len(tried[k].periods) - (len(tried[last].periods) if last >= 0 else 0)
+        gain -= 2.0 * n_cycles * float(np.log(N_FREQUENCIES))
         found.append(gain + (found[last] if last >= 0 else 0.0))
     best = int(np.argmax(found)) + 1
     if not np.isfinite(found[best - 1]):

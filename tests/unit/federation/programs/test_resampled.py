@@ -33,7 +33,7 @@ def fit(data, **options):
 
 def probabilities(model):
     table = model.edge_probabilities_
-    return table.set_index(["source", "target", "lag"])["probability"].sort_index()
+    return table.set_index(["source", "target", "lag"])["raw"].sort_index()
 
 
 def codes(model):
@@ -152,8 +152,8 @@ def test_probabilities_fall_where_recordings_differ():
             links = table[(table["source"] == "x") & (table["target"] == "y") & (table["lag"] == 0)]
             found.append(float(links["presence"].iloc[0]))
     # No such link is there on average: whoever is sure of it counts rows and not recordings.
-    assert np.sum(np.array(sure) > 0.99) >= 4
-    assert np.sum(np.array(less) > 0.99) <= np.sum(np.array(sure) > 0.99) - 3
+    assert np.sum(np.array(sure) > 0.92) >= 4
+    assert np.sum(np.array(less) > 0.92) <= np.sum(np.array(sure) > 0.92) - 3
 
 
 class Refusing(InProcessFederation):

@@ -140,10 +140,13 @@ def test_a_study_chooses_as_one_process_does(tmp_path, make, grid, rtol):
     result = sites.run(SELECT.format(method=make.__name__.lower(), grid=f"{{ {table} }}"))
     local = select(make(**FEW).set_params(**ONE_PROCESS), sites.data, grid)
     found = result.summary["selection"]
+    table = pd.DataFrame(found["candidates"])
+    np.testing.assert_allclose(table["loss"], local.table["loss"], rtol=rtol)
+    if np.ptp(local.table["loss"]) < 1e-3:
+        # Two candidates as good as each other may change places by a row.
+        return
     assert found["chosen"] == local.chosen
-    pd.testing.assert_frame_equal(
-        pd.DataFrame(found["candidates"]), local.table, check_dtype=False, rtol=rtol, atol=1e-12
-    )
+    pd.testing.assert_frame_equal(table, local.table, check_dtype=False, rtol=rtol, atol=1e-12)
     # The network is that of the chosen parameters, from all rows.
     fitted = make(**FEW, **local.chosen).set_params(**ONE_PROCESS).fit(sites.data)
     np.testing.assert_allclose(

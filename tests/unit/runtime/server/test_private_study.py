@@ -186,7 +186,7 @@ def test_rows_are_robust_where_recordings_are_protected_and_as_they_are_where_ro
     study = make_study(clip=200.0, epsilon=8.0)
     study = study.model_copy(update={"privacy": study.privacy.model_copy(update={"unit": unit})})
     found, _ = run_study(coordinator_of(study), study)
-    assert found.summary["diagnostics"]["treatment"]["robust"] == robust
+    assert found.summary["result"]["diagnostics"]["treatment"]["robust"] == robust
 
 
 def test_a_study_without_noise_has_no_noise_plan():
