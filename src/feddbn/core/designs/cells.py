@@ -129,8 +129,6 @@ def _with_neighbours(blocks: Iterable[Block]) -> Iterator[tuple[Block, int, Floa
 _INPUT_REACH = 8
 """How many rows back inputs are looked at when what they do is taken off."""
 _ROWS_PER_WEIGHT = 8
-
-
 STRAIGHT = 5.0
 """Cells up to this many robust standard deviations from their recording's median stay as they are."""
 NOTHING_FROM = 10.0
@@ -227,7 +225,7 @@ def _company(z: FloatArray) -> FloatArray:
     `z` are distances in scales; what is usual is their mean, and how much more is in standard deviations. Errors of
     measurement come alone, while shocks travel.
     """
-    near = np.minimum(np.nan_to_num(z), NOTHING_FROM)
+    near = np.pad(np.minimum(np.nan_to_num(z), NOTHING_FROM), ((0, 1), (0, 0)))
     far = (near > STRAIGHT).astype(float)
     padded = np.pad(near, ((1, 1), (0, 0)))
     around = np.maximum.reduce([padded[:-2], near, padded[2:]])
@@ -328,7 +326,7 @@ class BoundedSite(SiteView):
     def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
         """Yield the recordings as they are, each with how it is bounded."""
         if self.scope != "recording":
-            lines, scales, _, periods = self._known
+            lines, scales, _, _, periods = self._known
             for recording, line in zip(self.data.recordings(), lines, strict=True):
                 yield recording, Bounds.of(line, scales, self.inputs, periods)
             return
@@ -343,8 +341,7 @@ class BoundedSite(SiteView):
     @property
     def company(self) -> FloatArray:
         """(2,) whether far cells are shocks that travel, see `_company`."""
-        _ = self._known
-        return np.asarray(vars(self)["_company"])
+        return np.asarray(self._known[3])
 
     @property
     def is_still(self) -> BoolArray:
@@ -361,7 +358,7 @@ class BoundedSite(SiteView):
 
     def _may_be_far(self) -> bool:
         """Whether the extremes of some block are beyond `FAR`, wherever in the block they are."""
-        lines, scales, extremes, _ = self._known
+        lines, scales, extremes, *_ = self._known
         for line, ends in zip(lines, extremes, strict=True):
             farthest = FAR * Bounds.of(line, scales, self.inputs).scale
             for first, last, low, high in ends:
@@ -373,8 +370,8 @@ class BoundedSite(SiteView):
         return False
 
     @cached_property
-    def _known(self) -> tuple[FloatArray, FloatArray, list[list[tuple[Any, ...]]], tuple[float, ...]]:
-        """Medians of recordings, scales, of each block its first and last row and its extremes, and periods of cycles."""
+    def _known(self) -> tuple[Any, ...]:
+        """Medians of recordings, scales, first and last row and extremes of each block, company, and periods of cycles."""
         for _ in self.read():
             pass
         return self._known
@@ -425,12 +422,12 @@ class BoundedSite(SiteView):
                 reach = STRAIGHT * scales[0]
                 parts = np.split(cycle + np.clip(rest - cycle, -reach, reach), cuts)
             found, rest = np.concatenate([found, waves], axis=1), rest - cycle
-        # As a cached property is kept.
-        vars(self)["_company"] = _company(np.abs(rest) / scales[0])
+        company = _company(np.abs(rest) / scales[0])
         if self.scope == "shocks":
             usual = _quantiles(np.abs(rest), _SHOCKS)[1][0]
             scales[0] = np.maximum(scales[0], _BEYOND_SHOCKS / STRAIGHT * usual)
-        vars(self)["_known"] = found, scales, extremes, periods
+        # As a cached property is kept.
+        vars(self)["_known"] = found, scales, extremes, company, periods
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ FEWEST_SITES = 4
 _UNITS_FACTOR = 3.0
 _UNITS_Z = 6.0
 _CORRELATIONS_Z2 = 3.0
-_CORRELATIONS_SIZE, _FEW_ROWS = 0.15, 60.0
+_CORRELATIONS_SIZE, _FEW_ROWS = 0.15, 25.0
 _LEAST_SHARE = 0.3
 """Of what the others have in common. A site that shares nothing with them differs by twice that, honest ones by less than
 this, whatever else is wrong with them."""

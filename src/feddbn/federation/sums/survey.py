@@ -88,12 +88,8 @@ class SurveyQuestion(LookQuestion):
         super().check_scope(scope)
         n = len(scope.sites)
         is_hidden = self.profiles == "none" or n >= FEWEST_SITES
-        scope.require(
-            is_hidden,
-            self.name,
-            f"profiles of {n} sites can be told apart; {FEWEST_SITES} are needed",
-            code="few-sites",
-        )
+        why = f"profiles of {n} sites can be told apart; {FEWEST_SITES} are needed"
+        scope.require(is_hidden, self.name, why, code="few-sites")
         by_scales = "scales" in scope.transformations
         compares = scope.parameters.get("on_disagreement", "ignore") != "ignore"
         needs = {"none": True, "scales": by_scales, "whole": compares}[self.profiles]

@@ -99,3 +99,41 @@ def test_new_rows_are_robust_as_the_old_ones_were_also_those_of_earlier_versions
     before = model._tally.moments.scatter
     after = model.update(more.sites)
     np.testing.assert_allclose(np.diag(after._tally.moments.scatter), 2 * np.diag(before), rtol=0.2)
+
+
+def chained(shocks, n_sites=4, rows=300):
+    """x -> y -> z within a row, and .3 of each stays; `shocks` draws the noise."""
+    found = {}
+    for k in range(n_sites):
+        u, values = shocks((rows, 3)), np.zeros((rows, 3))
+        for t in range(rows):
+            last = values[t - 1] if t else np.zeros(3)
+            for j in range(3):
+                values[t, j] = 0.3 * last[j] + (0.6 * values[t, j - 1] if j else 0.0) + u[t, j]
+        found[f"s{k}"] = pd.DataFrame(values, columns=list("xyz"))
+    return found
+
+
+def test_shocks_that_travel_stay_and_errors_that_come_alone_do_not():
+    rng = np.random.default_rng(0)
+
+    def rare(shape):
+        return rng.normal(size=shape) * np.where(rng.random(shape) < 0.04, 12.0, 1.0)
+
+    travelling = chained(rare)
+    model = OneShotDBN(features="linear").fit(travelling)
+    assert model.treatment_["robust"] == "shocks"
+    exact = OneShotDBN(features="linear", prepare=Prepare(robust="off")).fit(travelling)
+    np.testing.assert_allclose(model.W_, exact.W_, atol=0.02)
+    np.testing.assert_allclose(exact.W_[[0, 1], [1, 2]], 0.6, atol=0.06)
+    # A value that no shock reaches changes nothing, though shocks stay.
+    travelling["s1"].iloc[100, 2] = 1e5
+    again = OneShotDBN(features="linear").fit(travelling)
+    assert again.treatment_["robust"] == "shocks"
+    np.testing.assert_allclose(again.W_, model.W_, atol=0.03)
+    alone = chained(lambda shape: rng.normal(size=shape))
+    for frame in alone.values():
+        frame += np.where(rng.random(frame.shape) < 0.01, 30.0, 0.0)
+    model = OneShotDBN(features="linear").fit(alone)
+    assert model.treatment_["robust"] == "site"
+    np.testing.assert_allclose(model.W_[[0, 1], [1, 2]], 0.6, atol=0.08)
