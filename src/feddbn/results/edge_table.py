@@ -161,8 +161,13 @@ def without_direction(constraints: EdgeConstraints, groups: Sequence[Sequence[in
 
 
 def left_open(learned: Learned, pairs: BoolArray) -> Learned:
-    """The same with the directions of these pairs (symmetric) open: each way has half of the link's probability."""
+    """The same with the directions of these pairs (symmetric) open: each way has half of the link's probability.
+
+    Lagged edges between them have at most one half, too: which of the members acts is not told.
+    """
     d, p = len(pairs), learned.posterior.probability.copy()
+    between = np.tile(pairs & ~np.eye(d, dtype=bool), (len(p) // d, 1))
+    p[d:] = np.where(between, np.minimum(p, 0.5), p)[d:]
     p[:d] = np.where(pairs, np.minimum(p[:d] + p[:d].T, 1.0) / 2, p[:d])
     orientation = tuple(
         EdgeOrientation(e.source, e.target, 0.0) if pairs[e.source, e.target] else e
