@@ -394,7 +394,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             for name, texts in self.site_notes_.items()
             for note in texts
         ]
-        odd = [one for one in self.findings_ if one.code == "sites-disagree"]
+        odd = self.findings_.of("sites-disagree")
         others = [one for one in self.findings_ if one not in odd]
         self.findings_ = Findings([*others, *together("sites-compared", [*odd, *notes])])
 

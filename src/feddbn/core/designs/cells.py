@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -300,6 +300,16 @@ class Bounds:
             yield replace(block, values=values)
 
 
+class _Known(NamedTuple):
+    """What one pass tells: of recordings medians and the ends and extremes of blocks, of the site scales and cycles."""
+
+    lines: FloatArray
+    scales: FloatArray
+    extremes: list[list[tuple[Any, ...]]]
+    company: FloatArray
+    periods: tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class BoundedSite(SiteView):
     """A site whose cells have bounded influence: far ones are brought back towards their recording's median.
@@ -326,9 +336,8 @@ class BoundedSite(SiteView):
     def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
         """Yield the recordings as they are, each with how it is bounded."""
         if self.scope != "recording":
-            lines, scales, _, _, periods = self._known
-            for recording, line in zip(self.data.recordings(), lines, strict=True):
-                yield recording, Bounds.of(line, scales, self.inputs, periods)
+            for recording, line in zip(self.data.recordings(), self.known.lines, strict=True):
+                yield recording, Bounds.of(line, self.known.scales, self.inputs, self.known.periods)
             return
         for recording in self.data.recordings():
             kept = _Evenly(np.empty((0, len(self.variables))))
@@ -339,14 +348,9 @@ class BoundedSite(SiteView):
             yield recording, Bounds.of(line, _scales(distances), self.inputs)
 
     @property
-    def company(self) -> FloatArray:
-        """(2,) whether far cells are shocks that travel, see `_company`."""
-        return np.asarray(self._known[3])
-
-    @property
     def is_still(self) -> BoolArray:
         """(d,) of which variables half of the cells are medians."""
-        return np.asarray(self._known[1][1] > 0)
+        return np.asarray(self.known.scales[1] > 0)
 
     def n_far(self) -> FloatArray:
         """(d,) how many cells are beyond `FAR`; the site is read for it only if some cell may be."""
@@ -358,9 +362,8 @@ class BoundedSite(SiteView):
 
     def _may_be_far(self) -> bool:
         """Whether the extremes of some block are beyond `FAR`, wherever in the block they are."""
-        lines, scales, extremes, *_ = self._known
-        for line, ends in zip(lines, extremes, strict=True):
-            farthest = FAR * Bounds.of(line, scales, self.inputs).scale
+        for line, ends in zip(self.known.lines, self.known.extremes, strict=True):
+            farthest = FAR * Bounds.of(line, self.known.scales, self.inputs).scale
             for first, last, low, high in ends:
                 centres = line[0] + np.outer((first, last), line[1])
                 distance = np.fmax(high - centres.min(axis=0), centres.max(axis=0) - low)
@@ -370,11 +373,11 @@ class BoundedSite(SiteView):
         return False
 
     @cached_property
-    def _known(self) -> tuple[Any, ...]:
-        """Medians of recordings, scales, first and last row and extremes of each block, company, and periods of cycles."""
+    def known(self) -> _Known:
+        """What bounds are made of."""
         for _ in self.read():
             pass
-        return self._known
+        return self.known
 
     def read(self) -> Iterator[tuple[int, Block]]:
         """Yield the blocks as they are, with the number of their recording; medians and scales are found on the way."""
@@ -427,7 +430,7 @@ class BoundedSite(SiteView):
             usual = _quantiles(np.abs(rest), _SHOCKS)[1][0]
             scales[0] = np.maximum(scales[0], _BEYOND_SHOCKS / STRAIGHT * usual)
         # As a cached property is kept.
-        vars(self)["_known"] = found, scales, extremes, company, periods
+        vars(self)["known"] = _Known(found, scales, extremes, company, periods)
 
 
 @dataclass(frozen=True)

@@ -215,12 +215,10 @@ def survey_program(
     d = len(variables)
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
-    rows, recordings, empty, n_spectra, n_sites, *company = total[:_HEAD].tolist()
-    sizes = (d, d, d, N_FREQUENCIES, 2 * d, N_MADE_UP * d)
-    far, cells, still, spectrum, objecting, made_up = np.split(
-        total[_HEAD : _HEAD + sum(sizes)], np.cumsum(sizes)[:-1]
-    )
-    sums, squares = np.split(total[_HEAD + sum(sizes) :], 2)
+    sizes = (_HEAD, d, d, d, N_FREQUENCIES, 2 * d, N_MADE_UP * d)
+    head, far, cells, still, spectrum, objecting, made_up, rest = np.split(total, np.cumsum(sizes))
+    rows, recordings, empty, n_spectra, n_sites, *company = head.tolist()
+    sums, squares = np.split(rest, 2)
     length = rows / max(recordings, 1.0)
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     return Survey(
@@ -281,18 +279,16 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         power, number_of = periodogram(without_slow_part(block.values))
         spectrum, spectra = spectrum + power, spectra + number_of
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
-    found = None
-    if size:
-        found = site_profile(data, _profile_lags(len(outputs), question.n_lags), outputs)
+    found = site_profile(data, _profile_lags(len(outputs), question.n_lags), outputs) if size else None
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
     profile = np.zeros(size)
     if found is not None:
         profile = found[0][:size]
         if question.profiles == "whole":
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
-    head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None), *bounded.company])
-    far, still = bounded.n_far(), bounded.is_still & (cells > 0)
-    parts = [head, far, cells, still, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
+    head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None)])
+    far = [bounded.known.company, bounded.n_far(), cells, bounded.is_still & (cells > 0)]
+    parts = [head, *far, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 
