@@ -194,10 +194,12 @@ _ROWS = (
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
         "variable"
         + _RESIDUALS
-        + "; if effects are curved, of one of products of fixed functions of the variables",
-        rounds="4 (3 with fewer than four sites or few rows), of which the last but one is learned from; more where cells "
-        "are empty or far out, scales of sites differ, residuals remember, effects are curved or the noise is not Gaussian",
-        gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
+        + "; if effects are curved, of one of products of fixed functions of the variables; last of one of second moments of "
+        "12 resamples of its rows (`resamples`)",
+        rounds="5 (4 with fewer than four sites or few rows), of which the last but two is learned from; more where cells "
+        "are empty, scales of sites differ, residuals remember, effects are curved or the noise is not Gaussian",
+        gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_` (lowered by what was "
+        "found against the model)",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
         in_studies=True,
