@@ -334,7 +334,7 @@ def own_findings(path: Path, n_lags: int = 1) -> list[Finding]:
     """Return what a check of a site's rows alone finds (`feddbn.check`); `path` is its settings file."""
     try:
         settings = read_site_settings(path)
-        found = check({settings.name: settings.data}, n_lags, **settings.reading)
+        found = check({settings.name: settings.data}, n_lags, layout=settings.layout)
     except FeddbnError:
         # The data cannot be opened, which is said already.
         return []

@@ -8,12 +8,13 @@ only name what these modules registered, and no message can add to the list.
 from __future__ import annotations
 
 import importlib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, InstanceOf, model_validator
 
-from feddbn.data.layout import declared_kinds
+from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError, reading
 from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy, Table, policy_from_toml, read_table
@@ -37,16 +38,10 @@ class SiteSettings(_Settings):
         A file, or a directory of files, one recording each.
     state
         Directory for runs, results and logs; needs space for about ten times the statistics.
-    variables
-        Columns to use, in order; empty means all numeric columns.
-    series, time, label
-        Names of the columns that tell recordings apart, order the rows and label them, or empty.
-    freq, sort, jitter, day_first
-        How times are read, as in `feddbn.data.read_sites`.
+    layout
+        How the table is read: in the file every field of `feddbn.Layout` but `site` and `missing` is a key of its own.
     units
         Variable -> the unit it is measured in here, in words; compared with what a study declares.
-    kinds
-        Variable -> its kind or levels, as in `feddbn.data.read_sites`; compared with what a study declares.
     policy
         The site's policy file, or empty for the default policy.
     max_lags
@@ -61,34 +56,22 @@ class SiteSettings(_Settings):
     name: str = Field(min_length=1)
     data: Path
     state: Path
-    variables: tuple[str, ...] = ()
-    series: str = ""
-    time: str = ""
-    label: str = ""
-    freq: int | float | str | None = None
-    sort: bool = False
-    jitter: float | None = None
-    day_first: bool | None = None
+    layout: InstanceOf[Layout] = Layout()
     units: dict[str, str] = Field(default_factory=dict)
-    kinds: dict[str, Any] = Field(default_factory=dict)
     policy: Path | None = None
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
     peers: Path | None = None
     device: Literal["cpu", "auto", "cuda"] = "cpu"
 
-    @field_validator("kinds")
+    @model_validator(mode="before")
     @classmethod
-    def _known_kinds(cls, kinds: dict[str, Any]) -> dict[str, Any]:
-        declared_kinds(kinds)
-        return kinds
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """The arguments of `feddbn.data.read_sites` that these settings give."""
-        named = {"series": self.series, "time": self.time, "label": self.label, "variables": self.variables}
-        times = {"freq": self.freq, "sort": self.sort, "jitter": self.jitter, "day_first": self.day_first}
-        return {key: value or None for key, value in named.items()} | times | {"kinds": self.kinds or None}
+    def _one_layout(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Put the keys that say how a table is read together; what is empty is not said."""
+        of_layout = {one.name for one in fields(Layout)} - {"site", "missing"}
+        said = {key: value for key, value in values.items() if key in of_layout and value not in ("", [], {})}
+        rest = {key: value for key, value in values.items() if key not in of_layout}
+        return {**rest, "layout": Layout.of(values.get("layout"), said)}
 
 
 class ServerSettings(_Settings):

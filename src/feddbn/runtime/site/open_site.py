@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from feddbn.core.backend.torch_device import open_device
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary
-from feddbn.data.layout import ROW_TIMES, declared_kinds
+from feddbn.data.layout import ROW_TIMES
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
@@ -43,12 +44,12 @@ def read_data(
     settings: SiteSettings, variables: tuple[str, ...] | None = None, kinds: Mapping[str, Kind] | None = None
 ) -> SiteData:
     """Return the site's recordings, with these of its variables; `kinds` are those of a study, of what it leaves open."""
-    read = settings.reading
+    layout = replace(settings.layout, missing="keep")
     if variables is not None:
-        read["variables"] = variables
-        said = {**(kinds or {}), **settings.kinds}
-        read["kinds"] = {name: kind for name, kind in said.items() if name in variables}
-    return read_sites({settings.name: settings.data}, missing="keep", **read)[settings.name]
+        said = {**(kinds or {}), **layout.kinds}
+        own = {name: kind for name, kind in said.items() if name in variables}
+        layout = replace(layout, variables=variables, kinds=own)
+    return read_sites({settings.name: settings.data}, layout=layout)[settings.name]
 
 
 def about_data(data: SiteData) -> Finding:
@@ -100,7 +101,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
             )
 
     def kinds(study: Study) -> None:
-        differ = kind_differences(study, settings.name, declared_kinds(settings.kinds))
+        differ = kind_differences(study, settings.name, settings.layout.kinds)
         if differ:
             raise SiteRefused(
                 f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "
@@ -109,7 +110,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
             )
 
     def clock(study: Study) -> None:
-        if study.privacy.epsilon is not None and settings.time and settings.freq is None:
+        if study.privacy.epsilon is not None and settings.layout.time and settings.layout.freq is None:
             raise SiteRefused(
                 "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
                 'can change the others; say it in the site\'s settings (freq, for example "1h").',
@@ -119,7 +120,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     def blocks(study: Study) -> None:
         wish = BlockWish.of(study.parameters.get("blocks", "auto"))
         needed = {"calendar": ROW_TIMES, "column": wish.column}.get(wish.kind)
-        if needed is not None and settings.label != needed:
+        if needed is not None and settings.layout.label != needed:
             raise SiteRefused(
                 f"the study cuts time into blocks by {'dates' if wish.unit else f'the column {needed!r}'}, and rows of this "
                 f"site have other labels; put label = {needed!r} into the site's settings to take part.",
