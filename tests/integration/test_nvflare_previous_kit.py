@@ -54,7 +54,7 @@ def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
     variables = next(iter(frames.values())).columns
     studies = {}
     for name, parameters in PARAMETERS.items():
-        check = {"check_residuals": False} if name == "oneshot" else {}
+        check = {"check_residuals": False, "resamples": 0} if name == "oneshot" else {}
         plain = {**parameters, "prepare": {**AS_THEY_ARE, "period": []}, **check}
         studies[f"{name}-masked"] = plans(SITES, variables, (name,), parameters=plain)[f"{name}-masked"]
     for name, study in studies.items():

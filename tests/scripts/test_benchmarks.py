@@ -13,6 +13,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
 USED_BY_OTHERS = [
     "arena_words",
+    "breaches",
     "masked_regions",
     "naive",
     "neural_notears",
@@ -35,6 +36,7 @@ COMMANDS = {
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
         "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
+    "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
     "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
     "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],
@@ -85,7 +87,7 @@ ON_REAL_DATA = {
     "real_systems": lambda m: sys.stdout.writelines(
         table.text() for part in (m.systems, m.evidence, m.battery) for table in part(["middleware"])
     ),
-    "intensive_care": lambda m: sys.stdout.write(m.measured(["even stays"]).text()),
+    "intensive_care": lambda m: sys.stdout.write("".join(table.text() for table in m.measured(1))),
     "ranker_views": lambda m: m.of_sums([1], ["ranker"]),
     "real_data_ranking": lambda m: m.dream4_table([1, 2], {"linear": m.RECIPES["linear, no hubs"]}),
 }

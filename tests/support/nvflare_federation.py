@@ -24,7 +24,7 @@ SERVER = "localhost"
 POLICY = """
 methods = ["FDBNL", "PFDBNL", "OneShotDBN", "walk"]
 tasks = [
-  "survey.*", "agree", "gram.pairs", "gram.diagonal", "gram.rows", "residuals.shapes", "residuals.checks",
+  "survey.*", "agree", "gram.pairs", "gram.diagonal", "gram.rows", "gram.resamples", "residuals.shapes", "residuals.checks",
   "step.fdbnl", "step.personal", "step.finish", "walk",
 ]
 features = ["linear"]

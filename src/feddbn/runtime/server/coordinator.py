@@ -372,7 +372,8 @@ class Coordinator:
                 Request("finish", line.run_id, NEVER, counted.get(site, NEVER), meta, result.arrays)
             )
             for site in self.sites
-            if site not in line.refused
+            # Who refused one question later on, which a program can go without, has a right to the result.
+            if site not in line.refused or site in counted
         }
         received = line.ask(messages, "finish", NEVER)
         share_heads(line, received)

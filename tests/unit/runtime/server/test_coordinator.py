@@ -7,7 +7,7 @@ import pytest
 
 from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
-from feddbn.federation.protocol.messages import Reply, Request, encode_reply, refusal
+from feddbn.federation.protocol.messages import Reply, Request, encode_reply, read_request, refusal
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Attendance
 from feddbn.federation.protocol.task import Task
@@ -122,6 +122,23 @@ def test_a_refusing_site_is_left_out_while_the_others_go_on():
     np.testing.assert_array_equal(found, reference(study, {"b": range(100)}))
     assert received == ("a", "c")
     assert next(e.code for e in events if e.what == "refused") == "method-not-allowed"
+
+
+def test_who_refuses_a_later_question_has_the_result_all_the_same():
+    study, place = walk(rounds=4, when_missing="continue", min_sites=2), Place()
+
+    def exchange(messages):
+        request = read_request(messages["b"]) if "b" in messages else None
+        replies = place.exchange({name: one for name, one in messages.items() if name != "b"})
+        if request is not None and request.seq == 3:
+            return {
+                **replies,
+                "b": encode_reply(refusal("b", request, SiteRefused("no.", code="task-not-allowed"))),
+            }
+        return {**replies, **place.exchange({name: one for name, one in messages.items() if name == "b"})}
+
+    _, received = run(exchange, study)
+    assert received == NAMES
 
 
 def test_resuming_with_another_study_or_another_program_is_refused():
