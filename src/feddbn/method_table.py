@@ -129,7 +129,7 @@ class Method:
 
     def parameters(self) -> tuple[str, ...]:
         """Names of its settings in the order in which they are given, without the federation."""
-        found: tuple[str, ...] = self.load().settings.names()
+        found: tuple[str, ...] = self.load().settings.given_names()
         return found
 
     def named(self, parameters: Mapping[str, Any], *, stored: bool = False) -> dict[str, Any]:

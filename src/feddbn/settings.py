@@ -301,7 +301,7 @@ class Settings:
         return {one.name: one.default for one in fields(cls) if isinstance(one.default, Settings)}
 
     @classmethod
-    def names(cls) -> tuple[str, ...]:
+    def given_names(cls) -> tuple[str, ...]:
         """Every name a person may give, those of groups with a dot: of ``-p``, of a study, of the docs."""
         return tuple(name for name, _ in cls._explained())
 
@@ -316,7 +316,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Every value by its name in `names`."""
-        return {name: _deep(self, name) for name in self.names()}
+        return {name: _deep(self, name) for name in self.given_names()}
 
     @classmethod
     def explained(cls) -> str:
@@ -428,7 +428,7 @@ class Settings:
 
     @classmethod
     def _nearest(cls, name: str) -> str:
-        known = cls.names()
+        known = cls.given_names()
         near = get_close_matches(name, known, n=1) or [one for one in known if one.rpartition(".")[2] == name]
         return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
 

@@ -35,7 +35,7 @@ class ToyDBN(BaseEstimator):  # type: ignore[misc]
 def test_the_signature_is_that_of_the_settings() -> None:
     assert str(signature(ToyDBN)).startswith("(n_lags: 'int' = 1, *, rows: 'Rows' = ")
     assert ToyDBN._get_param_names() == ["federation", "n_lags", "rows"]
-    assert Toy.names() == ("n_lags", "rows.center")
+    assert Toy.given_names() == ("n_lags", "rows.center")
 
 
 def test_values_are_stored_as_given_and_cloned() -> None:

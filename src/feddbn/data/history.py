@@ -13,10 +13,11 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import Recording
-from feddbn.data.layout import Layout, tidy_frame
+from feddbn.data.layout import Layout
 from feddbn.data.preflight.profile import chunks, profile_sites
 from feddbn.data.preflight.roles import check_keys
 from feddbn.data.read import STREAM_BYTES, _Reader
+from feddbn.data.readings import tidy_frame
 from feddbn.data.tables import open_table
 from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
 from feddbn.errors import DataError

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, rows_in_cache
 from feddbn.core.kinds import Kind, read_kinds
+from feddbn.core.units import conversion
 from feddbn.data.segments import MISSING
 from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times
 from feddbn.errors import DataError, Given, ParameterError
-from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
+from feddbn.settings import Rule, Settings, flag, is_number, nothing, setting, shown, text, word
 
 __all__ = [
     "ROW_TIMES",
@@ -35,7 +36,6 @@ __all__ = [
     "positions",
     "quoted",
     "row_labels",
-    "tidy_frame",
     "unnamed",
     "with_levels",
 ]
@@ -115,6 +115,48 @@ def refuse_misfits(column: FloatArray, name: str, kind: Kind, where: str) -> Non
         )
 
 
+def _limits(given: object) -> dict[str, tuple[float, float]]:
+    found = {} if given is None else given
+    if not isinstance(found, Mapping) or not all(
+        isinstance(pair, Sequence)
+        and len(pair) == 2
+        and all(is_number(x, finite=False) for x in pair)
+        and pair[0] < pair[1]
+        for pair in found.values()
+    ):
+        raise ParameterError(
+            f"{Given('limits', shown(given))} must have a lowest and a higher value for variables, such as "
+            "{'pulse': (10, 300)}.",
+            argument="limits",
+        )
+    return {str(name): (float(low), float(high)) for name, (low, high) in found.items()}
+
+
+def _units(given: object) -> dict[str, tuple[float, float]]:
+    """Variable -> the factor and the offset by which its numbers change."""
+    if not isinstance(given, Mapping | None):
+        raise ParameterError(
+            f"{Given('units', shown(given))} must have units by variable, such as {{'temp': ('F', 'C')}}.",
+            argument="units",
+        )
+    found = {}
+    for name, said in (given or {}).items():
+        pair = said if isinstance(said, Sequence) and not isinstance(said, str) else (said, 0.0)
+        if len(pair) == 2 and all(isinstance(one, str) for one in pair):
+            found[str(name)] = conversion(*pair)
+        elif len(pair) == 2 and all(map(is_number, pair)) and pair[0] != 0:
+            found[str(name)] = (float(pair[0]), float(pair[1]))
+        else:
+            raise ParameterError(
+                f"{Given('units', shown({name: said}))} must be two units, such as ('F', 'C'), a factor, or a factor and an "
+                "offset.",
+                argument="units",
+            )
+    return found
+
+
+IRREGULAR = ("refuse", "average", "keep")
+"""What can be done about times that are not equally far apart."""
 ROW_TIMES = "@time"
 """As a label: the times of rows, from whichever column or index they come; they have to be dates."""
 _LONG = 4096
@@ -167,6 +209,31 @@ class Layout(Settings):
         'Expected step from row to row: a number, or text such as "1h", "D", "MS"; by default the most common step of each '
         "site, which must then be the same for all. A larger step starts a new segment; a smaller one is an error.",
     )
+    names: str | None = setting(
+        None,
+        _column(),
+        "Column that names the variable of a reading, in a table with one reading per row; `variables` then chooses among "
+        "the names, and rows of others are left out.",
+    )
+    values: str | None = setting(None, _column(), "Column with the value of a reading, beside `names`.")
+    irregular: str | None = setting(
+        None,
+        word(*IRREGULAR) | nothing(),
+        'Rows whose times are not equally far apart: "refuse" them; "average" what lies within one step `freq`, and leave '
+        'steps empty in which nothing was read; or "keep" the times as they are, which methods in continuous time need. By '
+        'default "average" with `names`, and otherwise "refuse".',
+    )
+    limits: Any = setting(
+        None,
+        _anything("a mapping from variables to (low, high)"),
+        "Lowest and highest plausible value of variables; cells beyond are left empty, and counted.",
+    )
+    units: Any = setting(
+        None,
+        _anything("a mapping from variables to (unit, wanted unit)"),
+        'Units of variables: the one a column has and the one wanted, such as ``{"temp": ("F", "C")}``; or the factor, or '
+        "factor and offset, by which its numbers change. `limits` are in the unit wanted.",
+    )
     missing: str = setting(
         "drop",
         word(*MISSING),
@@ -218,34 +285,73 @@ class Layout(Settings):
         named = [name for name in self.keys.values() if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(
-                f"{Given('site')}, {Given('series')}, {Given('time')} and {Given('label')} must name different columns, "
-                f"not {quoted(named)}."
+                f"{', '.join(str(Given(key)) for key, name in self.keys.items() if name is not None)} must name different "
+                f"columns, not {quoted(named)}."
+            )
+        if (self.names is None) != (self.values is None):
+            given, other = ("names", "values") if self.values is None else ("values", "names")
+            raise ParameterError(
+                f"{Given(given, getattr(self, given))} needs {Given(other)}: one column names the variable of a reading, the "
+                "other one has its value."
             )
         if self.variables is not None:
             if not self.variables or len(set(self.variables)) < len(self.variables):
                 raise ParameterError(
                     f"{Given('variables', list(self.variables))} must list at least one column, each of them once."
                 )
-            clash = [name for name in self.variables if name in named]
+            clash = [name for name in self.variables if name in self.kept_keys]
             if clash:
                 raise ParameterError(
-                    f"{Given('variables')} contains {quoted(clash)}, which {Given('site')}, {Given('series')}, "
-                    f"{Given('time')} or {Given('label')} uses already."
+                    f"{Given('variables')} contains {quoted(clash)}, which has another role already."
                 )
         parse_freq(self.freq)
         check_jitter(self.jitter)
         object.__setattr__(self, "kinds", declared_kinds(self.kinds))
+        _limits(self.limits)
+        _units(self.units)
 
     @property
     def keys(self) -> dict[str, str | None]:
         """Argument name -> column name."""
         label = None if self.label == ROW_TIMES else self.label
-        return {"site": self.site, "series": self.series, "time": self.time, "label": label}
+        found = {"site": self.site, "series": self.series, "time": self.time, "label": label}
+        return found | {"names": self.names, "values": self.values}
+
+    @property
+    def kept_keys(self) -> list[str]:
+        """Columns that stand beside the variables of a row."""
+        gone = (None, self.names, self.values)
+        return [name for name in self.keys.values() if name not in gone]
+
+    @property
+    def way(self) -> str:
+        """What is done about times that are not equally far apart."""
+        return self.irregular or ("refuse" if self.names is None else "average")
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows have yet to be made of readings."""
+        return self.names is not None or self.way != "refuse"
+
+    def plausible(
+        self, values: FloatArray, variables: Sequence[str], which: NDArray[np.intp] | None = None
+    ) -> FloatArray:
+        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of variable `which`."""
+        units, limits = _units(self.units), _limits(self.limits)
+        if not (units or limits):
+            return values
+        factor, offset = np.array([units.get(name, (1.0, 0.0)) for name in variables]).T
+        low, high = np.array([limits.get(name, (-np.inf, np.inf)) for name in variables]).T
+        each = slice(None) if which is None else which
+        # What keeps its unit keeps its bits.
+        is_same = ((factor == 1) & (offset == 0))[each]
+        values = np.where(is_same, values, factor[each] * values + offset[each])
+        return np.where((values < low[each]) | (values > high[each]), np.nan, values)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns that are read as text, whatever they look like: names and levels."""
-        names = [name for name in (self.site, self.series) if name is not None]
+        names = [name for name in (self.site, self.series, self.names) if name is not None]
         return (*names, *with_levels(self.kinds))
 
     @property
@@ -325,27 +431,6 @@ def _columns(names: Sequence[str]) -> str:
 def unnamed(d: int) -> tuple[str, ...]:
     """Return the names x0, x1, ... of d columns."""
     return tuple(f"x{i}" for i in range(d))
-
-
-def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
-    """Return the frame with text column names, and a layout whose time is the index if that holds dates."""
-    keys = [name for name in layout.keys.values() if name is not None]
-    if any(name in frame.index.names for name in keys if name not in frame.columns):
-        frame = frame.reset_index()
-    elif layout.time is None and isinstance(frame.index, (pd.DatetimeIndex, pd.PeriodIndex)):
-        name = str(frame.index.name or "index")
-        if name not in frame.columns:
-            frame = frame.rename_axis(index=name).reset_index()
-            layout = replace(layout, time=name)
-    columns = frame.columns.tolist()
-    names = [str(name) for name in columns]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise DataError(f"{where} has more than one {_columns(twice)}; give every column its own name.")
-    if any(type(name) is not str for name in columns):
-        frame = frame.set_axis(names, axis=1)
-    layout.require_keys(names, where)
-    return frame, layout
 
 
 def frame_values(

@@ -43,7 +43,7 @@ class ArrayRecording:
 class MemorySite:
     """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read.
 
-    `remarks` say what was decided on reading.
+    `remarks` say what was decided on reading, `step` is the length of a step, None without times.
 
     Examples
     --------
@@ -58,6 +58,7 @@ class MemorySite:
     items: Sequence[ArrayRecording]
     n_dropped_rows: int = 0
     remarks: tuple[Finding, ...] = ()
+    step: str | None = None
 
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""
@@ -67,7 +68,9 @@ class MemorySite:
     def one_array(self) -> FloatArray | None:
         """All rows as one array, if they are one segment without labels; many such sites are read together."""
         segments = self.items[0].segments if len(self.items) == 1 else ()
-        if len(segments) != 1 or segments[0].labels is not None or segments[0].time not in (None, 0):
+        if len(segments) != 1 or segments[0].labels is not None or segments[0].times is not None:
+            return None
+        if segments[0].time not in (None, 0):
             return None
         return segments[0].values
 
@@ -88,6 +91,11 @@ class AlignedSite:
     def remarks(self) -> tuple[Finding, ...]:
         """What was decided when the underlying site was read."""
         return tuple(getattr(self.site, "remarks", ()))
+
+    @property
+    def step(self) -> str | None:
+        """The length of a step, None without times."""
+        return getattr(self.site, "step", None)
 
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings with reordered columns."""

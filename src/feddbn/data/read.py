@@ -14,8 +14,9 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
-from feddbn.data.layout import Layout, names_of_keys, tidy_frame, unnamed
+from feddbn.data.layout import Layout, names_of_keys, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.data.readings import tidy_frame
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, RowCutter, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, plain_frame, stem
 from feddbn.data.times import Clock, StepCounter, order_of
@@ -266,7 +267,8 @@ class _Reader:
             cutter = RowCutter(f"recording {item.name!r} of {where}", variables, item.layout, clock)
             items.append(ArrayRecording(item.name, tuple(cutter.feed(item.frame))))
             n_dropped += cutter.segmenter.n_dropped
-        return MemorySite(variables, tuple(items), n_dropped, remarks)
+        step = None if clock is None else clock.text
+        return MemorySite(variables, tuple(items), n_dropped, remarks, step)
 
     def _clock(self, name: str, collected: list[_Series]) -> tuple[Clock | None, tuple[Finding, ...]]:
         timed = [(i, item) for i, item in enumerate(collected) if item.layout.time is not None]
@@ -275,9 +277,10 @@ class _Reader:
         counter = StepCounter(self.layout.day_first)
         for i, item in timed:
             counter.feed(i, item.frame[item.layout.time], f"recording {item.name!r} of site {name!r}")
-        clock = counter.clock(self.layout.tolerance, self.layout.clock)
+        own = timed[0][1].layout
+        clock = counter.clock(own.tolerance, own.clock)
         self.clocks[name] = clock
-        return clock, uneven_times(counter, clock, timed[0][1].layout)
+        return clock, uneven_times(counter, clock, own)
 
 
 class _EachReader(_Reader):
@@ -333,7 +336,7 @@ def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> t
     names = unnamed(table.shape[1])
     if layout.variables is not None and len(layout.variables) == table.shape[1]:
         names = tuple(layout.variables)
-    return pd.DataFrame(table, columns=list(names), copy=False), layout
+    return tidy_frame(pd.DataFrame(table, columns=list(names), copy=False), layout, where)
 
 
 def _require_one_step(clocks: Mapping[str, Clock]) -> None:

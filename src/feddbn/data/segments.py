@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,10 @@ class Segmenter:
         Name of the time column, for messages.
     first_row
         How many rows of the recording came before, for messages.
+    fills
+        A gap of so many rows is none: empty rows stand there.
+    keeps
+        Whether rows stay at times that are not equally far apart, all in one segment.
     """
 
     def __init__(
@@ -71,6 +76,8 @@ class Segmenter:
         missing: str = "drop",
         time: str = "time",
         first_row: int = 0,
+        fills: Sequence[int] = (),
+        keeps: bool = False,
     ) -> None:
         self.where = where
         self.variables = tuple(variables)
@@ -78,6 +85,7 @@ class Segmenter:
         self.missing = missing
         self.time = time
         self.n_rows = self._n_kept = first_row
+        self._fills, self._keeps = fills, keeps
         self._first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False
@@ -97,9 +105,14 @@ class Segmenter:
         unlabelled: NDArray[np.bool_] | None = None,
     ) -> Iterator[Block]:
         """Yield the blocks of the next n rows: values (n, d), times, labels, which labels are missing."""
-        n = len(values)
-        if n == 0:
+        if len(values) == 0:
             return
+        if ticks is not None and self._keeps:
+            yield self._kept(values, ticks, labels)
+            return
+        if ticks is not None and self._fills:
+            values, ticks, labels, unlabelled = self._filled(values, ticks, labels, unlabelled)
+        n = len(values)
         hollow = self._unusable(values, unlabelled)
         breaks = np.zeros(n, dtype=bool)
         if ticks is not None:
@@ -130,6 +143,39 @@ class Segmenter:
         if hollow is not None and hollow[-1] and self._last_kept:
             rest = slice(len(hollow) - int(np.argmin(hollow[::-1])) if not hollow.all() else 0, None)
             self._held = _Held(values[rest], None if labels is None else labels[rest], times[rest])
+
+    def _kept(
+        self, values: FloatArray, ticks: NDArray[np.int64], labels: NDArray[np.generic] | None
+    ) -> Block:
+        """The rows at their own times."""
+        self._gaps(ticks)
+        begins = self._first_tick is None
+        first = self._first_tick = int(ticks[0]) if self._first_tick is None else self._first_tick
+        self._last_tick = int(ticks[-1])
+        self.n_rows, self._n_kept, self.has_empty = (
+            self.n_rows + len(values),
+            self._n_kept + len(values),
+            True,
+        )
+        return Block(values, begins, labels, None, (ticks - first) / (self.step or 1))
+
+    def _filled(
+        self, values: FloatArray, ticks: NDArray[np.int64], *labels: NDArray[Any] | None
+    ) -> tuple[Any, ...]:
+        """The same with empty rows where so many are missing; they have the labels of the rows after them."""
+        step = self.step or 1
+        before = ticks[0] if self._last_tick is None else self._last_tick
+        lacking = np.diff(ticks, prepend=before) // step - 1
+        lacking = np.where(np.isin(lacking, self._fills), lacking, 0)
+        if not lacking.any():
+            return values, ticks, *labels
+        times = lacking + 1
+        own = np.cumsum(times) - 1
+        row = np.repeat(np.arange(len(values)), times)
+        wide = np.full((len(row), values.shape[1]), np.nan)
+        wide[own] = values
+        ticks = ticks[row] - step * (own[row] - np.arange(len(row)))
+        return wide, ticks, *(None if one is None else one[row] for one in labels)
 
     def _spans(
         self, breaks: NDArray[np.bool_], hollow: NDArray[np.bool_] | None
@@ -227,7 +273,7 @@ class Segmenter:
                 f"column that tells recordings apart with {Given('series')}.",
                 code="earlier",
             )
-        if self.step is None:
+        if self.step is None or self._keeps:
             return np.zeros(len(ticks), dtype=bool)
         small = steps < self.step
         if not known:

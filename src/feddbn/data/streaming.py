@@ -29,7 +29,7 @@ import pandas as pd
 from feddbn.core.designs.recordings import Block
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
-from feddbn.data.segments import Segmenter
+from feddbn.data.segments import MOST_EMPTY, Segmenter
 from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
 from feddbn.data.times import Clock, Grid, StepCounter
 from feddbn.errors import DataError, FileError, ParameterError
@@ -89,7 +89,8 @@ class FileIndex:
 
 def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Finding, ...]:
     """Return a finding if rows were taken as evenly spaced that are not quite, and nobody asked for it."""
-    found = None if layout.jitter is not None else counter.unevenness(clock, layout.tolerance)
+    is_said = layout.jitter is not None or layout.way != "refuse"
+    found = None if is_said else counter.unevenness(clock, layout.tolerance)
     if found is None:
         return ()
     share, most = found
@@ -158,7 +159,7 @@ def index_files(
 
 class RowCutter:
     """Turns the tables of one recording, whole or batch by batch, into blocks of numbers: times come to their grid, and
-    segments end where rows are missing.
+    segments end where rows are missing. Times that are kept stay as they are, in one segment.
     """
 
     def __init__(
@@ -167,8 +168,18 @@ class RowCutter:
         self._layout = layout
         self._clock = None if layout.time is None else clock
         step = None if self._clock is None else self._clock.step
-        self._grid = Grid(step, layout.tolerance)
-        self.segmenter = Segmenter(where, variables, step, layout.missing, layout.time or "time", first_row)
+        keeps = layout.way == "keep"
+        self._grid = Grid(step, 0.0 if keeps else layout.tolerance)
+        self.segmenter = Segmenter(
+            where,
+            variables,
+            step,
+            layout.missing,
+            layout.time or "time",
+            first_row,
+            fills=_fills(layout, self._clock),
+            keeps=keeps,
+        )
 
     def feed(self, frame: pd.DataFrame) -> Iterator[Block]:
         """Yield the blocks of the next rows."""
@@ -176,8 +187,18 @@ class RowCutter:
         if self._clock is not None:
             ticks = self._grid.snap(self._clock.ticks(frame[layout.time], where))
         labels, unlabelled = row_labels(frame, layout, where)
-        values = frame_values(frame, self.segmenter.variables, where, layout.kinds)
+        found = frame_values(frame, self.segmenter.variables, where, layout.kinds)
+        values = layout.plausible(found, self.segmenter.variables)
         return self.segmenter.feed(values, ticks, labels, unlabelled)
+
+
+def _fills(layout: Layout, clock: Clock | None) -> tuple[int, ...]:
+    """How many rows may be missing between two so that empty ones stand for them."""
+    if layout.missing != "keep" or clock is None:
+        return ()
+    if layout.way == "average":
+        return tuple(range(1, MOST_EMPTY + 1))
+    return (clock.every - 1,) if clock.every > 1 else ()
 
 
 class FileSite(ABC):
@@ -265,6 +286,11 @@ class FileSite(ABC):
             return self._given_index
         found = index_files(self._tables, self.layout, f"site {self.name!r}", self.batch_rows)
         return found.get("", FileIndex((), self.layout.clock))
+
+    @property
+    def step(self) -> str | None:
+        """The length of a step, None without times."""
+        return None if self.index.clock is None else self.index.clock.text
 
     @property
     def remarks(self) -> tuple[Finding, ...]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,13 @@ def parse_times(column: pd.Series, where: str, day_first: bool | None = None) ->
     except (ValueError, TypeError, OverflowError):
         pass
     return _from_numeric_dates(column, where, day_first)
+
+
+def exact_unit(times: Times) -> str:
+    """The unit in which such times are whole numbers."""
+    if isinstance(times, pd.DatetimeIndex):
+        return "instant"
+    return "integer" if times.dtype == np.int64 else "decimal"
 
 
 def decimal_ticks(times: IntArray | FloatArray, name: object, where: str) -> IntArray:
@@ -193,19 +200,23 @@ _EXACT = 1e-4
 _ALIKE = 0.01
 _NEAR = 1e-3
 _INSTANTS = (_DAY, 3600 * 10**9, 60 * 10**9, 10**9, 10**8, 10**7, 10**6)
+HOUR = 3600 * 10**9
+_LENGTHS = {"D": _DAY, "h": HOUR, "min": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 @dataclass(frozen=True)
 class Clock:
     """How to count time: `step` in `unit`: integer, decimal (billionths), instant (ns), wall (local ns), month or business.
 
-    `is_exact` is False where the step is a mean of differences that vary; `day_first` says how dates are written.
+    `is_exact` is False where the step is a mean of differences that vary; `day_first` says how dates are written. `every` is
+    how many steps lie between two rows of a site that is read on a finer step than its own.
     """
 
     unit: str
     step: int | None
     is_exact: bool = True
     day_first: bool | None = None
+    every: int = 1
 
     def ticks(self, column: pd.Series, where: str) -> IntArray:
         """(n,) whole numbers that grow by `step` from one row to the next where no row is missing."""
@@ -228,9 +239,26 @@ class Clock:
         if self.unit == "wall":
             return instants(local)
         if self.unit == "month":
-            return np.asarray(local.year * 12 + local.month, dtype=np.int64)
+            return np.asarray(local.year * 12 + local.month - 1, dtype=np.int64)
         return np.asarray(
             np.busday_count("1970-01-01", local.to_numpy().astype("datetime64[D]")), dtype=np.int64
+        )
+
+    def times(self, ticks: IntArray, zone: Any = None) -> Times:
+        """The times that are so far from zero; dates of a local clock, of months and of working days have no time zone."""
+        if self.unit == "integer":
+            return ticks
+        if self.unit == "decimal":
+            return np.round(ticks / DECIMAL, 9)
+        if self.unit == "month":
+            return pd.DatetimeIndex((ticks - 1970 * 12).astype("datetime64[M]"))
+        if self.unit == "business":
+            return pd.DatetimeIndex(np.busday_offset("1970-01-01", ticks, roll="forward"))
+        found = pd.DatetimeIndex(ticks)
+        return (
+            found.tz_localize("UTC").tz_convert(zone)
+            if zone is not None and self.unit == "instant"
+            else found
         )
 
     def is_like(self, other: Clock) -> bool:
@@ -245,6 +273,18 @@ class Clock:
         if self.is_exact and other.is_exact:
             return mine == its
         return abs(mine - its) <= _ALIKE * max(mine, its)
+
+    @property
+    def text(self) -> str | None:
+        """The step as `freq` takes it: "1h", "0.5"."""
+        if self.step is None:
+            return None
+        if self.unit in ("instant", "wall"):
+            unit, size = next(one for one in _LENGTHS.items() if self.step % one[1] == 0)
+            return f"{self.step // size}{unit}"
+        if self.unit in _NUMBERS:
+            return f"{self.step / (DECIMAL if self.unit == 'decimal' else 1):.12g}"
+        return f"{self.step}{'MS' if self.unit == 'month' else 'B'}"
 
     def describe(self) -> str:
         """Return the step in words."""
@@ -265,6 +305,8 @@ def parse_freq(freq: Freq) -> Clock | None:
     if isinstance(freq, np.timedelta64):
         # numpy counts a duration among its integers.
         freq = pd.Timedelta(freq)
+    if isinstance(freq, str) and re.fullmatch(r"\s*\d*\.?\d+\s*", freq):
+        freq = float(freq)
     if isinstance(freq, (int, float, np.integer, np.floating)):
         if isinstance(freq, bool) or not 1 / DECIMAL <= freq < np.inf:
             raise ParameterError(
@@ -326,7 +368,7 @@ class StepCounter:
         if isinstance(times, pd.DatetimeIndex):
             unit, self._has_zone = "instant", self._has_zone or times.tz is not None
         else:
-            unit = "integer" if times.dtype == np.int64 else "decimal"
+            unit = exact_unit(times)
         if self._unit is not None and (unit in _NUMBERS) != (self._unit in _NUMBERS):
             raise DataError(
                 f"{where} has numbers in time column {column.name!r} where others have dates; use one kind."
@@ -346,14 +388,22 @@ class StepCounter:
         unit = self._unit or "integer"
         if declared is not None:
             if declared.unit == "integer" and unit == "decimal":
-                return Clock("decimal", (declared.step or 1) * DECIMAL, True, declared.day_first)
-            return declared
+                declared = Clock("decimal", (declared.step or 1) * DECIMAL, True, declared.day_first)
+            return replace(declared, every=self._every(declared, jitter))
         if not self._counts:
             return Clock(unit, None, True, self._day_first)
         step, is_exact = self._step(jitter)
         if unit == "instant" and self._has_zone and step % _DAY == 0:
             unit = "wall"
         return Clock(unit, step, is_exact, self._day_first)
+
+    def _every(self, clock: Clock, jitter: float) -> int:
+        """How many steps of a declared clock lie between most of these rows, 1 if that is no whole number."""
+        if not self._counts or clock.step is None or clock.unit in ("month", "business"):
+            return 1
+        scale = DECIMAL if clock.unit == "decimal" and self._unit == "integer" else 1
+        ratio = self._step(jitter)[0] * scale / clock.step
+        return round(ratio) if ratio > 1 and abs(ratio - round(ratio)) <= jitter else 1
 
     def _step(self, jitter: float) -> tuple[int, bool]:
         steps = np.array(sorted(self._counts), dtype=np.int64)

@@ -157,7 +157,11 @@ def summary(
     >>> feddbn.summary(data.sites, n_lags=1).columns
     ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
-    read = {name: columns.pop(name) for name in list(columns) if name in Layout.names() and name != "missing"}
+    read = {
+        name: columns.pop(name)
+        for name in list(columns)
+        if name in Layout.given_names() and name != "missing"
+    }
     if is_federation(data):
         data, columns["federation"] = None, data
     # What is left may be flat names of what is done to the rows, as up to version 0.2.

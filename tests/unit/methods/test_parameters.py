@@ -74,7 +74,7 @@ def test_no_estimator_has_more_than_seventeen_parameters(cls):
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
 def test_a_wrong_value_is_named_by_a_fit_which_leaves_nothing_behind(cls):
-    estimator = cls(**{"n_lags" if "n_lags" in cls.settings.names() else "federation": -1})
+    estimator = cls(**{"n_lags" if "n_lags" in cls.settings.given_names() else "federation": -1})
     with refused(ParameterError, "=-1"):
         estimator.fit(DATA, **({"truth": TRUTH} if cls is feddbn.BestSite else {}))
     assert not [attribute for attribute in vars(estimator) if attribute.endswith("_")]

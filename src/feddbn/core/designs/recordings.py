@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
-from feddbn.errors import DataError
+from feddbn.errors import DataError, Given
 
 CHUNK_ROWS = 4096
 
@@ -55,12 +55,21 @@ class Block:
     time
         Sampling steps from the recording's first row to this block's first; None if no time is known to have
         passed since the block before.
+    times
+        (n,) of rows that do not directly follow each other: steps since the recording's first row, ascending. None: they do.
     """
 
     values: FloatArray
     starts_segment: bool = True
     labels: NDArray[np.generic] | None = None
     time: int | None = None
+    times: FloatArray | None = None
+
+    def part(self, start: int, stop: int, starts_segment: bool, time: int | None) -> Block:
+        """Some of its rows, as a block."""
+        labels = None if self.labels is None else self.labels[start:stop]
+        times = None if self.times is None else self.times[start:stop]
+        return Block(self.values[start:stop], starts_segment, labels, time, times)
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,13 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
     tail: FloatArray | None = None
     is_first, clock = True, 0
     for block in blocks:
+        if block.times is not None:
+            raise DataError(
+                f"rows at times that are not equally far apart have no lags; read the data with "
+                f"{Given('irregular', 'average')} and a step {Given('freq')}, or use a method in continuous time "
+                "(ContinuousDBN).",
+                code="irregular-times",
+            )
         values = block.values
         clock = clock if block.time is None else block.time
         if block.starts_segment or tail is None:
@@ -193,6 +209,8 @@ def over_parts(recording: Recording, n_lags: int, work: Callable[[Recording], T]
 class SiteData(Protocol):
     """A site's recordings over named variables.
 
+    A site whose rows have times may say the length of a step as text, ``step="1h"``.
+
     Examples
     --------
     >>> import numpy as np
@@ -228,9 +246,8 @@ def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
         else:
             edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).astype(np.int8)))
             for start, stop in edges.reshape(-1, 2).tolist():
-                labels = None if block.labels is None else block.labels[start:stop]
                 begins = start > 0 or block.starts_segment or is_cut
-                yield Block(block.values[start:stop], begins, labels, clock + start)
+                yield block.part(start, stop, begins, clock + start)
             is_late, is_cut = True, not keep[-1]
         clock += n
 
@@ -257,6 +274,11 @@ class SiteView:
     def variables(self) -> tuple[str, ...]:
         """Names of the columns."""
         return tuple(self.data.variables)
+
+    @property
+    def step(self) -> str | None:
+        """The length of a step, None without times."""
+        return getattr(self.data, "step", None)
 
     def seen(self, recording: Recording) -> Recording:
         """How a recording is seen."""
@@ -394,13 +416,9 @@ class _Emptied(RecordingView):
             else:
                 edges = [0, *(np.flatnonzero(np.diff(goes)) + 1).tolist(), len(goes)]
                 for start, stop in pairwise(edges):
-                    values = block.values[start:stop]
-                    yield Block(
-                        np.full_like(values, np.nan) if goes[start] else values,
-                        start > 0 or block.starts_segment or was_cut != goes[0],
-                        None if block.labels is None else block.labels[start:stop],
-                        (block.time or 0) + start,
-                    )
+                    begins = start > 0 or block.starts_segment or was_cut != goes[0]
+                    part = block.part(start, stop, begins, (block.time or 0) + start)
+                    yield replace(part, values=np.full_like(part.values, np.nan)) if goes[start] else part
                 was_cut = bool(goes[-1])
 
 
@@ -505,9 +523,8 @@ class _Part(RecordingView):
             low, high = max(self.start - offset, 0), min(self.stop - offset, len(block.values))
             offset += len(block.values)
             if low < high:
-                labels = None if block.labels is None else block.labels[low:high]
                 time = None if block.time is None else block.time + low
-                yield Block(block.values[low:high], is_first or block.starts_segment or low > 0, labels, time)
+                yield block.part(low, high, is_first or block.starts_segment or low > 0, time)
                 is_first = False
 
 

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.layout import Layout, names_of_keys, positions, tidy_frame, unnamed, with_levels
+from feddbn.data.layout import Layout, names_of_keys, positions, unnamed, with_levels
 from feddbn.data.memory import MemorySite
 from feddbn.data.read import STREAM_BYTES, _Part, _Reader
+from feddbn.data.readings import tidy_frame
 from feddbn.data.tables import Table, open_table, stem
 
 __all__ = ["SiteProfile", "chunks", "profile_sites", "recorded"]

@@ -260,9 +260,8 @@ class _LeftRows(RecordingView):
             stays = self.stays[first : first + n]
             edges = np.flatnonzero(np.diff(np.concatenate([[False], stays, [False]]).astype(np.int8)))
             for start, stop in edges.reshape(-1, 2).tolist():
-                labels = None if block.labels is None else block.labels[start:stop]
                 begins = start > 0 or block.starts_segment or is_cut
-                yield Block(block.values[start:stop], begins, labels, clock + start)
+                yield block.part(start, stop, begins, clock + start)
             is_cut = bool(n and not stays[-1]) or (is_cut and not n)
             first, clock = first + n, clock + n
 

@@ -187,7 +187,7 @@ def test_what_is_no_value_is_refused_by_its_name():
 
 @pytest.mark.parametrize("name", CELL_MAPS)
 def test_every_map_has_its_field_and_its_words(name):
-    assert name in feddbn.Prepare.names()
+    assert name in feddbn.Prepare.given_names()
     assert say(Finding(f"cells-{name}", "note", {"value": 1}))
 
 
