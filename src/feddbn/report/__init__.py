@@ -29,6 +29,7 @@ from feddbn.report.matrix_plots import (
     site_differences,
 )
 from feddbn.report.page import render_report, write_report
+from feddbn.report.rate_plots import plot_fit, plot_horizons
 
 __all__ = [
     "curve_panels",
@@ -39,7 +40,9 @@ __all__ = [
     "plot_curves",
     "plot_drift",
     "plot_effects",
+    "plot_fit",
     "plot_forecast",
+    "plot_horizons",
     "plot_marks",
     "plot_outlook",
     "plot_path",

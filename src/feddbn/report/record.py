@@ -23,6 +23,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
 from feddbn.model.graph import parts_of, plain_parts
+from feddbn.model.rates import RateNetwork
 from feddbn.report.graph_layout import time_series_edges
 from feddbn.results.calibration import ABSTAINED
 from feddbn.results.result import FORMAT, VERSION, Result, read_json
@@ -85,6 +86,8 @@ class ReportRecord:
         Entries of a site's audit log.
     created
         When the result was written, as stored.
+    rates
+        The network in continuous time, of which `dbn` is what happens over one step, or None.
     """
 
     method: str
@@ -105,6 +108,12 @@ class ReportRecord:
     truth: DBN | None
     audit: tuple[dict[str, Any], ...]
     created: str
+    rates: RateNetwork | None = None
+
+    @property
+    def drawn(self) -> DBN | RateNetwork:
+        """The network whose arrows are shown: rates where time is continuous."""
+        return self.dbn if self.rates is None else self.rates
 
     @property
     def abstained(self) -> Finding | None:
@@ -135,6 +144,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
     if not isinstance(stored.get("dbn"), Mapping):
         raise FileError("the result has no network: 'dbn' is missing; write the result again after a fit.")
     dbn = _network(stored["dbn"], stored.get("variables"), "dbn")
+    rates = _rates(stored.get("rates"), dbn)
     truth = stored.get("truth")
     true_dbn = _network(truth, dbn.variables, "truth") if isinstance(truth, Mapping) else None
     findings = Findings.stored_in(stored)
@@ -153,7 +163,9 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
-        edges=_edges(dbn, stored.get("edges"), true_dbn, _deviations(stored.get("diagnostics"), dbn.d)),
+        edges=_edges(
+            dbn, stored.get("edges"), true_dbn, _deviations(stored.get("diagnostics"), dbn.d, rates)
+        ),
         says_open=_says_open(dbn, stored.get("edges")),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
@@ -171,6 +183,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         truth=true_dbn,
         audit=tuple(dict(entry) for entry in stored.get("audit") or ()),
         created=str(stored.get("created") or ""),
+        rates=rates,
     )
 
 
@@ -213,6 +226,18 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
 
 
+def _rates(part: object, dbn: DBN) -> RateNetwork | None:
+    if not isinstance(part, Mapping):
+        return None
+    try:
+        rates = RateNetwork.from_dict(part)
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise FileError(f"the rates of the result cannot be read ({error})") from error
+    if rates.variables != dbn.variables:
+        raise FileError("the rates of the result are of other variables than its network.")
+    return rates
+
+
 def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     if set(dbn.variables) != set(variables):
         return None
@@ -221,8 +246,10 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     return DBN(weights[0], weights[1:], variables, **parts_of(plain_parts(dbn), variables, "the truth"))
 
 
-def _deviations(facts: object, d: int) -> FloatArray | None:
-    """The standard deviations of the rows learned from, if the result knows them."""
+def _deviations(facts: object, d: int, rates: RateNetwork | None) -> FloatArray | None:
+    """The standard deviations of the rows learned from, if the result knows them; of rates those of the state."""
+    if rates is not None:
+        return np.asarray(np.sqrt(np.diag(rates.stationary)))
     given = facts.get("standard_deviations") if isinstance(facts, Mapping) else None
     try:
         sd = np.array(given, dtype=np.float64)
@@ -243,6 +270,7 @@ def _edges(
     stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None,
     truth: DBN | None,
     sd: FloatArray | None,
+    of_rates: bool = False,
 ) -> pd.DataFrame:
     if stored is None:
         table = time_series_edges(dbn).iloc[::-1]
@@ -271,7 +299,9 @@ def _edges(
         oriented=[lag > 0 or (s, t) not in is_open for s, t, lag in ends],
     )
     strength = table["standardised"].abs().fillna(0).to_numpy()
-    table = table.iloc[np.argsort(-strength, kind="stable")].reset_index(drop=True)
+    # How fast a variable goes back to its level is no effect on another one.
+    last = (table["source"] == table["target"]).to_numpy() & of_rates
+    table = table.iloc[np.lexsort((-strength, last))].reset_index(drop=True)
     if truth is not None:
         stack = truth.is_edge
         table["truth"] = [

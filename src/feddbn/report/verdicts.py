@@ -37,7 +37,7 @@ def verdicts(record: ReportRecord) -> list[Finding]:
         _residuals(record),
         _agreement(record),
         Finding("verdict-acyclic", "error") if has_cycle(record.dbn.is_edge[0]) else None,
-        _stable(record.dbn),
+        _stable(record.dbn) if record.rates is None else None,
         _revealed(record),
     ]
     return [verdict for verdict in found if verdict is not None]
@@ -103,7 +103,9 @@ def _order(record: ReportRecord) -> Finding:
 
 
 def _empty(record: ReportRecord) -> Finding:
-    is_edge, settings, facts = record.dbn.is_edge, record.parameters, record.diagnostics
+    # Over a step every path is an edge; in continuous time those are that have a rate.
+    shown = record.dbn if record.rates is None else record.rates.arrows()
+    is_edge, settings, facts = shown.is_edge, record.parameters, record.diagnostics
     n_now, n_lagged = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     counts: dict[str, Any] = {"n_now": n_now, "n_lagged": n_lagged}
     if n_now + n_lagged:

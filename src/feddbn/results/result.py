@@ -18,6 +18,9 @@ Layout, version 1 (keys a reader does not know are ignored)::
     diagnostics                  facts about the fit: objective, centring, dropped edges, order, ...
     personal                     null or {site: network}
     truth                        the network behind simulated data; absent otherwise
+    rates                        of a network in continuous time: its rates with their errors (`RateNetwork.to_dict`); then
+                                 `dbn` is the network over one step, and an edge has lag 1 and the rate as its weight; absent
+                                 otherwise
     sums                         summed moments of all rows and what was done to them, if they were kept, for `update`
 """
 
@@ -45,6 +48,7 @@ from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
+from feddbn.model.rates import RateNetwork
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -224,6 +228,7 @@ _FACTS = {
     "drift_": "drift",
     "drift_courses_": "drift_courses",
     "block_rows_": "block_rows",
+    "fit_": "fit",
 }
 _LEARNED = (*_FACTS, "dbns_by_segment_", "summary_", "ancestral_graph_", "residuals_", "units_")
 
@@ -244,6 +249,8 @@ class Result(Shown):
         What the fit found and did, what matters most first; `warnings` has them as text.
     truth
         The network behind simulated data, or None.
+    rates
+        The network in continuous time, of which `dbn` is what happens over one step, or None.
     sums
         The summed moments it was learned from, if they were kept (`federation.sums.tally`), or None. They tell more about
         the rows than the network does.
@@ -274,6 +281,7 @@ class Result(Shown):
     truth: DBN | None = None
     feddbn: str = __version__
     sums: dict[str, Any] | None = None
+    rates: RateNetwork | None = None
 
     @classmethod
     def from_estimator(
@@ -311,12 +319,15 @@ class Result(Shown):
         personal = getattr(estimator, "dbns_", None)
         sites = getattr(estimator, "sites_", None)
         history = getattr(estimator, "history_", None)
+        rates: RateNetwork | None = getattr(estimator, "rate_network_", None)
         return cls(
             method=type(estimator).__name__,
             dbn=dbn,
             parameters=parameters,
             raw=raw,
-            edges=_edges(
+            edges=_edges_of_rates(rates)
+            if rates is not None
+            else _edges(
                 dbn,
                 getattr(estimator, "standard_deviations_", None),
                 getattr(estimator, "edge_probabilities_", None),
@@ -332,6 +343,7 @@ class Result(Shown):
             personal=None if personal is None else dict(personal),
             truth=truth,
             sums=plain(estimator.sums_to_dict()) if keep_sums else None,
+            rates=rates,
         )
 
     @property
@@ -365,6 +377,8 @@ class Result(Shown):
         }
         if self.truth is not None:
             stored["truth"] = self.truth.to_dict()
+        if self.rates is not None:
+            stored["rates"] = self.rates.to_dict()
         if self.sums is not None:
             stored["sums"] = self.sums
         return stored
@@ -397,6 +411,7 @@ class Result(Shown):
                 truth=None if truth is None else DBN.from_dict(truth),
                 feddbn=str(stored.get("feddbn", "")),
                 sums=None if stored.get("sums") is None else dict(stored["sums"]),
+                rates=None if stored.get("rates") is None else RateNetwork.from_dict(stored["rates"]),
             )
         except InputError as error:
             raise FileError(f"{where} is a damaged result: {error}", code="damaged-result") from None
@@ -520,6 +535,13 @@ def _edges(
     if hidden is not None and len(hidden):
         edges = edges.merge(hidden, on=_EDGE, how="left")
     return _records(edges)
+
+
+def _edges_of_rates(rates: RateNetwork) -> list[dict[str, Any]]:
+    """Rates as edges."""
+    found = rates.to_frame().rename(columns={"rate": "weight", "lower": "ci_low", "upper": "ci_high"})
+    found.insert(2, "lag", 1)
+    return _records(found.drop(columns="error").assign(oriented=True))
 
 
 def _records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@
   const columns = [
     { key: "source", title: "Source", value: e => data.variables[e[EDGE.source]], kind: "text" },
     { key: "target", title: "Target", value: e => data.variables[e[EDGE.target]], kind: "text" },
-    { key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" },
-    { key: "weight", title: "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
+    ...(data.unit ? [] : [{ key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" }]),
+    { key: "weight", title: data.unit ? "Rate per " + data.unit : "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
     { key: "standardised", title: "In sd", value: e => e[EDGE.standardised], kind: "num", signed: true },
   ];
   if (!data.is_linear) columns.push({ key: "shape", title: data.kinds.length ? "Scale" : "Shape", value: e => e[EDGE.shape] ?? "linear", kind: "text" });
@@ -31,7 +31,7 @@
     columns.push({ key: "could_be_hidden", title: "Could be hidden", value: e => e[EDGE.hidden] === null ? "not known" : e[EDGE.hidden] ? "yes" : "no", kind: "text" });
   }
   if (data.has_truth) columns.push({ key: "truth", title: "Truth", value: e => e[EDGE.truth] || "", kind: "text" });
-  const state = { sort: 4, down: true, all: false };
+  const state = { sort: columns.findIndex(c => c.key === "standardised"), down: true, all: false };
   const head = $("table").tHead, body = $("table").tBodies[0];
 
   const row = document.createElement("tr");
