@@ -10,8 +10,9 @@ its declared kind: its owner has to know which.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,11 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, rows_in_cache
 from feddbn.core.kinds import Kind, read_kinds
-from feddbn.core.units import conversion
+from feddbn.core.sources import Change, Source, read_limits, read_sources, read_units
 from feddbn.data.segments import MISSING
 from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times
 from feddbn.errors import DataError, Given, ParameterError
-from feddbn.settings import Rule, Settings, flag, is_number, nothing, setting, shown, text, word
+from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
 
 __all__ = [
     "ROW_TIMES",
@@ -115,46 +116,6 @@ def refuse_misfits(column: FloatArray, name: str, kind: Kind, where: str) -> Non
         )
 
 
-def _limits(given: object) -> dict[str, tuple[float, float]]:
-    found = {} if given is None else given
-    if not isinstance(found, Mapping) or not all(
-        isinstance(pair, Sequence)
-        and len(pair) == 2
-        and all(is_number(x, finite=False) for x in pair)
-        and pair[0] < pair[1]
-        for pair in found.values()
-    ):
-        raise ParameterError(
-            f"{Given('limits', shown(given))} must have a lowest and a higher value for variables, such as "
-            "{'pulse': (10, 300)}.",
-            argument="limits",
-        )
-    return {str(name): (float(low), float(high)) for name, (low, high) in found.items()}
-
-
-def _units(given: object) -> dict[str, tuple[float, float]]:
-    """Variable -> the factor and the offset by which its numbers change."""
-    if not isinstance(given, Mapping | None):
-        raise ParameterError(
-            f"{Given('units', shown(given))} must have units by variable, such as {{'temp': ('F', 'C')}}.",
-            argument="units",
-        )
-    found = {}
-    for name, said in (given or {}).items():
-        pair = said if isinstance(said, Sequence) and not isinstance(said, str) else (said, 0.0)
-        if len(pair) == 2 and all(isinstance(one, str) for one in pair):
-            found[str(name)] = conversion(*pair)
-        elif len(pair) == 2 and all(map(is_number, pair)) and pair[0] != 0:
-            found[str(name)] = (float(pair[0]), float(pair[1]))
-        else:
-            raise ParameterError(
-                f"{Given('units', shown({name: said}))} must be two units, such as ('F', 'C'), a factor, or a factor and an "
-                "offset.",
-                argument="units",
-            )
-    return found
-
-
 IRREGULAR = ("refuse", "average", "keep")
 """What can be done about times that are not equally far apart."""
 ROW_TIMES = "@time"
@@ -201,7 +162,13 @@ class Layout(Settings):
         None,
         _anything("a list of columns"),
         "Columns to use, in this order; by default every column that has no other role. Sites are aligned by name. Arrays "
-        "have x0, x1, ... unless `variables` names all their columns.",
+        "have x0, x1, ... unless `variables` names all their columns. Or a mapping that says of variables where they are, in "
+        'which unit, and what is plausible: ``{"sbp": {"name": "SYS", "unit": "kPa", "to": "mmHg", "limits": (20, 300)}}``.',
+    )
+    sources: Any = setting(
+        None,
+        _anything("a mapping from variables to names in the table"),
+        "Names of variables in the table, where they have others there; what `variables` says as a mapping is put here.",
     )
     freq: Freq = setting(
         None,
@@ -231,8 +198,8 @@ class Layout(Settings):
     units: Any = setting(
         None,
         _anything("a mapping from variables to (unit, wanted unit)"),
-        'Units of variables: the one a column has and the one wanted, such as ``{"temp": ("F", "C")}``; or the factor, or '
-        "factor and offset, by which its numbers change. `limits` are in the unit wanted.",
+        'Units of variables: the one a column has, or that and the one wanted, such as ``{"temp": ("F", "C")}``; or the '
+        "factor, or factor and offset, by which its numbers change. `limits` are in the unit wanted.",
     )
     missing: str = setting(
         "drop",
@@ -280,8 +247,17 @@ class Layout(Settings):
             raise ParameterError(
                 f"{Given('variables', self.variables)} must be a list of column names, such as [{self.variables!r}]."
             )
-        if self.variables is not None:
-            object.__setattr__(self, "variables", tuple(str(name) for name in self.variables))
+        said, limits = read_sources(self.variables if isinstance(self.variables, Mapping) else self.sources)
+        object.__setattr__(self, "sources", said)
+        object.__setattr__(self, "limits", {**read_limits(self.limits), **limits})
+        object.__setattr__(self, "units", read_units(self.units))
+        if self.variables is not None or said:
+            object.__setattr__(self, "variables", tuple(str(name) for name in self.variables or said))
+        several = [name for name, found in said.items() if len(found) > 1 and self.names is None]
+        if several:
+            raise ParameterError(
+                f"{Given('variables')}: {several[0]!r} has several names, which only a column {Given('names')} can have."
+            )
         named = [name for name in self.keys.values() if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(
@@ -307,8 +283,6 @@ class Layout(Settings):
         parse_freq(self.freq)
         check_jitter(self.jitter)
         object.__setattr__(self, "kinds", declared_kinds(self.kinds))
-        _limits(self.limits)
-        _units(self.units)
 
     @property
     def keys(self) -> dict[str, str | None]:
@@ -333,15 +307,31 @@ class Layout(Settings):
         """Whether rows have yet to be made of readings."""
         return self.names is not None or self.way != "refuse"
 
+    def sources_of(self, variables: Sequence[str]) -> list[tuple[int, Source]]:
+        """Where the table has these variables: the position of one, with a name and how its numbers change."""
+        return [
+            (k, Source(one.name, one.change or self.units.get(name)))
+            for k, name in enumerate(variables)
+            for one in self.sources.get(name, (Source(name),))
+        ]
+
+    @property
+    def wanted_units(self) -> dict[str, str]:
+        """Variable -> its unit after reading, in words, where one is said."""
+        names = [*self.units, *(name for name in self.sources if name not in self.units)]
+        found = {name: [one.change for _, one in self.sources_of([name]) if one.change] for name in names}
+        return {name: changes[0].to for name, changes in found.items() if changes and changes[0].to}
+
     def plausible(
         self, values: FloatArray, variables: Sequence[str], which: NDArray[np.intp] | None = None
     ) -> FloatArray:
-        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of variable `which`."""
-        units, limits = _units(self.units), _limits(self.limits)
-        if not (units or limits):
+        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of source `which`."""
+        found = self.sources_of(variables)
+        changes = [one.change or Change() for _, one in found]
+        if not self.limits and all((one.factor, one.offset) == (1, 0) for one in changes):
             return values
-        factor, offset = np.array([units.get(name, (1.0, 0.0)) for name in variables]).T
-        low, high = np.array([limits.get(name, (-np.inf, np.inf)) for name in variables]).T
+        factor, offset = np.array([(one.factor, one.offset) for one in changes]).T
+        low, high = np.array([self.limits.get(variables[k], (-np.inf, np.inf)) for k, _ in found]).T
         each = slice(None) if which is None else which
         # What keeps its unit keeps its bits.
         is_same = ((factor == 1) & (offset == 0))[each]
@@ -382,12 +372,7 @@ class Layout(Settings):
     def choose_variables(self, columns: Sequence[str], where: str) -> tuple[str, ...]:
         """Return the variables among these columns: those asked for, or all that are nothing else."""
         if self.variables is not None:
-            lacking = [name for name in self.variables if name not in columns]
-            if lacking:
-                raise DataError(
-                    f"{where} lacks {_columns(lacking)}, which {Given('variables')} asks for; its columns are "
-                    f"{quoted(columns)}."
-                )
+            self.require_sources(columns, where, "column")
             return tuple(self.variables)
         rest = tuple(name for name in columns if name not in self.keys.values())
         if not rest:
@@ -399,6 +384,20 @@ class Layout(Settings):
                 f"(index=False), or choose columns with {Given('variables')}."
             )
         return rest
+
+    def require_sources(self, found: Collection[str], where: str, what: str) -> None:
+        """Raise unless every chosen variable is among the names that a table has."""
+        names = {name: [one.name for _, one in self.sources_of([name])] for name in self.variables or ()}
+        lacking = [one for several in names.values() if not {*several} & {*found} for one in several]
+        if lacking:
+            near = {name: get_close_matches(name, found, n=2) for name in lacking}
+            meant = "; ".join(f"for {name!r} perhaps {quoted(one)}" for name, one in near.items() if one)
+            raise DataError(
+                f"{where} lacks {what}{'' if len(lacking) == 1 else 's'} {quoted(lacking)}, which {Given('variables')} asks "
+                f"for; it has {quoted(sorted(found))}{f' ({meant})' if meant else ''}.",
+                code="no-source",
+                lacking=tuple(lacking),
+            )
 
     def require_same(
         self, variables: Sequence[str], reference: Sequence[str], where: str, other: str

@@ -25,6 +25,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
+from feddbn.core.sources import Source
 from feddbn.data.layout import Layout, frame_values, names_of_keys, positions, quoted
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times
 from feddbn.errors import DataError, Given, ParameterError
@@ -97,7 +98,18 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
     if any(type(name) is not str for name in columns):
         frame = frame.set_axis(names, axis=1)
     layout.require_keys(names, where)
+    if layout.names is None and layout.sources:
+        frame, layout = _renamed(frame, layout, where)
     return gathered(frame, layout, where) if layout.gathers else (frame, layout)
+
+
+def _renamed(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
+    """Columns under the names of their variables, and a layout that finds them there."""
+    variables = layout.choose_variables(list(frame.columns), where)
+    found = {one.name: variables[k] for k, one in layout.sources_of(variables)}
+    own = {found[one.name]: (Source(found[one.name], one.change),) for _, one in layout.sources_of(variables)}
+    frame = frame[[*layout.kept_keys, *found]].rename(columns=found)
+    return frame, replace(layout, sources=own, variables=variables)
 
 
 def gathered(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFrame, Gathered]:
@@ -120,13 +132,7 @@ def named_variables(column: pd.Series, layout: Layout, where: str) -> tuple[str,
     """The variables among the names in a column: those asked for, or all in the order of the alphabet."""
     found = set(_names(column.drop_duplicates()).dropna())
     if layout.variables is not None:
-        lacking = [name for name in layout.variables if name not in found]
-        if lacking:
-            raise DataError(
-                f"{where} has no reading of {quoted(lacking)}, which {Given('variables')} asks for; column "
-                f"{layout.names!r} has {quoted(sorted(found))}.",
-                code="no-reading",
-            )
+        layout.require_sources(found, where, f"readings in column {layout.names!r} of")
         return layout.variables
     clash = sorted(found & set(layout.kept_keys))
     if clash or not found:
@@ -174,6 +180,8 @@ class Gatherer:
     def __init__(self, layout: Layout, clock: Clock, variables: Sequence[str], where: str) -> None:
         self._layout, self._clock, self._where = layout, clock, where
         self._variables = tuple(variables)
+        found = layout.sources_of(variables)
+        self._owner, self._sources = np.array([k for k, _ in found]), pd.Index([one.name for _, one in found])
         self._keys = [name for name in (layout.site, layout.series) if name is not None]
         self._step = int(clock.step or 1) if layout.way == "average" else 1
         kinds = (layout.kinds.get(name) for name in self._variables)
@@ -218,13 +226,14 @@ class Gatherer:
         ticks = self._clock.ticks(frame[layout.time], where)
         if layout.names is None:
             cells = frame_values(frame, self._variables, where, layout.kinds)
-            at, variable = np.nonzero(~np.isnan(cells))
-            values = cells[at, variable]
+            at, source = np.nonzero(~np.isnan(cells))
+            values = cells[at, source]
         else:
-            codes = pd.Index(self._variables).get_indexer(pd.Index(_names(frame[layout.names])))
-            numbers = self._numbers(frame[layout.values], codes)
+            codes = self._sources.get_indexer(pd.Index(_names(frame[layout.names])))
+            numbers = self._numbers(frame[layout.values], np.where(codes >= 0, self._owner[codes], -1))
             at = np.flatnonzero((codes >= 0) & ~np.isnan(numbers))
-            variable, values = codes[at], numbers[at]
+            source, values = codes[at], numbers[at]
+        variable = self._owner[source]
         if np.isinf(values).any():
             k = int(np.flatnonzero(np.isinf(values))[0])
             raise DataError(
@@ -232,7 +241,7 @@ class Gatherer:
                 "remove it or leave it empty.",
                 code="infinite",
             )
-        values = layout.plausible(values, self._variables, variable)
+        values = layout.plausible(values, self._variables, source)
         arguments = {layout.site: "site", layout.series: "series"}
         columns: dict[str, Any] = {
             key: names_of_keys(frame[key], arguments[key], where)[at] for key in self._keys

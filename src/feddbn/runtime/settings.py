@@ -40,8 +40,6 @@ class SiteSettings(_Settings):
         Directory for runs, results and logs; needs space for about ten times the statistics.
     layout
         How the table is read: in the file every field of `feddbn.Layout` but `site` and `missing` is a key of its own.
-    units
-        Variable -> the unit it is measured in here, in words; compared with what a study declares.
     policy
         The site's policy file, or empty for the default policy.
     max_lags
@@ -57,7 +55,6 @@ class SiteSettings(_Settings):
     data: Path
     state: Path
     layout: InstanceOf[Layout] = Layout()
-    units: dict[str, str] = Field(default_factory=dict)
     policy: Path | None = None
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
@@ -72,6 +69,11 @@ class SiteSettings(_Settings):
         said = {key: value for key, value in values.items() if key in of_layout and value not in ("", [], {})}
         rest = {key: value for key, value in values.items() if key not in of_layout}
         return {**rest, "layout": Layout.of(values.get("layout"), said)}
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Variable -> the unit it is read in, in words; compared with what a study declares."""
+        return self.layout.wanted_units
 
 
 class ServerSettings(_Settings):

@@ -186,7 +186,7 @@ def test_lags_refuse_rows_at_their_own_times() -> None:
         ({"irregular": "guess"}, "irregular"),
         ({"limits": {"x": (3, 1)}}, "limits"),
         ({"limits": 3}, "limits"),
-        ({"units": {"x": "F"}}, "units"),
+        ({"units": {"x": ""}}, "units"),
         ({"units": {"x": 0}}, "units"),
         ({"units": {"x": ("F", "kg")}}, "F"),
     ],
@@ -201,7 +201,7 @@ def test_what_a_layout_cannot_be_is_said(given: dict[str, object], said: str) ->
     [
         ({"x": ["1", "high", "3", "4"]}, {}, "not-numeric"),
         ({"x": [1.0, np.inf, 3.0, 4.0]}, {}, "infinite"),
-        ({}, {"variables": ["a", "z"]}, "no-reading"),
+        ({}, {"variables": ["a", "z"]}, "no-source"),
     ],
 )
 def test_what_cannot_be_read_is_said(change: dict[str, object], given: dict[str, object], code: str) -> None:
