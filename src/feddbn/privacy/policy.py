@@ -72,7 +72,7 @@ KINDS = ("survey", "agree", "gram", "residuals", "local", "step", "newton", "los
 """The nine kinds of question. A task is one of them, or a form of one, such as "gram.rows"; in a policy "gram.*" allows all
 forms of a kind.
 """
-ALWAYS_ALLOWED = ("counts.variables", "counts.blocks")
+ALWAYS_ALLOWED = ("counts.variables", "counts.blocks", "counts.lags")
 """Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
 SCHEDULES = ("gram", "rounds", "paper")
 """How FDBNL and PFDBNL go on: the server alone on summed second moments, or by rounds.

@@ -44,6 +44,7 @@ from feddbn.federation.sums.gram import (
     unit_sizes,
 )
 from feddbn.federation.sums.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
+from feddbn.federation.sums.lags import LagCountsQuestion, LagsQuestion
 from feddbn.privacy.policy import SitePolicy
 
 MOST_VARIANCE = 100.0
@@ -114,6 +115,9 @@ class DisclosureGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count what is in view; rows are enough if they are as many as the owner asks for."""
         question, policy = task.question, self._policy
+        if isinstance(question, LagCountsQuestion):
+            question = replace(question, least=max(question.least, policy.min_rows))
+            task = replace(task, question=question)
         if isinstance(question, CountsQuestion):
             # A block is told whole.
             columns = question.q if question.n_blocks else 0
@@ -239,6 +243,48 @@ def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int
             n_complete += int((n_empty[width:] == n_empty[:-width]).sum())
             n_rows += len(part.values) - n_lags
     return n_complete, n_rows - n_complete
+
+
+class LagGuard(Guard):
+    """Tells products of readings only where many readings of this site take part, and few products against its readings.
+
+    Zeros stand for all others. Whoever knows when readings were made knows which of them are in which sum, so that an answer
+    is as many equations about them as it has products that are not zero. These stay below half of the readings that all sites
+    of a sum have: below half of this site's own, times `min_sites` under masks, and every site keeps to that.
+
+    Parameters
+    ----------
+    policy
+        The owner's rules.
+    """
+
+    def __init__(self, policy: SitePolicy) -> None:
+        self._policy = policy
+        self._n_sites = 1
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Remember whether only a sum over sites can be read."""
+        self._n_sites = self._policy.min_sites if channel.masked else 1
+
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Leave out what is seldom; under noise nothing may depend on that."""
+        question = task.question
+        if not isinstance(question, LagsQuestion) or question.is_noisy or question.abstains(here.state):
+            return here, task
+        n_readings = question.n_readings(here.data)
+        told = question.telling(n_readings >= self._policy.min_rows)
+        assert told.cells is not None
+        # Each reading is with itself in the first bin; of two read together the product is told twice.
+        n_told = int(told.cells.sum() - np.triu(told.cells[0], 1).sum())
+        most = int(np.trace(n_readings[0])) * self._n_sites
+        if n_told * CELLS_PER_NUMBER > most:
+            raise SiteRefused(
+                f"task {question.name!r} would tell {n_told} products about {most} readings of as many sites as a sum has at "
+                f"least; this site asks for {CELLS_PER_NUMBER} readings for each. Ask the lead for shorter delays or fewer "
+                "variables.",
+                code="few-readings",
+            )
+        return here, replace(task, question=told)
 
 
 # How many resamples a site answers, over all runs, before they tell its recordings or blocks apart.

@@ -26,6 +26,7 @@ from feddbn.core.designs.cells import (
 )
 from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design, Nuisance, are_public_units
 from feddbn.core.designs.features import BEND, CURVE, SMOOTH
+from feddbn.core.designs.lags import RowsAlone
 from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
 from feddbn.core.kinds import read_coding, read_kinds
 from feddbn.errors import DataError, Given, ParameterError
@@ -525,9 +526,11 @@ class RowsQuestion(Treatment, Question):
         """What is in view of the rows it reads by a design."""
         is_whole = self.reads_incomplete_rows or self.is_look
         share = design.d / max(self.d, 1)
+        # Gains of sites change no row against another.
+        seen = replace(self, log_scales=None).treated
         given: dict[str, Any] = {
-            # Gains of sites change no row against another.
-            "seen": replace(self, log_scales=None).treated,
+            # Rows by themselves may be at any time.
+            "seen": seen if design.n_lags else lambda data: RowsAlone(seen(data)),
             "key": self._cells,
             "is_whole": is_whole,
             "are_pairs": self.reads_incomplete_rows,

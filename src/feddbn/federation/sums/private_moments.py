@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from feddbn.federation.protocol.task import (
     View,
     choice,
 )
+from feddbn.federation.sums.lags import LagsQuestion
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
 from feddbn.privacy.noise_plan import (
     ClipRule,
@@ -50,6 +51,14 @@ from feddbn.settings import number
 # by 1, so it is released like any other sum, with noise and an entry in the ledger. The bins are fixed and coarse.
 
 _OWN = ("of", "unit", "norm")
+_NORMS: Mapping[str, Literal["flat", "gram"]] = {
+    "gram.rows": "gram",
+    "gram.functions": "gram",
+    "gram.lags": "flat",
+}
+"""By which norm the vectors of units are bounded."""
+_BY_NOISE = 4.0
+"""Counts of pairs up to so many standard deviations of their noise may be noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +83,7 @@ class UnitNormsQuestion(Question):
         scope.require(
             self.unit == scope.unit, self.name, f"the noise protects each {scope.unit}", "other-unit"
         )
-        is_usual = self.of.name in ("gram.rows", "gram.functions") and self.norm == "gram"
+        is_usual = (self.of.name, self.norm) in _NORMS.items()
         scope.require(is_usual, self.name, "it is about norms of moments", "other-norm")
         scope.check_task(self.of.name)
         self.of.check_scope(scope)
@@ -179,7 +188,9 @@ def private_moments_plan(
         factor = (bound_share / n_bounds) ** -0.5
         rules["counts.norms"] = ClipRule(1.0, noise_factor=factor, is_count=True, n_answers=n_bounds)
         left -= bound_share
-    rules[task] = ClipRule(clip_bound, "gram", noise_factor=(left * (1 - curves_share)) ** -0.5)
+    rules[task] = ClipRule(
+        clip_bound, _NORMS.get(task, "gram"), noise_factor=(left * (1 - curves_share)) ** -0.5
+    )
     if curves_share:
         rules["gram.functions"] = ClipRule(None, "gram", noise_factor=(left * curves_share) ** -0.5)
     # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost epsilon and no more.
@@ -194,7 +205,7 @@ def study_noise_plan(study: Study) -> NoisePlan:
     if privacy.epsilon is None:
         raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
     return private_moments_plan(
-        "gram.rows",
+        "gram.lags" if study.method == "continuous" else "gram.rows",
         privacy.unit,
         privacy.epsilon,
         privacy.delta,
@@ -225,6 +236,15 @@ def guaranteed_sites(study: Study) -> int:
     return usual_threshold(len(study.sites), study.privacy.min_sites)
 
 
+@dataclass(frozen=True)
+class PrivateLags:
+    """The result for pairs of readings: an answer whose counts admit the noise, the bound and the noise in each number."""
+
+    value: FloatArray
+    clip_bound: float
+    sigma: float
+
+
 def private_moments(
     task: Task, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
 ) -> ServerProgram[PrivateMoments]:
@@ -241,15 +261,45 @@ def private_moments(
     quantile
         Share of the units that stay unclipped.
     """
+    value, bound, sigma = yield from _noisy_sum(task, plan, n_guaranteed, quantile)
+    noisy = moments_of_noisy_sums(value, columns_of(len(value)), sigma)
+    return PrivateMoments(noisy, bound, sigma)
+
+
+def private_lags(
+    task: Task, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
+) -> ServerProgram[PrivateLags]:
+    """The same for products of readings by the time between them.
+
+    In public units products and counts are of one size, and a mean of products over n pairs has the noise of both sums, 2
+    sigma^2 / n^2, beside a sampling variance of 1 / n. So it counts as n / (1 + 2 sigma^2 / n) pairs, and where noise alone
+    may make so many, as none.
+    """
+    value, bound, sigma = yield from _noisy_sum(task, plan, n_guaranteed, quantile)
+    question = task.question
+    assert isinstance(question, LagsQuestion)
+    shape, d = question.lag_design.shape, question.d
+    cells, rest = value[: -d - 2].reshape(3, *shape), value[-d - 2 :]
+    seen = cells[0] > _BY_NOISE * sigma
+    worth = np.where(seen, 1.0 / (1.0 + 2.0 * sigma**2 / np.where(seen, cells[0], 1.0)), 0.0)
+    totals = np.diagonal(worth[0]) * rest[:d]
+    return PrivateLags(np.concatenate([(worth * cells).ravel(), totals, rest[d:]]), bound, sigma)
+
+
+def _noisy_sum(
+    task: Task, plan: NoisePlan, n_guaranteed: int, quantile: float
+) -> ServerProgram[tuple[FloatArray, float, float]]:
+    """Choose a bound where none is given, ask for the sum, and say how much noise is in it."""
     rule = plan.rules[task.name]
     bound = rule.bound
     lags = task.question.reach
     if bound is None:
-        norms = yield replace(task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm="gram"))
+        norms = yield replace(
+            task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm=rule.norm)
+        )
         noise = plan.noise_in_sum("counts.norms", 1.0, lags, len(norms.contributors), n_guaranteed)
         bound = choose_clip(norms.value, norm_edges(), noise, quantile)
     clipped: Any = task.question
     answer = yield replace(task, question=replace(clipped, clip_bound=bound))
     sigma = plan.noise_in_sum(task.name, bound, lags, len(answer.contributors), n_guaranteed)
-    noisy = moments_of_noisy_sums(answer.value, columns_of(len(answer.value)), sigma)
-    return PrivateMoments(noisy, bound, sigma)
+    return answer.value, bound, sigma

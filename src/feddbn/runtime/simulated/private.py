@@ -23,6 +23,7 @@ def private_federation(
     unit: Unit = "recording",
     clip: float | None = None,
     curves: bool = False,
+    delays: bool = False,
     n_colluding: int = 1,
     min_sites: int = DEFAULT_MIN_SITES,
     rng: np.random.Generator | None = None,
@@ -38,13 +39,15 @@ def private_federation(
         Bound on a unit's vector of moments; None chooses it from a noisy histogram, for a tenth of the budget.
     curves
         Whether most of the budget goes into the sum of curved rows, for `OneShotDBN` with other `features` than "linear".
+    delays
+        Whether the budget is for products of readings by the time between them, for `ContinuousDBN`.
     n_colluding
         Sites that may tell the server their own share of the noise; in a study at least 1, since each site knows its own.
     rng
         Source of the noise, for tests and benchmarks; None takes the operating system's randomness.
     """
     plan = private_moments_plan(
-        "gram.rows",
+        "gram.lags" if delays else "gram.rows",
         unit,
         epsilon,
         delta,

@@ -16,7 +16,13 @@ from pathlib import Path
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard, ViewGuard
+from feddbn.federation.guards.disclosure import (
+    DisclosureGuard,
+    LagGuard,
+    MixedGuard,
+    ResampleGuard,
+    ViewGuard,
+)
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.sampling_noise import SamplingNoise
@@ -88,7 +94,7 @@ class Protection:
         """Return what keeps sums, also those of all runs together, from showing rows."""
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
         if self._data is None:
-            return [ViewGuard(self._policy), disclosure]
+            return [ViewGuard(self._policy), disclosure, LagGuard(self._policy)]
         about = (self._state, self._data, run_id, study.digest)
         RecordingBook(self._state, self._data).begin(run_id, study)
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
@@ -96,6 +102,7 @@ class Protection:
             RowSetGuard(rows, least, self._tell, _reach(study)),
             ResampleGuard(self._policy, resamples),
             disclosure,
+            LagGuard(self._policy),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]
 
