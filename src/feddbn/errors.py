@@ -65,6 +65,7 @@ _EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "dp_accounting": "privacy",
+    "duckdb": "sql",
     "nvflare": "nvflare",
     "pooch": "datasets",
     "psutil": "nvflare",

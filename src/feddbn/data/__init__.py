@@ -12,6 +12,7 @@ from feddbn.data.layout import ROW_TIMES
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.data.read import read_sites
 from feddbn.data.streaming import CsvSite, ParquetSite
+from feddbn.data.tables import SqlTable
 
 __all__ = [
     "ROW_TIMES",
@@ -22,6 +23,7 @@ __all__ = [
     "ParquetSite",
     "Recording",
     "SiteData",
+    "SqlTable",
     "check_sites",
     "check_variances",
     "missing_cells",

@@ -97,7 +97,7 @@ def read_history(
     rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
     values, at = _all_rows(recordings[0])
     clock = next(iter(clocks.values()), None)
-    frame, own = tidy_frame(open_table(path).frame(), layout, where)
+    frame, own = tidy_frame(open_table(path, layout).frame(), layout, where)
     if own.time is None or clock is None or clock.step is None:
         n_empty, last = len(frame) - 1 - end, None
     else:

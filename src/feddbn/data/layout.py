@@ -10,6 +10,7 @@ its declared kind: its owner has to know which.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -233,6 +234,21 @@ class Layout(Settings):
         '"south"]}``. A level becomes its position, 0, 1, 2, ...; a cell that is no declared level, or no value of its kind, '
         "is refused. Data that already are a `SiteData` have numbers and pass through.",
     )
+    separator: str | None = setting(
+        None,
+        text("a character") | nothing(),
+        "What stands between the columns of a text file: by default a comma, and a tab in .tsv files.",
+    )
+    decimal: str | None = setting(
+        None,
+        word(".", ",") | nothing(),
+        'What begins the decimals of numbers in a text file: "." by default, or ",".',
+    )
+    encoding: str | None = setting(
+        None,
+        text("an encoding") | nothing(),
+        'How letters of a text file are written: UTF-8 by default, or such as "latin-1".',
+    )
 
     @classmethod
     def of(cls, layout: Layout | None, columns: Mapping[str, Any], owner: str = "Layout") -> Layout:
@@ -454,25 +470,46 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
     if plain.dtype == np.float64:
         return np.array(plain, order="C")
     for name, dtype in zip(variables, chosen.dtypes, strict=True):
-        if (
-            not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
-            or dtype.kind == "c"
-        ):
-            if chosen[name].isna().all():
-                continue
-            raise DataError(
-                f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, declare its levels "
-                f"with {Given('kinds')} for a method that knows kinds (MixedDBN), leave it out with {Given('variables')}, "
-                f"or name its role with {Given('site')}, {Given('series')}, {Given('time')} or {Given('label')}.",
-                code="not-numeric",
-                columns=(str(name),),
-            )
+        is_number = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
+        if (is_number and dtype.kind != "c") or chosen[name].isna().all():
+            continue
+        # Exact decimals, and truths beside empty cells, are numbers, too.
+        if pd.api.types.infer_dtype(chosen[name], skipna=True) not in ("decimal", "boolean"):
+            raise _no_number(chosen[name], where)
     if all(_is_plain(dtype) for dtype in chosen.dtypes):
         return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))
     values = np.empty((len(chosen), len(variables)))
     for j, name in enumerate(variables):
-        values[:, j] = pd.to_numeric(chosen[name]).to_numpy(dtype=np.float64, na_value=np.nan)
+        column = (
+            chosen[name].astype(np.float64) if chosen[name].dtype == object else pd.to_numeric(chosen[name])
+        )
+        values[:, j] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
+
+
+def _no_number(column: pd.Series, where: str) -> DataError:
+    """What to say of a column that is not numeric: its first cell that is no number, and what may be done."""
+    texts = column.dropna().astype(str)
+    strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
+    cell, row = (
+        (str(strange.iloc[0])[:30], strange.index[0])
+        if len(strange)
+        else (str(texts.iloc[0]), texts.index[0])
+    )
+    cure = f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
+    if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell):
+        cure = f"give {Given('decimal', ',')} if that is a decimal comma"
+    elif len(strange) < len(texts):
+        cure = "leave such cells empty"
+    return DataError(
+        f"{where} has column {column.name!r}, which is not numeric: row {row} (counted from 0) has {cell!r}; {cure}, leave "
+        f"the column out with {Given('variables')}, or name its role with {Given('site')}, {Given('series')}, "
+        f"{Given('time')} or {Given('label')}.",
+        code="not-numeric",
+        columns=(str(column.name),),
+        row=row,
+        cell=cell,
+    )
 
 
 def _is_plain(dtype: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -14,11 +14,11 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
-from feddbn.data.layout import Layout, names_of_keys, unnamed
+from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import tidy_frame
-from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, RowCutter, index_files, uneven_times
-from feddbn.data.tables import ParquetTable, data_files, open_table, plain_frame, stem
+from feddbn.data.streaming import FileSite, RowCutter, index_files, uneven_times
+from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, stem, table_of
 from feddbn.data.times import Clock, StepCounter, order_of
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
@@ -114,45 +114,52 @@ class _Reader:
 
     def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
         """Return the sites and the clocks of those that have times."""
-        data = plain_frame(data)
-        if isinstance(data, Mapping) and not issparse(data):
+        site = self.layout.site
+        if isinstance(data, Mapping) and not issparse(data) and not _is_labelled(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
                 raise DataError("data has two sites of the same name; site names are compared as text.")
-            inner = replace(self.layout, site=None)
-            if self.layout.site is not None:
+            if site is not None:
                 raise ParameterError(
-                    f"{Given('site', self.layout.site)} goes with one table of all sites, but data is a dict whose "
-                    "keys name the sites."
+                    f"{Given('site', site)} goes with one table of all sites, but data is a dict whose keys name the sites."
                 )
-            sites = {str(name): self._site(str(name), value, inner) for name, value in data.items()}
-        elif isinstance(data, (str, PathLike)):
-            sites = self._path(Path(data))
-        elif isinstance(data, pd.DataFrame) and self.layout.site is not None:
-            sites = self._long(data)
-        else:
-            if self.layout.site is not None:
-                raise ParameterError(
-                    f"{Given('site', self.layout.site)} needs one DataFrame or file, not {type(data).__name__}."
-                )
-            sites = {"site-0": self._site("site-0", data, self.layout)}
-        return sites, self.clocks
+            return {str(name): self._site(str(name), value) for name, value in data.items()}, self.clocks
+        if isinstance(data, (str, PathLike)) and Path(data).is_dir():
+            return self._directory(Path(data)), self.clocks
+        found = self._source(data)
+        if site is None:
+            name = found.name if isinstance(data, (str, PathLike)) else "site-0"
+            return {name: self._site(name, found)}, self.clocks
+        if isinstance(found, Table):
+            return self._long_table(found), self.clocks
+        if isinstance(found, pd.DataFrame):
+            return self._long(found), self.clocks
+        raise ParameterError(f"{Given('site', site)} needs one DataFrame or file, not {type(data).__name__}.")
 
-    def _site(self, name: str, value: Any, layout: Layout) -> SiteData:
-        where, value = f"site {name!r}", plain_frame(value)
-        if isinstance(value, (list, tuple)):
-            value = [plain_frame(item) for item in value]
-        if isinstance(value, (str, PathLike)):
-            path = Path(value)
-            return self._files(name, data_files(path) if path.is_dir() else [path], layout)
-        if isinstance(value, (pd.DataFrame, np.ndarray)):
-            return self._memory_site(name, [_Part("recording-0", value)], layout)
-        if isinstance(value, (list, tuple)) and value:
-            if all(isinstance(item, (str, PathLike)) for item in value):
-                return self._files(name, [Path(item) for item in value], layout)
-            if all(isinstance(item, (pd.DataFrame, np.ndarray)) for item in value):
-                parts = [_Part(f"recording-{i}", item) for i, item in enumerate(value)]
-                return self._memory_site(name, parts, layout)
+    def _source(self, value: Any) -> Any:
+        """What holds the rows of one or of all sites as a table, frame, array or list of them."""
+        if _is_labelled(value):
+            return frame_of_labelled(value, self.layout)
+        found = table_of(value, self.layout)
+        # Recordings x rows x variables.
+        return list(found) if isinstance(found, np.ndarray) and found.ndim == 3 else found
+
+    def _site(self, name: str, value: Any) -> SiteData:
+        where, layout = f"site {name!r}", self.layout
+        if isinstance(value, (str, PathLike)) and Path(value).is_dir():
+            value = data_files(Path(value))
+            if not value:
+                raise FileError(f"{where} has no {ENDINGS} file in its directory.")
+        value = self._source(value)
+        items = list(value) if isinstance(value, (list, tuple)) else [value]
+        items = [self._source(item) for item in items] if isinstance(value, (list, tuple)) else items
+        if items and all(isinstance(item, Table) for item in items):
+            return self._tables(name, items, layout)
+        if items and all(isinstance(item, (pd.DataFrame, np.ndarray, Table)) for item in items):
+            frames = [item.frame() if isinstance(item, Table) else item for item in items]
+            return self._memory_site(
+                name, [_Part(f"recording-{i}", item) for i, item in enumerate(frames)], layout
+            )
         if issparse(value):
             raise DataError(
                 f"{where} is sparse, which is not supported; give {type(value).__name__}.toarray()."
@@ -166,25 +173,17 @@ class _Reader:
             "of them, or a path."
         )
 
-    def _path(self, path: Path) -> dict[str, SiteData]:
-        if not path.exists():
-            raise FileError(f"file {str(path)!r} does not exist; check the path.")
-        if not path.is_dir():
-            if self.layout.site is not None:
-                return self._long_file(path)
-            return {stem(path): self._files(stem(path), [path], self.layout)}
+    def _directory(self, path: Path) -> dict[str, SiteData]:
         if self.layout.site is not None:
             raise ParameterError(
                 f"{Given('site', self.layout.site)} goes with one table of all sites, but {str(path)!r} is a "
-                "directory whose files "
-                "name the sites."
+                "directory whose files name the sites."
             )
         groups = [(stem(file), [file]) for file in data_files(path)]
-        for folder in sorted(
-            item for item in path.iterdir() if item.is_dir() and not item.name.startswith((".", "_"))
-        ):
-            if data_files(folder):
-                groups.append((folder.name, data_files(folder)))
+        folders = sorted(
+            one for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))
+        )
+        groups += [(one.name, data_files(one)) for one in folders if data_files(one)]
         names = [name for name, _ in groups]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -192,23 +191,23 @@ class _Reader:
                 f"directory {str(path)!r} has more than one file or folder for site {twice[0]!r}; rename one."
             )
         if not groups:
-            raise FileError(
-                f"directory {str(path)!r} has no .csv, .tsv or .parquet file in it or its sub-directories."
-            )
-        return {name: self._files(name, files, self.layout) for name, files in sorted(groups)}
+            raise FileError(f"directory {str(path)!r} has no {ENDINGS} file in it or its sub-directories.")
+        return {name: self._site(name, files) for name, files in sorted(groups)}
 
-    def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
-        if not files:
-            raise FileError(f"site {name!r} has no .csv, .tsv or .parquet file in its directory.")
-        tables = [open_table(file, layout.text_columns, layout.level_names) for file in files]
-        kinds = {type(table) for table in tables}
-        is_large = sum(file.stat().st_size for file in files) > self.stream_bytes
-        if len(kinds) == 1 and is_large and not layout.sort:
-            cls = ParquetSite if kinds == {ParquetTable} else CsvSite
-            streamed = cls(files, name=name, layout=layout)
-            self._note_clock(name, streamed)
-            return streamed
-        return self._memory_site(name, [_Part(stem(t.path), t.frame()) for t in tables], layout)
+    def _tables(self, name: str, tables: Sequence[Table], layout: Layout) -> SiteData:
+        """Small tables are read at once, and so is whatever has to be sorted; others stay where they are."""
+        parts, left = [], self.stream_bytes - sum(table.size or 0 for table in tables)
+        for table in tables if left >= 0 or layout.sort else ():
+            frame = table.frame() if layout.sort else frame_within(table, left + (table.size or 0))
+            if frame is None:
+                break
+            left -= int(frame.memory_usage().sum()) if table.size is None else 0
+            parts.append(_Part(table.name, frame))
+        if len(parts) == len(tables):
+            return self._memory_site(name, parts, layout)
+        streamed = FileSite(tables, name=name, layout=layout)
+        self._note_clock(name, streamed)
+        return streamed
 
     def _note_clock(self, name: str, site: FileSite) -> None:
         if site.layout.time is not None and site.index.clock is not None:
@@ -227,16 +226,15 @@ class _Reader:
             sites[str(name)] = self._memory_site(str(name), [_Part(part, rows.reset_index(drop=True))], inner)
         return sites
 
-    def _long_file(self, path: Path) -> dict[str, SiteData]:
-        table = open_table(path, self.layout.text_columns, self.layout.level_names)
-        origin = f"file {path.name!r}"
-        if path.stat().st_size <= self.stream_bytes or self.layout.sort:
-            return self._long(table.frame(), origin, stem(path))
-        cls = ParquetSite if isinstance(table, ParquetTable) else CsvSite
-        layout = cls(path, name=path.name, layout=self.layout).layout
+    def _long_table(self, table: Table) -> dict[str, SiteData]:
+        """The sites of one table that names them in a column."""
+        frame = table.frame() if self.layout.sort else frame_within(table, self.stream_bytes)
+        if frame is not None:
+            return self._long(frame, table.where, table.name)
+        layout = FileSite([table], layout=self.layout).layout
         sites: dict[str, SiteData] = {}
-        for name, index in index_files([table], layout, origin).items():
-            streamed = cls(path, name=name, layout=layout, index=index)
+        for name, index in index_files([table], layout, table.where).items():
+            streamed = FileSite([table], name=name, layout=layout, index=index)
             self._note_clock(name, streamed)
             sites[name] = streamed
         return sites
@@ -290,19 +288,47 @@ class _EachReader(_Reader):
         super().__init__(layout, stream_bytes)
         self.refused: dict[str, DataError] = {}
 
-    def _site(self, name: str, value: Any, layout: Layout) -> SiteData:
-        return self._or_empty(name, lambda: super(_EachReader, self)._site(name, value, layout))
-
-    def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
-        return self._or_empty(name, lambda: super(_EachReader, self)._files(name, files, layout))
-
-    def _or_empty(self, name: str, read: Callable[[], SiteData]) -> SiteData:
+    def _site(self, name: str, value: Any) -> SiteData:
         try:
-            return read()
+            return super()._site(name, value)
         except DataError as error:
             self.clocks.pop(name, None)
             self.refused[name] = error
             return MemorySite((), ())
+
+
+def _is_labelled(value: Any) -> bool:
+    """Whether it is a DataArray or Dataset of xarray; a Dataset is a mapping, too."""
+    return type(value).__module__.partition(".")[0] == "xarray" and hasattr(value, "dims")
+
+
+def frame_of_labelled(value: Any, layout: Layout) -> pd.DataFrame | list[pd.DataFrame]:
+    """Return what xarray holds as one frame, or as one for each recording.
+
+    The last dimension of a DataArray has the variables; a Dataset has them by name. Rows are along the dimension that
+    `layout` names as the time, else the one with dates, else the last; any other one names the recording or the site.
+    """
+    if not hasattr(value, "data_vars"):
+        last = value.dims[-1]
+        if last not in value.coords:
+            value = value.assign_coords({last: list(unnamed(value.sizes[last]))})
+        value = value.to_dataset(dim=last)
+    dims = [*dict.fromkeys(dim for one in value.data_vars.values() for dim in one.dims)]
+    dated = [dim for dim in dims if isinstance(value.indexes.get(dim), pd.DatetimeIndex)]
+    rows = layout.time if layout.time in dims else (dated or dims)[-1]
+    others = [dim for dim in dims if dim != rows]
+    unknown = [dim for dim in others if dim not in (layout.site, layout.series)]
+    if len(unknown) > 1 or len(others) > 2:
+        raise DataError(
+            f"data has the dimensions {quoted(dims)}; name those of sites and recordings with {Given('site')} and "
+            f"{Given('series')}."
+        )
+    frame: pd.DataFrame = value.to_dataframe(dim_order=[*others, rows])[list(value.data_vars)].reset_index(
+        others
+    )
+    if not unknown:
+        return frame
+    return [part.drop(columns=unknown) for _, part in frame.groupby(unknown[0], sort=False)]
 
 
 def _sorted(item: _Series, where: str) -> _Series:
@@ -319,13 +345,13 @@ def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> t
     if isinstance(table, pd.DataFrame):
         return tidy_frame(table, layout, where)
     if table.ndim != 2:
-        fix = {
-            1: "reshape(-1, 1) makes one variable of it",
-            3: "give list(array) for one recording per entry",
-        }
+        fix = (
+            "; reshape(-1, 1) makes one variable of it"
+            if table.ndim == 1
+            else ", or 3 (recordings, rows, variables)"
+        )
         raise DataError(
-            f"{where} is an array with {table.ndim} dimensions instead of 2 (rows, variables)"
-            + (f"; {fix[table.ndim]}." if table.ndim in fix else ".")
+            f"{where} is an array with {table.ndim} dimensions instead of 2 (rows, variables){fix}."
         )
     for argument, column in layout.keys.items():
         if column is not None:

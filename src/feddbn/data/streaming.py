@@ -13,8 +13,6 @@ beginning, so going back to an earlier recording costs a pass.
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,9 +28,9 @@ from feddbn.core.designs.recordings import Block
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
 from feddbn.data.segments import MOST_EMPTY, Segmenter
-from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
+from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, joined_table, open_table
 from feddbn.data.times import Clock, Grid, StepCounter
-from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import flag, whole
 
@@ -105,11 +103,11 @@ def index_files(
     runs: dict[str, list[RowRange]] = {}
     counters: dict[str, StepCounter] = {}
     for number, table in enumerate(tables):
-        prefix = f"{stem(table.path)}/" if len(tables) > 1 else ""
+        prefix = f"{table.name}/" if len(tables) > 1 else ""
         keys = [name for name in (layout.site, layout.series) if name is not None]
         time = layout.time
         if not keys and time is None:
-            runs.setdefault("", []).append(RowRange(stem(table.path), number, 0, table.n_rows()))
+            runs.setdefault("", []).append(RowRange(table.name, number, 0, table.n_rows()))
             continue
         seen: set[tuple[str, ...]] = set()
         current: tuple[str, ...] | None = None
@@ -132,14 +130,12 @@ def index_files(
                 if key != current:
                     if key in seen:
                         raise DataError(
-                            f"{where}: the rows of recording {key[-1]!r} do not stand together in "
-                            f"{str(table.path)!r}, which is "
-                            f"too large to read at once; sort the file by {', '.join(map(repr, keys))} and "
-                            "time."
+                            f"{where}: the rows of recording {key[-1]!r} do not stand together in {table.where}, which is "
+                            f"too large to read at once; sort it by {', '.join(map(repr, keys))} and time."
                         )
                     seen.add(key)
                     current = key
-                    name = prefix + key[-1] if layout.series is not None else stem(table.path)
+                    name = prefix + key[-1] if layout.series is not None else table.name
                     mine.append(RowRange(name, number, row + start, row + stop))
                 else:
                     mine[-1] = replace(mine[-1], stop=row + stop)
@@ -201,12 +197,12 @@ def _fills(layout: Layout, clock: Clock | None) -> tuple[int, ...]:
     return (clock.every - 1,) if clock.every > 1 else ()
 
 
-class FileSite(ABC):
-    """Recordings in files, read in batches; memory does not grow with the number of rows."""
+class FileSite:
+    """Recordings in tables that are read in batches; memory does not grow with the number of rows."""
 
     def __init__(
         self,
-        paths: Paths,
+        paths: Paths | Sequence[Table],
         variables: Sequence[str] | None = None,
         *,
         batch_rows: int = 65536,
@@ -217,46 +213,36 @@ class FileSite(ABC):
         **columns: Any,
     ) -> None:
         self.batch_rows: int = whole(1).check("batch_rows", batch_rows)
-        self.paths = tuple(Path(path) for path in ([paths] if isinstance(paths, (str, PathLike)) else paths))
-        if not self.paths:
-            raise ParameterError("paths is empty; give at least one file.")
-        for path in self.paths:
-            if not path.is_file():
-                raise FileError(f"file {str(path)!r} does not exist; check the path.")
         columns |= {} if variables is None else {"variables": tuple(variables)}
         self.layout = Layout.of(layout, columns, type(self).__name__)
-        self.name = name or stem(self.paths[0])
-        self._given_index = index
+        given = [paths] if isinstance(paths, (str, PathLike)) else paths
+        tables = [self._table(Path(one)) if isinstance(one, (str, PathLike)) else one for one in given]
+        if not tables:
+            raise ParameterError("paths is empty; give at least one file.")
         self.joined: bool = flag().check("joined", joined)
+        if self.joined:
+            tables = [joined_table(tables)]
+        self._tables = tuple(tables)
+        self.name = name or self._tables[0].name
+        self._given_index = index
         self.known: dict[RowRange, Known] = {}
         self._versions = self._found_versions()
-        self._tables = self._open_tables()
         self._resolve_columns()
         read_kinds(declared_kinds(columns.get("kinds")), self.variables)
 
-    def _found_versions(self) -> list[tuple[int, int, int]]:
-        return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in map(os.stat, self.paths)]
+    def _found_versions(self) -> list[object]:
+        return [table.version() for table in self._tables]
 
     def _require_same_files(self) -> None:
-        """Rows are read many times, and whatever is known of them is of the files that were opened."""
+        """Rows are read many times, and whatever is known of them is of the tables that were opened."""
         if self._found_versions() != self._versions:
             raise DataError(
                 f"files of site {self.name!r} have changed since they were opened; open them again."
             )
 
-    def _open_tables(self) -> tuple[Table, ...]:
-        tables = tuple(self._table(path) for path in self.paths)
-        if not self.joined:
-            return tables
-        if not isinstance(tables[0], ParquetTable):
-            raise ParameterError(
-                "joined=True needs Parquet files, which can be read from the middle; convert the files or leave it out."
-            )
-        return (replace(tables[0], later=self.paths[1:]),)
-
-    @abstractmethod
     def _table(self, path: Path) -> Table:
         """Return the table in a file."""
+        return open_table(path, self.layout)
 
     def _resolve_columns(self) -> None:
         where = f"site {self.name!r}"
@@ -272,9 +258,7 @@ class FileSite(ABC):
             data = [name for name in columns if name in keys or name not in table.index_columns]
             mine = self.layout.choose_variables(data, where)
             if chosen is not None:
-                self.layout.require_same(
-                    mine, chosen, f"file {table.path.name!r} of {where}", repr(self.paths[0].name)
-                )
+                self.layout.require_same(mine, chosen, f"{table.where} of {where}", self._tables[0].where)
             chosen = chosen or mine
         assert chosen is not None
         self.variables: tuple[str, ...] = chosen
@@ -416,4 +400,4 @@ class CsvSite(FileSite):
     """
 
     def _table(self, path: Path) -> Table:
-        return CsvTable(path, self.layout.text_columns, self.layout.level_names)
+        return CsvTable(path, self.layout)

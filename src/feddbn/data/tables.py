@@ -1,12 +1,22 @@
-"""CSV, TSV and Parquet files as tables: whole, or row by row in bounded memory."""
+"""Whatever holds rows, as tables: whole, or batch by batch in bounded memory.
+
+`table_of` is the one border. Files, SQL and lazy frames become a `Table`, which is read again each time its rows are
+needed; frames in memory become frames of pandas. What no file holds still has to give the same rows whenever it is read:
+`StreamTable` compares every batch with what it was before.
+"""
 
 from __future__ import annotations
 
+import tempfile
+import weakref
+import zlib
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate, chain
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -14,57 +24,128 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from feddbn.errors import FileError, MissingExtra, reading
+from feddbn.data.layout import Layout, quoted
+from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
 
 __all__ = [
+    "ArrowTable",
     "CsvTable",
     "Cursor",
     "ParquetTable",
+    "SqlTable",
+    "StreamTable",
     "Table",
     "data_files",
+    "frame_within",
+    "joined_table",
     "open_table",
+    "plain_frame",
+    "refuse_twice",
     "stem",
+    "table_of",
 ]
 
+_BATCH_ROWS = 65536
+_SQL_MEMORY = "1GB"
 
-def plain_frame(value: Any) -> Any:
-    """Return a frame of Polars, PyArrow or another kind that narwhals reads as one of pandas.
 
-    Anything else, frames of pandas among them, is returned as it is. A lazy frame is computed.
+class Table(ABC):
+    """Rows under named columns that can be read many times.
+
+    Attributes
+    ----------
+    name, where
+        What a recording or a site gets called, and how sentences name the table.
+    size
+        In bytes; None where only reading tells.
+    index_columns, time_index
+        Columns that hold the row index of the DataFrame the table was written from; the one of them that holds dates, if
+        it is the only one.
     """
-    if isinstance(value, (pd.DataFrame, np.ndarray)):
+
+    name: str = "recording-0"
+    where: str = "data"
+    size: int | None = None
+    index_columns: tuple[str, ...] = ()
+    time_index: str | None = None
+    seekable = False
+
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+
+    @abstractmethod
+    def frame(self) -> pd.DataFrame:
+        """Return the whole table, with the index it was written with."""
+
+    @abstractmethod
+    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        """Yield batches of these columns."""
+
+    def n_rows(self) -> int | None:
+        """Return the number of rows, None where only reading tells."""
+        return None
+
+    def version(self) -> object:
+        """Return what changes if the rows may have."""
+        return None
+
+    def frames(
+        self, columns: Sequence[str], start: int, batch_rows: int
+    ) -> tuple[int, Iterator[pd.DataFrame]]:
+        """(first row, batches of these columns from there on); most tables can only be read from the beginning."""
+        return 0, self._frames(list(columns), batch_rows)
+
+
+def table_of(value: Any, layout: Layout | None = None) -> Any:
+    """Return what a person may hold rows in as a `Table` or a frame of pandas; what is neither is returned as it is."""
+    if isinstance(value, (pd.DataFrame, np.ndarray, Table)):
         return value
-    frame = nw.from_native(value, pass_through=True)
+    if isinstance(value, (str, PathLike)):
+        return open_table(Path(value), layout)
     try:
+        frame = nw.from_native(value, pass_through=True, allow_series=True)
         if isinstance(frame, nw.LazyFrame):
-            frame = frame.collect("pandas")
-        return frame.to_pandas() if isinstance(frame, nw.DataFrame) else value
+            return StreamTable(frame)
+        if isinstance(frame, nw.DataFrame):
+            return frame.to_pandas()
+        if hasattr(value, "__arrow_c_stream__") and not isinstance(frame, nw.Series):
+            import pyarrow as pa
+
+            return pa.table(value).to_pandas()
     except ImportError:
         # Polars hands its columns over by pyarrow.
         raise MissingExtra("pyarrow", "parquet") from None
+    return value
+
+
+def plain_frame(value: Any) -> Any:
+    """Return whatever holds rows as one frame of pandas; anything else is returned as it is."""
+    found = table_of(value)
+    return found.frame() if isinstance(found, Table) else found
+
+
+def frame_within(table: Table, n_bytes: int) -> pd.DataFrame | None:
+    """Return the whole table if it has at most so many bytes, else None."""
+    if table.size is not None:
+        return table.frame() if table.size <= n_bytes else None
+    parts, total = [], 0
+    for frame in table.frames(table.columns(), 0, _BATCH_ROWS)[1]:
+        parts.append(frame)
+        total += int(frame.memory_usage().sum())
+        if total > n_bytes:
+            return None
+    return pd.concat(parts, ignore_index=True)
 
 
 _CSV = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
+_ARROW = (".arrow", ".feather", ".ipc")
+ENDINGS = ".csv, .tsv, .parquet, .arrow or .feather"
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
 # What pandas takes for an empty cell.
-_EMPTY = frozenset(
-    (
-        "",
-        "#N/A",
-        "#N/A N/A",
-        "#NA",
-        "-1.#IND",
-        "-1.#QNAN",
-        "-NaN",
-        "-nan",
-        "1.#IND",
-        "1.#QNAN",
-        "<NA>",
-        "N/A",
-        "NA",
-    )
-) | {"NULL", "NaN", "None", "n/a", "nan", "null"}
+_EMPTY = set("|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA".split("|"))  # noqa: SIM905
+_EMPTY |= {"NULL", "NaN", "None", "n/a", "nan", "null"}
 
 
 def _kind(path: Path) -> str:
@@ -77,9 +158,7 @@ def _kind(path: Path) -> str:
 def is_data_file(path: Path) -> bool:
     """Whether the file's ending is one we read; hidden files are not data."""
     return (
-        path.is_file()
-        and not path.name.startswith((".", "_"))
-        and (_kind(path) in _CSV or _kind(path) in _PARQUET)
+        path.is_file() and not path.name.startswith((".", "_")) and _kind(path) in (*_CSV, *_PARQUET, *_ARROW)
     )
 
 
@@ -95,106 +174,167 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if is_data_file(path))
 
 
-def open_table(
-    path: Path, text_columns: Sequence[str] = (), levels: Mapping[str, tuple[str, ...]] | None = None
-) -> Table:
+def open_table(path: Path, layout: Layout | None = None) -> Table:
     """Return the table in a file, chosen by its ending."""
     if not path.exists():
         raise FileError(f"file {str(path)!r} does not exist; check the path.")
     if _kind(path) in _PARQUET:
         return ParquetTable(path)
+    if _kind(path) in _ARROW:
+        return ArrowTable(path)
     if _kind(path) in _CSV:
-        return CsvTable(path, tuple(text_columns), levels or {})
+        return CsvTable(path, layout)
     raise FileError(
-        f"file {str(path)!r} is not of a kind this package reads; use .csv, .tsv (also .gz) or .parquet."
+        f"file {str(path)!r} is not of a kind this package reads; use {ENDINGS} (text also as .gz)."
     )
 
 
-@dataclass(frozen=True)
-class CsvTable:
-    """A text file with a header.
+class _File(Table):
+    """A table in one file."""
 
-    `text_columns` are read as text, so that batches agree on their type. A word such as "None" is no empty cell in a column
-    that has it among its `levels`.
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.where = path, stem(path), f"file {str(path)!r}"
+        self.size = self._found()[-1]
+
+    def _found(self, path: Path | None = None) -> tuple[int, ...]:
+        with reading(self.where):
+            found = (path or self.path).stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def version(self) -> object:
+        """Return what changes with the file."""
+        return self._found()
+
+
+class CsvTable(_File):
+    """A text file with a header; `layout` says how it is written.
+
+    Its columns of names are read as text, so that batches agree on their type. A word such as "None" is no empty cell in a
+    column that has it among its levels.
     """
 
-    path: Path
-    text_columns: tuple[str, ...] = ()
-    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    seekable = False
-    index_columns: tuple[str, ...] = ()
-    time_index: str | None = None
+    def __init__(self, path: Path, layout: Layout | None = None) -> None:
+        super().__init__(path)
+        self.layout = layout or Layout()
 
-    @property
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            with reading(self.where, "CSV"):
+                yield
+        except FileError as error:
+            if error.code != "not-text" or self.layout.encoding is not None:
+                raise
+            raise FileError(
+                f"{self.where} is not UTF-8 text{self._strange()}; say what it is, often {Given('encoding', 'latin-1')}.",
+                code="not-text",
+            ) from None
+
+    def _strange(self) -> str:
+        """The first line that is no UTF-8 text, as a part of a sentence."""
+        with open(self.path, "rb") as file:
+            for row, line in enumerate(file if self.path.suffix not in _PACKED else ()):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    cell = line[: error.end].decode("latin-1").split(_CSV.get(_kind(self.path), ","))[-1]
+                    return f": line {row + 1} has {cell!r}..."
+        return ""
+
+    @cached_property
     def _options(self) -> dict[str, Any]:
+        layout = self.layout
         plain: dict[str, Any] = {
-            "sep": _CSV.get(_kind(self.path), ","),
-            "dtype": dict.fromkeys(self.text_columns, str),
+            "sep": layout.separator or _CSV.get(_kind(self.path), ","),
+            "decimal": layout.decimal or ".",
+            "encoding": layout.encoding,
         }
-        words = {name: _EMPTY & set(levels) for name, levels in self.levels.items()}
+        # Read as a row of text: as a header, pandas would rename what is there twice.
+        with self._reading():
+            head = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False, **plain)
+        names = [str(name) for name in head.iloc[0]] if len(head) else []
+        for mark in (";", "\t", ",", "|"):
+            if len(names) == 1 and mark in names[0] and mark != plain["sep"]:
+                raise FileError(
+                    f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}.",
+                    code="separator",
+                )
+        refuse_twice([name for name in names if name], self.where)
+        plain["dtype"] = dict.fromkeys(layout.text_columns, str)
+        words = {name: _EMPTY & set(levels) for name, levels in layout.level_names.items()}
         if not any(words.values()):
             return plain
-        columns = pd.read_csv(self.path, nrows=0, **plain).columns
-        empty = {name: sorted(_EMPTY - words.get(name, set())) for name in columns}
+        empty = {name: sorted(_EMPTY - words.get(name, set())) for name in names}
         return {**plain, "keep_default_na": False, "na_values": empty}
 
     def columns(self) -> tuple[str, ...]:
         """Return the names in the header."""
-        with reading(f"file {str(self.path)!r}", "CSV"):
-            frame = pd.read_csv(self.path, nrows=0, **self._options)
-        return self._checked(frame)
+        with self._reading():
+            return tuple(str(name) for name in pd.read_csv(self.path, nrows=0, **self._options).columns)
 
     def frame(self) -> pd.DataFrame:
         """Return the whole table."""
-        with reading(f"file {str(self.path)!r}", "CSV"):
+        with self._reading():
             frame: pd.DataFrame = pd.read_csv(self.path, low_memory=False, **self._options)
-        self._checked(frame)
         return frame
 
-    def n_rows(self) -> int | None:
-        """Return None: only reading tells."""
-        return None
-
-    def frames(
-        self, columns: Sequence[str], start: int, batch_rows: int
-    ) -> tuple[int, Iterator[pd.DataFrame]]:
-        """(first row, batches of these columns from there on); text can only be read from its beginning."""
-        return 0, self._frames(columns, batch_rows)
-
-    def _frames(self, columns: Sequence[str], batch_rows: int) -> Iterator[pd.DataFrame]:
-        with reading(f"file {str(self.path)!r}", "CSV"):
+    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        with self._reading():
             reader = pd.read_csv(
-                self.path, usecols=list(columns), chunksize=batch_rows, low_memory=False, **self._options
+                self.path, usecols=columns, chunksize=batch_rows, low_memory=False, **self._options
             )
         with reader:
             while True:
-                with reading(f"file {str(self.path)!r}", "CSV"):
+                with self._reading():
                     frame = next(reader, None)
                 if frame is None:
                     return
                 yield frame
 
-    def _checked(self, frame: pd.DataFrame) -> tuple[str, ...]:
-        names = tuple(str(name) for name in frame.columns)
-        for mark in (";", "\t", ","):
-            if len(names) == 1 and mark in names[0]:
-                raise FileError(
-                    f"file {str(self.path)!r} seems to separate columns by {mark!r}; save it with commas as "
-                    ".csv or with tabs as .tsv."
-                )
-        return names
+
+def refuse_twice(names: Sequence[str], where: str) -> None:
+    """Refuse two columns of one name."""
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise DataError(
+            f"{where} has more than one column {quoted(twice)}; give every column its own name.", code="twice"
+        )
 
 
-@dataclass(frozen=True)
-class ParquetTable:
+class _ArrowFile(_File):
+    """A file with types (needs pyarrow), perhaps written from a DataFrame with an index."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        schema = self._schema()
+        self._names = tuple(schema.names)
+        stored = (schema.pandas_metadata or {}).get("index_columns", [])
+        self.index_columns = tuple(name for name in stored if isinstance(name, str))
+        kinds = [str(schema.field(name).type) for name in self.index_columns]
+        if len(kinds) == 1 and kinds[0].startswith("timestamp"):
+            self.time_index = self.index_columns[0]
+
+    @abstractmethod
+    def _schema(self) -> Any:
+        """Return the columns and their types."""
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names in the schema."""
+        refuse_twice(self._names, self.where)
+        return self._names
+
+
+class ParquetTable(_ArrowFile):
     """A Parquet file, or several that follow each other as one table: a file of `later` begins where the one before ends.
 
-    Needs pyarrow, imported only here. `path` is the first file's, for names and messages.
+    `path` is the first file's, for names and messages.
     """
 
-    path: Path
-    later: tuple[Path, ...] = ()
     seekable = True
+
+    def __init__(self, path: Path, later: tuple[Path, ...] = ()) -> None:
+        super().__init__(path)
+        self.later = later
 
     def _open(self, path: Path | None = None) -> Any:
         try:
@@ -206,35 +346,24 @@ class ParquetTable:
             # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
             return pq.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
 
-    @property
-    def index_columns(self) -> tuple[str, ...]:
-        """Columns that hold the row index of the DataFrame the file was written from."""
+    def _schema(self) -> Any:
         with self._open() as file:
-            stored = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-        return tuple(name for name in stored if isinstance(name, str))
+            return file.schema_arrow
 
-    @property
-    def time_index(self) -> str | None:
-        """The index column if there is one and it holds dates."""
-        names = self.index_columns
-        if len(names) != 1:
-            return None
-        with self._open() as file:
-            return names[0] if str(file.schema_arrow.field(names[0]).type).startswith("timestamp") else None
+    def version(self) -> object:
+        """Return what changes with the files."""
+        return [self._found(path) for path in (self.path, *self.later)]
 
     def columns(self) -> tuple[str, ...]:
         """Return the names in the schema of the first file, which all others have to have."""
-        names: dict[Path, tuple[str, ...]] = {}
-        for path in (self.path, *self.later):
-            with self._open(path) as file:
-                names[path] = tuple(file.schema_arrow.names)
-            lacking = sorted(set(names[self.path]) ^ set(names[path]))
+        for path in self.later:
+            lacking = sorted({*self._names} ^ {*ParquetTable(path)._names})
             if lacking:
                 raise FileError(
                     f"files {str(self.path)!r} and {str(path)!r} cannot be joined: column {lacking[0]!r} is in one of them "
                     "only; give files with the same columns."
                 )
-        return names[self.path]
+        return super().columns()
 
     def frame(self) -> pd.DataFrame:
         """Return the whole table, with the index it was written with."""
@@ -269,10 +398,13 @@ class ParquetTable:
                 first += file.metadata.row_group(group).num_rows
                 group += 1
         groups = (group, *(0 for _ in paths[1:]))
-        parts = (self._frames(one, columns, at, batch_rows) for one, at in zip(paths, groups, strict=True))
+        parts = (self._rows(one, columns, at, batch_rows) for one, at in zip(paths, groups, strict=True))
         return first, chain.from_iterable(parts)
 
-    def _frames(
+    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        return self.frames(columns, 0, batch_rows)[1]
+
+    def _rows(
         self, path: Path, columns: Sequence[str], group: int, batch_rows: int
     ) -> Iterator[pd.DataFrame]:
         with self._open(path) as file:
@@ -291,7 +423,225 @@ class ParquetTable:
                 yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
 
 
-Table = CsvTable | ParquetTable
+def joined_table(tables: Sequence[Table]) -> Table:
+    """Return Parquet files, in this order, as one table."""
+    parts = [one for one in tables if isinstance(one, ParquetTable)]
+    if len(parts) < len(tables):
+        raise ParameterError(
+            "joined=True needs Parquet files, which can be read from the middle; convert the files or leave it out."
+        )
+    return ParquetTable(parts[0].path, tuple(one.path for one in parts[1:]))
+
+
+class ArrowTable(_ArrowFile):
+    """An Arrow or Feather file."""
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        try:
+            import pyarrow as pa
+        except ImportError:
+            raise MissingExtra("pyarrow", "parquet") from None
+        with reading(self.where, "Arrow"), pa.memory_map(str(self.path)) as file:
+            yield pa.ipc.open_file(file)
+
+    def _schema(self) -> Any:
+        with self._open() as file:
+            return file.schema
+
+    def frame(self) -> pd.DataFrame:
+        """Return the whole table, with the index it was written with."""
+        with self._open() as file:
+            frame: pd.DataFrame = file.read_all().to_pandas()
+        return frame
+
+    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        with self._open() as file:
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number).select(columns)
+                for row in range(0, batch.num_rows, batch_rows):
+                    yield batch.slice(row, batch_rows).to_pandas()
+
+
+class StreamTable(Table):
+    """A lazy frame: computed batch by batch, and again for each pass over its rows, which have to be the same ones."""
+
+    def __init__(self, source: nw.LazyFrame[Any] | None) -> None:
+        self.source: Any = source
+        self._seen: dict[tuple[str, int], object] = {}
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (ImportError, FeddbnError):
+            raise
+        except Exception as error:
+            # Every engine has errors of its own.
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            raise DataError(f"{self.where} cannot be read: {reason}.", code="engine") from None
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        with self._reading():
+            names = self._columns()
+        refuse_twice(names, self.where)
+        return names
+
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.source.collect_schema())
+
+    def frame(self) -> pd.DataFrame:
+        """Return the whole table."""
+        return pd.concat(self.frames(self.columns(), 0, _BATCH_ROWS)[1], ignore_index=True)
+
+    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        row, batches = 0, None
+        while True:
+            with self._reading():
+                batches = batches or self._batches(columns, batch_rows)
+                frame = next(batches, None)
+            if frame is None:
+                self._require_same("", 0, row)
+                return
+            for name in columns:
+                self._require_same(name, row, pd.util.hash_pandas_object(frame[name], index=False).to_numpy())
+            row += len(frame)
+            yield frame
+
+    def _require_same(self, column: str, row: int, found: Any) -> None:
+        held = found if isinstance(found, int) else (len(found), zlib.crc32(found.tobytes()))
+        if self._seen.setdefault((column, row), held) != held:
+            raise DataError(
+                f"{self.where} gave other rows, or in another order, when it was read again; sort it by columns that tell "
+                "all rows apart, or write it to a Parquet file first.",
+                code="other-rows",
+            )
+
+    def _batches(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        native, kind = self.source.to_native(), self.source.implementation
+        if kind.is_duckdb():
+            return _of_relation(native, columns, batch_rows)
+        if kind.is_polars():
+            batches = native.select(columns).collect_batches(chunk_size=batch_rows, maintain_order=True)
+            return (one.to_pandas() for one in batches)
+        if kind.is_dask():
+            return (part.compute() for part in native[columns].partitions)
+        if kind.is_ibis():
+            return (
+                one.to_pandas() for one in native.select(columns).to_pyarrow_batches(chunk_size=batch_rows)
+            )
+        return iter([self.source.select(columns).collect("pandas").to_native()])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _of_relation(relation: Any, columns: Sequence[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a relation of DuckDB; exact decimals become the nearest numbers, which Arrow would miss."""
+    exact = {
+        name: str(kind).startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
+        for name, kind in zip(relation.columns, relation.types, strict=True)
+    }
+    chosen = (f"CAST({_quoted(c)} AS DOUBLE) AS {_quoted(c)}" if exact[c] else _quoted(c) for c in columns)
+    found = relation.project(", ".join(chosen))
+    # The second is its name before DuckDB 1.4.
+    reader = (getattr(found, "to_arrow_reader", None) or found.fetch_record_batch)(batch_rows)
+    for batch in reader:
+        yield batch.to_pandas()
+
+
+class SqlTable(StreamTable):
+    """The rows of a query that DuckDB answers (the extra `sql`), read in batches.
+
+    Parameters
+    ----------
+    query
+        One SELECT. It may name files (``FROM 'vitals.parquet'``) and tables of `database`. Rows have to come in the same
+        order each time: end it with ORDER BY unless it reads one table as it is.
+    database
+        A file of DuckDB or SQLite, or ``postgres:`` with the words by which to connect (``postgres:dbname=icu``). It is
+        opened for reading only. SQLite and Postgres need extensions of DuckDB, which are never fetched unasked.
+    folder
+        Where files with relative paths are looked for; by default where the program runs.
+
+    Examples
+    --------
+    >>> from feddbn.data import SqlTable, read_sites
+    >>> rows = SqlTable("SELECT range AS x, range % 3 AS y FROM range(100)")
+    >>> read_sites(rows)["site-0"].variables
+    ('x', 'y')
+    """
+
+    where = "the query"
+
+    def __init__(
+        self,
+        query: str,
+        database: str | PathLike[str] | None = None,
+        folder: str | PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(query, str) or not query.strip():
+            raise ParameterError(f"{Given('query', query)} must be a SELECT in SQL.")
+        self.query, self.database, self.folder = query, database, folder
+        super().__init__(None)
+
+    @cached_property
+    def _engine(self) -> tuple[Any, str | None]:
+        """DuckDB with the database, if there is one, under the name it has there."""
+        try:
+            import duckdb
+        except ImportError:
+            raise MissingExtra("duckdb", "sql") from None
+        # What does not fit into memory goes to a folder that nobody else can read.
+        spill = tempfile.TemporaryDirectory(prefix="feddbn-")
+        # One thread gives rows in one order; nothing is fetched from elsewhere.
+        options: dict[str, Any] = {"threads": 1, "memory_limit": _SQL_MEMORY, "temp_directory": spill.name}
+        options |= {"autoinstall_known_extensions": False, "python_enable_replacements": False}
+        engine = duckdb.connect(config=options)
+        weakref.finalize(engine, spill.cleanup)
+        if [one.type for one in engine.extract_statements(self.query)] != [duckdb.StatementType.SELECT]:
+            raise ParameterError(f"{Given('query', self.query)} must be one SELECT and nothing else.")
+        return engine, None if self.database is None else self._attach(engine, fspath(self.database))
+
+    def _attach(self, engine: Any, database: str) -> str:
+        kind, name, target = "postgres", "postgres", database.removeprefix("postgres:")
+        if not database.startswith(("postgres:", "postgresql:")):
+            with reading(f"database {database!r}", "a database"), open(database, "rb") as file:
+                kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else "duckdb"
+            name, target = Path(database).stem, database
+        elif target.startswith("//"):
+            target = database
+        target = target.replace("'", "''")
+        try:
+            engine.execute(f"ATTACH '{target}' AS {_quoted(name)} (READ_ONLY, TYPE {kind})")
+        except Exception as error:
+            if f"INSTALL {kind}" not in str(error):
+                raise
+            raise DataError(
+                f"database {database!r} needs an extension of DuckDB that is not installed; install it once with: "
+                f"python -c \"import duckdb; duckdb.sql('INSTALL {kind}')\"",
+                code="no-extension",
+            ) from None
+        return name
+
+    def _relation(self) -> Any:
+        """The query on a connection of its own, so that several passes can be under way."""
+        engine, name = self._engine
+        cursor = engine.cursor()
+        cursor.execute("SET TimeZone = 'UTC'")
+        if self.folder is not None:
+            cursor.execute("SET file_search_path = ?", [fspath(self.folder)])
+        if name is not None:
+            cursor.execute(f"USE {_quoted(name)}")
+        return cursor.sql(self.query)
+
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(self._relation().columns)
+
+    def _batches(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        return _of_relation(self._relation(), columns, batch_rows)
 
 
 class Cursor:

@@ -94,7 +94,7 @@ def test_a_fit_a_check_and_a_forecast(kind):
 
 
 def test_what_is_no_frame_is_left_alone_and_refused_by_its_type():
-    for value in (np.zeros((2, 2)), {"a": 1}, [1, 2], "path", None):
+    for value in (np.zeros((2, 2)), {"a": 1}, [1, 2], None):
         assert plain_frame(value) is value
     with refused(DataError, "Series"):
         read_sites({"s": pl.Series("x", [1.0, 2.0])})

@@ -10,10 +10,9 @@ Counts and extremes are exact. Everything costly looks at the first rows (at mos
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from feddbn.data.layout import Layout, names_of_keys, positions, unnamed, with_l
 from feddbn.data.memory import MemorySite
 from feddbn.data.read import STREAM_BYTES, _Part, _Reader
 from feddbn.data.readings import tidy_frame
-from feddbn.data.tables import Table, open_table, stem
+from feddbn.data.tables import Table, frame_within
 
 __all__ = ["SiteProfile", "chunks", "profile_sites", "recorded"]
 
@@ -72,16 +71,16 @@ class _RawReader(_Reader):
         self.tables[name] = (layout, list(parts))
         return MemorySite((), ())
 
-    def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
-        tables = [open_table(file, layout.text_columns, layout.level_names) for file in files]
+    def _tables(self, name: str, tables: Sequence[Table], layout: Layout) -> SiteData:
         self.tables[name] = (layout, list(tables))
         return MemorySite((), ())
 
-    def _long_file(self, path: Path) -> dict[str, SiteData]:
-        if path.stat().st_size <= self.stream_bytes:
-            return super()._long_file(path)
+    def _long_table(self, table: Table) -> dict[str, SiteData]:
+        frame = frame_within(table, self.stream_bytes)
+        if frame is not None:
+            return self._long(frame, table.where, table.name)
         # One pass for all sites: the rows say to which of them they belong.
-        return {stem(path): self._files(stem(path), [path], self.layout)}
+        return {table.name: self._tables(table.name, [table], self.layout)}
 
 
 def recorded(name: str, site: SiteData) -> Iterator[Chunk]:
@@ -95,9 +94,8 @@ def recorded(name: str, site: SiteData) -> Iterator[Chunk]:
 def _table_chunks(
     site: str, source: _Part | Table, layout: Layout, is_many: bool, number: int
 ) -> Iterator[Chunk]:
-    where = f"site {site!r}"
+    where, name = f"site {site!r}", source.name
     is_file = not isinstance(source, _Part)
-    name = source.name if isinstance(source, _Part) else stem(source.path)
     for frame in _frames(source, layout):
         index = None if is_file else frame.index
         tidy, own = tidy_frame(frame, layout, where)
@@ -149,8 +147,8 @@ def _frames(source: _Part | Table, layout: Layout) -> Iterator[pd.DataFrame]:
             )
             table = pd.DataFrame(table.reshape(len(table), -1)[:, :d], columns=list(names), copy=False)
         yield table
-    elif source.path.stat().st_size <= STREAM_BYTES:
-        yield source.frame()
+    elif (small := frame_within(source, STREAM_BYTES)) is not None:
+        yield small
     else:
         keys = layout.keys.values()
         columns = [c for c in source.columns() if c in keys or c not in source.index_columns]
