@@ -19,6 +19,7 @@ from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.changing import changing_plan
+from feddbn.federation.programs.continuous import Delays, continuous_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan, usual_resamples
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
@@ -62,6 +63,7 @@ _CHOSEN = ("mu", "lambda_w", "lambda_a")
 # What "auto" means for some methods.
 _AUTO: Mapping[str, Mapping[str, Any]] = {
     "changing": {"detrend": 0, "missing": "drop"},
+    "continuous": {"detrend": 0, "period": None, "gains": "none", "missing": "drop"},
     "mixed": {"missing": "drop"},
     "pfdbnl": {"gains": "none"},
 }
@@ -187,6 +189,11 @@ class _StudyPlan:
     def noisy(self) -> Plan:
         """What is asked where noise is promised: one matrix of products, and what bounds of it take."""
         study, d = self.study, len(self.study.variables)
+        if study.method == "continuous":
+            has_bound = study.privacy.clip is not None
+            return continuous_plan(
+                study.variables, Delays.of(self.given), has_noise=True, has_bound=has_bound
+            )
         plan: Plan = (Planned("gram.rows", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
         if study.has_curves:
             columns = curved_columns(d, self.n_lags, str(self.given.get("features")), noisy=True)
@@ -214,6 +221,8 @@ class _StudyPlan:
                 return oneshot_plan(names, n_lags, prepare, checks=checks, **options)
             curves = CurveOptions(features, bool(given.get("interactions", False)))
             return curved_plan(names, n_lags, prepare, curves, checks=checks, **options)
+        if study.method == "continuous":
+            return continuous_plan(names, Delays.of(given))
         if study.method == "changing":
             return changing_plan(names, n_lags, prepare, checks=checks)
         if study.method == "mixed":

@@ -23,7 +23,8 @@ in public units and kept within `FARTHEST` of them, and let w(r) be v(r), scaled
 With one recording more or less the sum over w changes by one w(r), and so by at most `bound` in the Euclidean norm.
 
 *Proof.* No pair has readings of two recordings, and v(r) depends on nothing but r, the public origin and units, the bins and
-the cells that are asked for: no mean of the site, no number of readings, no other recording. What is scaled is v(r) alone.
+the cells that are asked for: no mean of the site, no number of readings, no other recording. What is scaled is v(r) alone;
+so are the bins, by their widths (`noise_weights`).
 
 So noise is that of the Gaussian mechanism with this bound, for `unit="recording"`. It is the reason why a noisy question has
 `origin` and `scale`, leaves nothing out for being seldom, and bounds far cells by each recording's own numbers only. Scaling
@@ -280,6 +281,17 @@ class LagsQuestion(_Lags):
         return lags_length(self.lag_design)
 
 
+def noise_weights(design: LagDesign) -> FloatArray:
+    """What the numbers of an answer are multiplied by where noise is added: wide bins hold more pairs, as many times as wide.
+
+    So the noise is the same part of what is told in every bin, and no number is much larger than all others.
+    """
+    widths = np.diff(design.edges)
+    each = np.concatenate([[1.0], widths[0] / widths])
+    cells = np.tile(np.repeat(each, design.d**2), 3)
+    return np.concatenate([cells, np.ones(design.d + 1), [1.0 / design.edges[-1]]])
+
+
 def lags_length(design: LagDesign) -> int:
     """How many numbers leave a site."""
     return 3 * int(np.prod(design.shape)) + design.d + 2
@@ -338,10 +350,10 @@ class SummedLags:
 def _summed(question: LagsQuestion, recordings: Iterator[list[Reading]], level: FloatArray) -> SummedLags:
     """Sums over some recordings, about a level or about the mean of each."""
     design = question.lag_design
-    totals, n_read, time = np.zeros(design.d), 0, 0.0
+    totals, n_read = np.zeros(design.d), 0
 
     def centred() -> Iterator[Reading]:
-        nonlocal totals, n_read, time
+        nonlocal totals, n_read
         yield np.zeros(0), np.zeros((0, design.d))
         for pieces in recordings:
             if not any((~np.isnan(values)).any() for _, values in pieces):
@@ -350,12 +362,10 @@ def _summed(question: LagsQuestion, recordings: Iterator[list[Reading]], level: 
             total, n = _totals(pieces, design.d)
             totals = totals + total
             about = total / np.maximum(n, 1.0) if question.center == "recording" else level
-            for times, values in pieces:
-                time += float(times[-1] - times[0]) if len(times) else 0.0
-                yield times, values - about
+            yield from ((times, values - about) for times, values in pieces)
 
     sums = lag_sums(centred(), design.edges)
-    return SummedLags(replace(sums, n_recordings=float(n_read), time=time), totals)
+    return SummedLags(replace(sums, n_recordings=float(n_read)), totals)
 
 
 def _totals(pieces: Sequence[Reading], d: int) -> tuple[FloatArray, FloatArray]:
@@ -388,7 +398,12 @@ def _answer(here: Here, question: LagsQuestion) -> tuple[SiteState, FloatArray]:
     found = _summed(
         question, (_in_public_units(question, one) for one in question.readings(here.data)), level
     )
-    return here.state, found.to_sums(question.lag_design, question.cells)
+    return here.state, _told(found, question)
+
+
+def _told(found: SummedLags, question: LagsQuestion) -> FloatArray:
+    vector = found.to_sums(question.lag_design, question.cells)
+    return vector * noise_weights(question.lag_design) if question.is_noisy else vector
 
 
 def _units(here: Here, question: LagsQuestion, unit: str) -> Iterator[FloatArray]:
@@ -408,7 +423,7 @@ def _units(here: Here, question: LagsQuestion, unit: str) -> Iterator[FloatArray
         )
     for pieces in question.readings(here.data):
         one = _summed(question, iter([_in_public_units(question, pieces)]), np.zeros(question.d))
-        yield one.to_sums(question.lag_design, question.cells)
+        yield _told(one, question)
 
 
 answers(LagsQuestion, _units, lambda question: question.length)(_answer)

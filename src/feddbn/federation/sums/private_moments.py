@@ -29,7 +29,7 @@ from feddbn.federation.protocol.task import (
     View,
     choice,
 )
-from feddbn.federation.sums.lags import LagsQuestion
+from feddbn.federation.sums.lags import LagsQuestion, noise_weights
 from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
 from feddbn.privacy.noise_plan import (
     ClipRule,
@@ -278,12 +278,12 @@ def private_lags(
     value, bound, sigma = yield from _noisy_sum(task, plan, n_guaranteed, quantile)
     question = task.question
     assert isinstance(question, LagsQuestion)
-    shape, d = question.lag_design.shape, question.d
-    cells, rest = value[: -d - 2].reshape(3, *shape), value[-d - 2 :]
-    seen = cells[0] > _BY_NOISE * sigma
-    worth = np.where(seen, 1.0 / (1.0 + 2.0 * sigma**2 / np.where(seen, cells[0], 1.0)), 0.0)
-    totals = np.diagonal(worth[0]) * rest[:d]
-    return PrivateLags(np.concatenate([(worth * cells).ravel(), totals, rest[d:]]), bound, sigma)
+    shape, d, weights = question.lag_design.shape, question.d, noise_weights(question.lag_design)
+    counts, noise = (one[: shape[0] * d * d].reshape(shape) for one in (value / weights, sigma / weights))
+    seen = counts > _BY_NOISE * noise
+    worth = np.where(seen, 1.0 / (1.0 + 2.0 * noise**2 / np.where(seen, counts, 1.0)), 0.0)
+    each = np.concatenate([np.tile(worth.ravel(), 3), np.diagonal(worth[0]), np.ones(2)])
+    return PrivateLags(each * value, bound, sigma)
 
 
 def _noisy_sum(

@@ -258,7 +258,9 @@ def _in_view(
     if find_method(study.method) is None:
         return federation, study
     if kept is None:
-        federation = with_what_is_in_view(federation, study.n_lags if study.n_lags is not None else 1)
+        # Where rows have times of their own there are no lags.
+        n_lags = min(1, study.lag_reach) if study.n_lags is None else study.n_lags
+        federation = with_what_is_in_view(federation, n_lags)
     else:
         names = tuple(kept["sums"]["variables"])
         federation = FewerVariables(federation, names, ()) if names != study.variables else federation

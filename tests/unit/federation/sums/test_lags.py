@@ -17,6 +17,7 @@ from feddbn.federation.sums.lags import (
     SummedLags,
     clock_of,
     lag_design,
+    noise_weights,
     public_units,
 )
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan
@@ -277,7 +278,7 @@ def test_readings_stay_near_the_public_level():
     times, values = np.arange(12.0), np.tile(LEVEL, (12, 1))
     values[5] = 1e9
     (vector,) = units(site_of((times, values)), noisy())
-    found = SummedLags.from_sums(vector, noisy().lag_design)
+    found = SummedLags.from_sums(vector / noise_weights(noisy().lag_design), noisy().lag_design)
     np.testing.assert_allclose(np.diagonal(found.sums.products[0]), FARTHEST**2)
     again = found.in_units(*public_units(UNITS, NAMES))
     assert again.means[0] == pytest.approx((11 * 80 + 80 + FARTHEST * 10) / 12)
@@ -300,7 +301,7 @@ def test_units_in_other_words_are_the_same_sums():
     rng = np.random.default_rng(909)
     recordings = [readings(rng, n=200) for _ in range(2)]
     design = question().lag_design
-    public = SummedLags.from_sums(asked(site_of(*recordings), noisy()), design)
+    public = SummedLags.from_sums(asked(site_of(*recordings), noisy()) / noise_weights(design), design)
     public = public.in_units(*public_units(UNITS, NAMES))
     level = public_units(UNITS, NAMES)[0]
     np.testing.assert_allclose(
