@@ -19,7 +19,7 @@ from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.changing import changing_plan
-from feddbn.federation.programs.continuous import Delays, continuous_plan
+from feddbn.federation.programs.continuous import continuous_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan, usual_resamples
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
@@ -45,6 +45,7 @@ from feddbn.federation.protocol.task import (
 )
 from feddbn.federation.sums.gram import bootstrap_plan
 from feddbn.federation.sums.in_view import LEVEL_ROWS
+from feddbn.federation.sums.lags import study_design
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.sums.private_moments import study_costs
 from feddbn.federation.sums.survey import survey_plan
@@ -191,9 +192,8 @@ class _StudyPlan:
         study, d = self.study, len(self.study.variables)
         if study.method == "continuous":
             has_bound = study.privacy.clip is not None
-            return continuous_plan(
-                study.variables, Delays.of(self.given), has_noise=True, has_bound=has_bound
-            )
+            design = study_design(study.variables, self.given)
+            return continuous_plan(design, has_noise=True, has_bound=has_bound)
         plan: Plan = (Planned("gram.rows", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
         if study.has_curves:
             columns = curved_columns(d, self.n_lags, str(self.given.get("features")), noisy=True)
@@ -222,7 +222,7 @@ class _StudyPlan:
             curves = CurveOptions(features, bool(given.get("interactions", False)))
             return curved_plan(names, n_lags, prepare, curves, checks=checks, **options)
         if study.method == "continuous":
-            return continuous_plan(names, Delays.of(given))
+            return continuous_plan(study_design(names, given))
         if study.method == "changing":
             return changing_plan(names, n_lags, prepare, checks=checks)
         if study.method == "mixed":

@@ -9,14 +9,12 @@ and in one process, it is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.continuous import LagSums
 from feddbn.core.designs.lags import LagDesign
 from feddbn.errors import DataError
 from feddbn.federation.protocol.rows import Treatment
@@ -26,46 +24,15 @@ from feddbn.federation.sums.lags import (
     LagCountsQuestion,
     LagsQuestion,
     SummedLags,
-    clock_of,
-    lag_design,
     lags_length,
     noise_weights,
 )
 from feddbn.privacy.noise_plan import norm_edges
 
-BOUNDED = Treatment(robust="site")
-"""What is done to readings unless somebody says otherwise: extreme ones count for less."""
-
-
-@dataclass(frozen=True)
-class Delays:
-    """Which delays are asked about.
-
-    Attributes
-    ----------
-    step
-        Length of a step, such as "1h", or of a numeric clock "0.5"; None: rows are steps.
-    shortest, longest
-        In steps; None: an eighth, or one row, and 32.
-    """
-
-    step: str | None = None
-    shortest: float | None = None
-    longest: float | None = None
-
-    @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Delays:
-        """From the parameters of a study."""
-        return cls(*(parameters.get(name) for name in ("step", "shortest", "longest")))
-
-    def design(self, variables: Sequence[str]) -> LagDesign:
-        """The bins."""
-        return lag_design(variables, self.step, self.shortest, self.longest)
-
-    def in_steps(self, sums: LagSums) -> LagSums:
-        """Sums whose times are in steps, from those on the clock."""
-        length = clock_of(self.step)[1]
-        return replace(sums, edges=sums.edges / length, delays=sums.delays / length, time=sums.time / length)
+BOUNDED, BOUNDED_ALONE = Treatment(robust="site"), Treatment(robust="recording")
+"""What is done to readings unless somebody says otherwise: extreme ones count for less; under noise by each recording's own
+scales.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,38 +41,31 @@ class AskedLags:
 
     Attributes
     ----------
-    sums
-        Over all sites, times in steps; products are about means of sites.
-    mean
-        (d,) of all readings.
+    summed
+        Over all sites, in the units of the data; times are on the design's clock.
     n_sums
         How many sums were asked for.
     n_left_out
         Bins of pairs of variables that are seen at some site, but at fewer than are needed.
     """
 
-    sums: LagSums
-    mean: FloatArray
+    summed: SummedLags
     n_sums: int
     n_left_out: int
 
 
-def continuous_plan(
-    variables: Sequence[str], delays: Delays, *, has_noise: bool = False, has_bound: bool = False
-) -> Plan:
+def continuous_plan(design: LagDesign, *, has_noise: bool = False, has_bound: bool = False) -> Plan:
     """What `lag_sums_program` asks; a bound for noise that is not given is looked for."""
-    design = delays.design(variables)
     first = () if has_noise else (Planned("counts.lags", int(np.prod(design.shape))),)
     norms = (Planned("counts.norms", len(norm_edges())),) if has_noise and not has_bound else ()
     return *first, *norms, Planned("gram.lags", lags_length(design))
 
 
 def lag_sums_program(
-    variables: Sequence[str],
-    delays: Delays,
+    design: LagDesign,
     *,
     n_sites: int | None = None,
-    treatment: Treatment = BOUNDED,
+    treatment: Treatment | None = None,
     units: tuple[FloatArray, FloatArray] | None = None,
 ) -> ServerProgram[AskedLags]:
     """Ask for the sums.
@@ -113,28 +73,30 @@ def lag_sums_program(
     Parameters
     ----------
     n_sites
-        How many sites every number must rest on; None where nobody has to be hidden.
+        How many sites every number must rest on (`fewest_sites`); None where nobody has to be hidden.
+    treatment
+        None: far readings are bounded.
     units
         (d,) public level and scale of each variable, for sums with noise (`public_units`).
     """
-    design, cells, n_left_out = delays.design(variables), None, 0
+    done = treatment or (BOUNDED if units is None else BOUNDED_ALONE)
+    cells, n_left_out = None, 0
     bins: dict[str, Any] = {"n_lags": 0, "variables": design.variables, "clock": design.clock}
     bins |= {"first": design.first, "n_bins": design.n_bins}
     if n_sites is not None:
-        count = treatment.on(LagCountsQuestion(**bins, least=LEAST))
+        count = done.on(LagCountsQuestion(**bins, least=LEAST))
         sites = np.rint((yield Task(count)).value).reshape(design.shape)
         cells = (sites >= n_sites).astype(np.float64)
         n_left_out = int(((sites > 0) & (sites < n_sites)).sum())
     origin, scale = (None, None) if units is None else units
     question = LagsQuestion(**bins, cells=cells, origin=origin, scale=scale)
-    answer = yield Task(treatment.on(question))
+    answer = yield Task(done.on(question))
     value = answer.value if units is None else answer.value / noise_weights(design)
     summed = SummedLags.from_sums(value, design)
     if units is not None:
         summed = summed.in_units(*units)
     _require_readings(summed, design)
-    n_sums = 1 + (n_sites is not None)
-    return AskedLags(delays.in_steps(summed.sums), summed.means, n_sums, n_left_out)
+    return AskedLags(summed, 1 + (n_sites is not None), n_left_out)
 
 
 def _require_readings(summed: SummedLags, design: LagDesign) -> None:

@@ -102,6 +102,11 @@ def lag_design(
     return LagDesign.spanning(variables, clock, first * length, (longest or LONGEST) * length)
 
 
+def study_design(variables: Sequence[str], parameters: Mapping[str, Any]) -> LagDesign:
+    """The bins that the parameters of a study say."""
+    return lag_design(variables, *(parameters.get(name) for name in ("step", "shortest", "longest")))
+
+
 def public_units(units: Any, variables: Sequence[str]) -> tuple[FloatArray, FloatArray]:
     """Return (d,) origin and scale of each variable, from what a study with noise says: name -> (level, scale)."""
     try:
@@ -156,8 +161,7 @@ class _Lags(RowsQuestion):
     def check_scope(self, scope: Scope) -> None:
         """The bins are the study's."""
         super().check_scope(scope)
-        said = {name: scope.parameters.get(name) for name in ("step", "shortest", "longest")}
-        is_same = self.lag_design == lag_design(self.variables, **said)
+        is_same = self.lag_design == study_design(self.variables, scope.parameters)
         scope.require(is_same, self.name, "it has other bins of time than the study", "other-bins")
 
     @property

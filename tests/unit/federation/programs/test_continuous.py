@@ -8,11 +8,11 @@ from feddbn.core.continuous import lag_sums
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, DataError
-from feddbn.federation.programs.continuous import BOUNDED, Delays, continuous_plan, lag_sums_program
-from feddbn.federation.protocol.rows import UNTREATED, Treatment
+from feddbn.federation.programs.continuous import BOUNDED, continuous_plan, lag_sums_program
+from feddbn.federation.protocol.rows import UNTREATED
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
-from feddbn.federation.sums.lags import public_units
+from feddbn.federation.sums.lags import lag_design, public_units
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
@@ -20,7 +20,7 @@ from feddbn.runtime.simulated.secure import secure_federation
 NAMES = ("a", "b", "c")
 A = np.array([[-0.5, 0, 0], [0.4, -0.6, 0], [0, 0, -0.3]])
 S = solve_continuous_lyapunov(A, -np.eye(3))
-DELAYS = Delays("1h", 0.5, 8)
+DESIGN = lag_design(NAMES, "1h", 0.5, 8)
 
 
 def recording(rng, n=80, share=0.6):
@@ -48,15 +48,21 @@ def ends(data):
     return {name: Site(name, site) for name, site in data.items()}
 
 
-def asked(federation, delays=DELAYS, **more):
-    return run_program(lag_sums_program(NAMES, delays, **more), federation)
+def asked(federation, **more):
+    return run_program(lag_sums_program(DESIGN, **more), federation)
 
 
 def close(found, delay):
     """The covariance at a delay, from the sums, and what the equation says."""
-    b = int(np.argmin(np.abs(found.sums.delays[:, 0, 0] / np.maximum(found.sums.counts[:, 0, 0], 1) - delay)))
-    mean = found.sums.delays[b, 0, 0] / max(found.sums.counts[b, 0, 0], 1)
-    return found.sums.products[b] / found.sums.counts[b], expm(A * mean) @ S
+    b = int(
+        np.argmin(
+            np.abs(
+                found.summed.sums.delays[:, 0, 0] / np.maximum(found.summed.sums.counts[:, 0, 0], 1) - delay
+            )
+        )
+    )
+    mean = found.summed.sums.delays[b, 0, 0] / max(found.summed.sums.counts[b, 0, 0], 1)
+    return found.summed.sums.products[b] / found.summed.sums.counts[b], expm(A * mean) @ S
 
 
 def test_one_sum_in_one_process_tells_covariances_at_every_delay():
@@ -67,19 +73,7 @@ def test_one_sum_in_one_process_tells_covariances_at_every_delay():
     for delay in (0.0, 1.0, 4.0):
         told, true = close(found, delay)
         np.testing.assert_allclose(told, true, atol=0.2)
-    np.testing.assert_allclose(found.mean, 75.0, atol=1.0)
-
-
-def test_times_are_in_steps():
-    data = sites_of(np.random.default_rng(901))
-    hours, quarters = (
-        asked(InProcessFederation(ends(data)), Delays(step, shortest, longest)).sums
-        for step, shortest, longest in (("1h", 0.5, 8), ("15min", 2, 32))
-    )
-    np.testing.assert_array_equal(hours.products, quarters.products)
-    np.testing.assert_allclose(4 * hours.delays, quarters.delays)
-    np.testing.assert_allclose(4 * hours.edges, quarters.edges)
-    assert quarters.time == pytest.approx(4 * hours.time)
+    np.testing.assert_allclose(found.summed.means, 75.0, atol=1.0)
 
 
 def test_masks_change_nothing_and_two_sums_are_what_the_plan_says():
@@ -96,9 +90,9 @@ def test_masks_change_nothing_and_two_sums_are_what_the_plan_says():
             return total
 
     masked = asked(Counted(), n_sites=3)
-    np.testing.assert_allclose(masked.sums.products, plain.sums.products, atol=1e-6)
+    np.testing.assert_allclose(masked.summed.sums.products, plain.summed.sums.products, atol=1e-6)
     assert masked.n_sums == 2
-    assert seen == [(ask.task, ask.numbers) for ask in continuous_plan(NAMES, DELAYS)]
+    assert seen == [(ask.task, ask.numbers) for ask in continuous_plan(DESIGN)]
 
 
 def test_what_few_sites_have_is_left_out():
@@ -116,22 +110,23 @@ def test_what_few_sites_have_is_left_out():
                     block.values[row, 2] = np.nan
     found = asked(InProcessFederation(ends(data)), n_sites=3)
     bare = asked(InProcessFederation(ends(data)))
-    near = (bare.sums.edges[1:] < 1.5).nonzero()[0] + 1
-    assert bare.sums.counts[near, 2, 2].all()
-    assert not found.sums.counts[near, 2, 2].any()
-    assert not found.sums.products[near, 2, 2].any()
+    near = (bare.summed.sums.edges[1:] < 1.5).nonzero()[0] + 1
+    assert bare.summed.sums.counts[near, 2, 2].all()
+    assert not found.summed.sums.counts[near, 2, 2].any()
+    assert not found.summed.sums.products[near, 2, 2].any()
     assert found.n_left_out >= len(near)
-    np.testing.assert_array_equal(found.sums.counts[:, :2, :2], bare.sums.counts[:, :2, :2])
+    np.testing.assert_array_equal(found.summed.sums.counts[:, :2, :2], bare.summed.sums.counts[:, :2, :2])
 
 
 def test_readings_that_are_far_out_count_for_less_unless_somebody_says_otherwise():
     data = sites_of(np.random.default_rng(904), n_recordings=8)
-    exact = asked(InProcessFederation(ends(data)), treatment=UNTREATED).sums.products
-    np.testing.assert_allclose(asked(InProcessFederation(ends(data))).sums.products, exact)
+    exact = asked(InProcessFederation(ends(data)), treatment=UNTREATED).summed.sums.products
+    np.testing.assert_allclose(asked(InProcessFederation(ends(data))).summed.sums.products, exact)
     block = data["s0"].items[0].segments[0]
     block.values[tuple(np.argwhere(~np.isnan(block.values))[10])] = 1e4
     raw, bounded = (
-        asked(InProcessFederation(ends(data)), treatment=one).sums.products for one in (UNTREATED, BOUNDED)
+        asked(InProcessFederation(ends(data)), treatment=one).summed.sums.products
+        for one in (UNTREATED, BOUNDED)
     )
     assert np.abs(raw - exact).max() > 1e6
     assert np.abs(bounded - exact).max() < 100
@@ -150,20 +145,19 @@ def test_a_variable_that_is_read_once_is_named():
 def test_noise_for_recordings_leaves_what_many_of_them_say():
     data = sites_of(np.random.default_rng(906), n_recordings=60)
     units = public_units({name: [0, 1.5] for name in NAMES}, NAMES)
-    one = Treatment(robust="recording")
     federation = private_federation(ends(data), 8.0, delays=True, rng=np.random.default_rng(7))
-    found = asked(federation, units=units, treatment=one)
+    found = asked(federation, units=units)
     assert federation.last.sigma > 0
-    exact = asked(InProcessFederation(ends(data)), units=units, treatment=one)
+    exact = asked(InProcessFederation(ends(data)), units=units)
     # Counts admit the noise, and covariances are near what they are without.
-    seen = found.sums.counts > 0
+    seen = found.summed.sums.counts > 0
     assert seen.mean() > 0.9
-    assert np.all(found.sums.counts[seen] < exact.sums.counts[seen] + 5 * federation.last.sigma)
+    assert np.all(found.summed.sums.counts[seen] < exact.summed.sums.counts[seen] + 5 * federation.last.sigma)
     told, true = close(found, 1.0)
     np.testing.assert_allclose(told, true, atol=0.5)
     # All that there was to spend is spent.
     with pytest.raises(BudgetExceeded):
-        asked(federation, units=units, treatment=one)
+        asked(federation, units=units)
 
 
 def test_sums_are_those_of_all_readings_together():
@@ -174,7 +168,7 @@ def test_sums_are_those_of_all_readings_together():
         blocks = [one.segments[0] for one in site.items]
         mean = np.nanmean(np.concatenate([block.values for block in blocks]), axis=0)
         pieces += [(block.times, block.values - mean) for block in blocks]
-    pooled = lag_sums(pieces, found.sums.edges)
+    pooled = lag_sums(pieces, found.summed.sums.edges)
     for name in ("counts", "products", "delays"):
-        np.testing.assert_allclose(getattr(found.sums, name), getattr(pooled, name), atol=1e-8)
-    assert (found.sums.n_recordings, found.sums.time) == (16, pytest.approx(pooled.time))
+        np.testing.assert_allclose(getattr(found.summed.sums, name), getattr(pooled, name), atol=1e-8)
+    assert (found.summed.sums.n_recordings, found.summed.sums.time) == (16, pytest.approx(pooled.time))
