@@ -9,19 +9,36 @@ Theory of operation: what two readings have in common depends on the time betwee
 S is the covariance of x, L that of the recordings' own levels, r the variance of errors of reading. So recordings need no
 common clock, variables no common rows, and nothing is filled in: `lag_sums` adds up products of pairs of readings in bins
 of the time between them, and sums of sites add up to those of all readings.
+
+`learn_rates` fits A, Q, r and L to the covariances of the bins by weighted least squares. The weights are the inverse of
+the covariance that the model itself gives them (Bartlett's formula, with what pairs share a reading), made anew at every
+fit; so misfit is compared with its degrees of freedom, and falls by a parameter as twice a log likelihood does. Which
+entries of A off the diagonal, of Q off the diagonal and of r are not 0, a walk over subsets says, in the model that is
+linear at the last fit; a column costs half a logarithm of the number of readings. The subset of what is more probable than
+not is fitted anew, until it stays. A may have cycles; it is stable, because no step of a fit leaves the stable ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from scipy.linalg import expm, solve_continuous_lyapunov, solve_triangular
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.errors import DataError
 
+LEAST_PAIRS = 20
+MOST_MOMENTS = 4000
 _ROWS_AT_ONCE = 65_536
+_DEFECTIVE = 1e7
+_APART = 1e-5
+_FASTEST = 30.0
+_LATTICE = 400
+_ROUNDS = 6
+_PRIOR_ODDS = 4.0
+_FEW_RECORDINGS = 8
 
 
 @dataclass(frozen=True)
@@ -161,3 +178,672 @@ def _sums_of(group: list[tuple[FloatArray, FloatArray]], edges: FloatArray) -> L
         n_recordings=float(len(lengths)),
         time=float(np.sum(lengths)),
     )
+
+
+# --- The model of the moments -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """What is fitted: covariances of pairs in units of one standard deviation, one for each bin, later and earlier variable.
+
+    Attributes
+    ----------
+    bins, later, earlier
+        (m,) which bin and which variables; in bin 0 later <= earlier.
+    value, delay, counts
+        (m,) covariance, mean time between the readings, number of pairs.
+    at
+        (B + 1,) mean delay of all pairs of a bin.
+    joint
+        (d, d) numbers of pairs read at the same time; of readings, on the diagonal.
+    scale, mean
+        (d,) of the readings.
+    """
+
+    bins: IntArray
+    later: IntArray
+    earlier: IntArray
+    value: FloatArray
+    delay: FloatArray
+    counts: FloatArray
+    at: FloatArray
+    joint: FloatArray
+    scale: FloatArray
+    mean: FloatArray
+
+
+def _moments(sums: LagSums, least_pairs: int, variables: Sequence[str] = ()) -> _Moments:
+    counts, readings = sums.counts, np.diagonal(sums.counts[0])
+    mean = np.diagonal(sums.later[0]) / np.maximum(readings, 1)
+    centred = (
+        sums.products
+        - sums.later * mean
+        - mean[:, None] * sums.earlier
+        + counts * np.multiply.outer(mean, mean)
+    )
+    variance = np.diagonal(centred[0]) / np.maximum(readings, 1)
+    enough = counts >= least_pairs
+    enough[0] &= np.triu(np.ones_like(enough[0]))
+    own = np.diagonal(enough[1:], axis1=1, axis2=2).sum(axis=0)
+    for k in np.flatnonzero((variance <= 1e-14 * mean**2) | (own < 2)).tolist():
+        name = repr(variables[k]) if variables else str(k)
+        raise DataError(
+            f"variable {name} does not vary, or is not read {least_pairs} times or more at two distances of time; leave it "
+            "out, or read more of it.",
+            code="too-few-pairs",
+        )
+    scale = np.sqrt(variance)
+    bins, later, earlier = np.nonzero(enough)
+    n = counts[enough]
+    return _Moments(
+        bins,
+        later,
+        earlier,
+        value=centred[enough] / n / (scale[later] * scale[earlier]),
+        delay=sums.delays[enough] / n,
+        counts=n,
+        at=sums.delays.sum(axis=(1, 2)) / np.maximum(counts.sum(axis=(1, 2)), 1),
+        joint=counts[0],
+        scale=scale,
+        mean=mean,
+    )
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A, Q, r and L: one vector of numbers, in units of one standard deviation."""
+
+    A: FloatArray
+    Q: FloatArray
+    r: FloatArray
+    L: FloatArray
+
+    @property
+    def vector(self) -> FloatArray:
+        low = np.tril_indices(len(self.A))
+        return np.concatenate([self.A.ravel(), self.Q[low], self.r, self.L[low]])
+
+    @classmethod
+    def of(cls, vector: FloatArray, d: int) -> _Point:
+        t = d * (d + 1) // 2
+        low = np.tril_indices(d)
+
+        def symmetric(part: FloatArray) -> FloatArray:
+            found = np.zeros((d, d))
+            found[low] = part
+            return found + np.tril(found, -1).T
+
+        a, q, r, level = np.split(vector, [d * d, d * d + t, d * d + t + d])
+        return cls(a.reshape(d, d), symmetric(q), r, symmetric(level))
+
+    def is_allowed(self, shortest: float) -> bool:
+        """Whether it is stable, and not so fast that nothing of it would be seen."""
+        values = np.linalg.eigvals(self.A)
+        return bool(values.real.max() < 0 and np.abs(values).max() * shortest < _FASTEST)
+
+    @property
+    def stationary(self) -> FloatArray:
+        """S of A S + S A' + Q = 0."""
+        found = np.asarray(solve_continuous_lyapunov(self.A, -self.Q))
+        return (found + found.T) / 2
+
+
+def _expected(point: _Point, of: _Moments) -> FloatArray:
+    """(m,) moments that the model expects."""
+    at_bins = expm(point.A * of.at[:, None, None]) @ point.stationary
+    slope = point.A @ at_bins
+    chosen = (of.bins, of.later, of.earlier)
+    found = at_bins[chosen] + (of.delay - of.at[of.bins]) * slope[chosen] + point.L[of.later, of.earlier]
+    own = (of.bins == 0) & (of.later == of.earlier)
+    found[own] += point.r[of.later[own]]
+    return np.asarray(found)
+
+
+def _jacobian(point: _Point, of: _Moments) -> FloatArray:
+    """(m, parameters) derivatives of `_expected`; the small shift of a moment's own delay is left out of them."""
+    A, S, d = point.A, point.stationary, len(point.A)
+    low = np.tril_indices(d)
+    t = len(low[0])
+    # dS for every entry of A and of Q: A dS + dS A' + change = 0.
+    change = np.zeros((d * d + t, d, d))
+    for k in range(d):
+        for m in range(d):
+            change[k * d + m, k] += S[m]
+            change[k * d + m, :, k] += S[m]
+    place = np.arange(t)
+    change[d * d + place, low[0], low[1]] = 1.0
+    change[d * d + place, low[1], low[0]] = 1.0
+    system = np.kron(A, np.eye(d)) + np.kron(np.eye(d), A)
+    dS = -np.linalg.solve(system, change.reshape(-1, d * d).T).T.reshape(-1, d, d)
+    found = np.zeros((len(of.value), d * d + t + d + t))
+    grown, changes = np.asarray(expm(A * of.at[:, None, None])), _expm_changes(A, of.at, S)
+    for b in range(len(of.at)):
+        rows = np.flatnonzero(of.bins == b)
+        part = grown[b] @ dS
+        part[: d * d] += changes[b].reshape(d * d, d, d)
+        found[rows, : d * d + t] = part[:, of.later[rows], of.earlier[rows]].T
+    own = (of.bins == 0) & (of.later == of.earlier)
+    found[own, d * d + t + of.later[own]] = 1.0
+    pair = (np.maximum(of.later, of.earlier), np.minimum(of.later, of.earlier))
+    found[np.arange(len(of.value)), d * d + t + d + pair[0] * (pair[0] + 1) // 2 + pair[1]] = 1.0
+    return found
+
+
+def _expm_changes(A: FloatArray, at: FloatArray, S: FloatArray) -> FloatArray:
+    """(n, d, d, d, d), [b, k, m]: d(exp(A at_b) S) / dA_km, by the divided differences of exp at the eigenvalues of A."""
+    d = len(A)
+    values, vectors = np.linalg.eig(A)
+    if np.linalg.cond(vectors) > _DEFECTIVE:
+        values, vectors = np.linalg.eig(A * (1 + _APART * np.multiply.outer(np.arange(d), np.ones(d))))
+    back = np.linalg.inv(vectors)
+    grown = np.exp(np.multiply.outer(at, values))
+    gap = values[:, None] - values[None]
+    close = np.abs(np.multiply.outer(at, gap)) < 1e-4
+    middle = at[:, None, None] * np.exp(at[:, None, None] * (values[:, None] + values[None]) / 2)
+    apart = (grown[:, :, None] - grown[:, None]) / np.where(gap == 0, 1.0, gap)
+    divided = np.where(close, middle, apart)
+    left = np.einsum("ia,ak->ika", vectors, back).reshape(d * d, d)
+    right = np.einsum("mb,bj->bmj", vectors, back @ S).reshape(d, d * d)
+    found = ((left @ divided) @ right).real.reshape(-1, d, d, d, d)
+    return np.asarray(found.transpose(0, 2, 3, 1, 4))
+
+
+# --- How sure the moments are -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Readings:
+    """How times of reading are spread: a lattice of so many steps, each read with a chance of its own.
+
+    Attributes
+    ----------
+    step
+        Of the lattice, in time: as wide as readings keep apart, and never so fine that sums become long.
+    time, length
+        Of all recordings, and of one.
+    together
+        (d, d) how much more often than by chance two variables are read at the same lattice point; for one variable, one
+        over its chance.
+    rows
+        Share of lattice points with a row.
+    """
+
+    step: float
+    time: float
+    length: float
+    together: FloatArray
+    rows: float
+
+
+def _apart(sums: LagSums) -> float:
+    """Step of a lattice of readings: twice what the number of pairs within some time lags behind its growth.
+
+    On a lattice of step w the number of pairs up to a delay grows as (delay - w / 2), at random times as the delay.
+    """
+    left = np.maximum(sums.time - sums.n_recordings * sums.edges[1:], 0.1 * sums.time)
+    within = np.cumsum(sums.counts[1:].sum(axis=(1, 2)) / left) * sums.time
+    edges = sums.edges[1:]
+    weights = within > 0
+    if weights.sum() < 3:
+        return 0.0
+    w = 1 / edges[weights]
+    X = np.stack([edges[weights], -np.ones(weights.sum())], axis=1)
+    rate, lost = np.linalg.lstsq(X * w[:, None], within[weights] * w, rcond=None)[0]
+    return float(np.clip(2 * lost / rate, 0.0, edges[weights][-1] / 4)) if rate > 0 else 0.0
+
+
+def _readings(sums: LagSums, slowest: float) -> _Readings:
+    length = max(sums.time / max(sums.n_recordings, 1), 1e-12)
+    step = max(_apart(sums), max(min(length, 8 * slowest), sums.edges[-1]) / _LATTICE)
+    n = np.maximum(np.diagonal(sums.counts[0]), 1)
+    steps = max(sums.time / step + sums.n_recordings, n.max())
+    together = np.maximum(sums.counts[0] * steps / np.multiply.outer(n, n), 1.0)
+    other = ~np.eye(len(n), dtype=bool) & (sums.counts[0] > 0)
+    chance = n / steps
+    pairs = (np.multiply.outer(chance, chance) * steps / np.maximum(sums.counts[0], 1))[other]
+    rows = float(np.median(pairs)) if len(pairs) else float(chance.max())
+    return _Readings(step, steps * step, length, together, min(max(rows, float(chance.max())), 1.0))
+
+
+def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> FloatArray:
+    """(n, n) covariance of the moments where the model is right (Bartlett), with readings on a lattice.
+
+    Two pairs s + delay, s and t + delay', t have cov = C_ik C_jl + C_il C_jk at the times between their ends; pairs that
+    share a reading are more frequent than the lattice says by one over the chance of a reading.
+    """
+    d, S, step = len(point.A), point.stationary, how.step
+    slowest = 1 / max(-np.linalg.eigvals(point.A).real.max(), 1e-3 / how.length)
+    reach = int(np.ceil(min(how.length, 8 * slowest) / step)) + 1
+    lags = np.rint(of.at / step).astype(int)
+    most = reach + 2 * int(lags.max()) + 1
+    half = np.empty((most + 1, d, d))
+    half[0], E = S, expm(point.A * step)
+    for u in range(most):
+        half[u + 1] = E @ half[u]
+    half[0] += np.diag(np.maximum(point.r, 0.0))
+    C = np.concatenate([half[:0:-1].transpose(0, 2, 1), half])  # C[most + u] is that of u steps.
+    flat = C.reshape(len(C), d * d)
+    taper = np.maximum(1 - np.abs(np.arange(-reach, reach + 1)) * step / (how.length + step), 0.0)
+    tapered = flat[most - reach : most + reach + 1] * taper[:, None]
+    total, level = tapered.sum(axis=0), point.L.ravel()
+    levels = (
+        np.multiply.outer(level, total)
+        + np.multiply.outer(total, level)
+        + np.multiply.outer(level, level) * (how.length / step + 1)
+    )
+
+    known: dict[int, FloatArray] = {}
+
+    def sum_of(lag: int) -> FloatArray:
+        """[i, k, j, m]: the sum over u of C_ik(u + lag) C_jm(u)."""
+        if lag not in known:
+            shifted = flat[most - reach + lag : most + reach + 1 + lag]
+            known[lag] = (shifted.T @ tapered + levels).reshape(d, d, d, d)
+        return known[lag]
+
+    CL = C + point.L
+    excess, n_steps = how.together - 1, how.time / step
+    per_bin = [np.flatnonzero(of.bins == b) for b in range(len(of.at))]
+    found = np.empty((len(of.value), len(of.value)))
+    left = np.maximum(n_steps - (n_steps * step / how.length) * of.at / step, 0.1 * n_steps)
+    for b, rows in enumerate(per_bin):
+        for c in range(b + 1):
+            columns = per_bin[c]
+            if not len(rows) or not len(columns):
+                continue
+            i, j = of.later[rows][:, None], of.earlier[rows][:, None]
+            k, m = of.later[columns][None], of.earlier[columns][None]
+            x, y = int(lags[b]), int(lags[c])
+            near, far = CL[most + x - y], CL[most + x + y]
+            zero, one, two = CL[most], CL[most + x], CL[most + y]
+            part = sum_of(x - y)[i, k, j, m] + sum_of(x + y)[i, m, j, k]
+            if b == 0:
+                part = part + _same_row(how, i, j, k, m) * (zero[i, k] * zero[j, m] + zero[i, m] * zero[j, k])
+            elif c == 0:
+                # k and m are one row.
+                by_j, by_i = np.maximum(excess[j, m], excess[j, k]), np.maximum(excess[i, k], excess[i, m])
+                part = part + by_j * (near[i, k] * zero[j, m] + near[i, m] * zero[j, k])
+                part = part + by_i * (zero[i, k] * near[m, j] + zero[i, m] * near[k, j])
+            else:
+                # The readings j and m are one, then i and k, i and m, j and k.
+                part = part + excess[j, m] * (near[i, k] * zero[j, m] + one[i, m] * two[k, j])
+                part = part + excess[i, k] * (zero[i, k] * near[m, j] + two[i, m] * one[k, j])
+                part = part + excess[i, m] * (two[k, i] * one[m, j] + zero[i, m] * far[k, j])
+                part = part + excess[j, k] * (one[i, k] * two[j, m] + far[i, m] * zero[j, k])
+                if b == c:
+                    both = excess[j, m] * excess[i, k] / max(widths[b] / step, 1.0)
+                    part = part + both * (zero[i, k] * zero[j, m] + one[i, m] * one[k, j])
+            part = part / np.sqrt(left[b] * left[c])
+            found[np.ix_(rows, columns)] = part
+            found[np.ix_(columns, rows)] = part.T
+    found[np.diag_indices_from(found)] *= 1 + 1e-6
+    return found
+
+
+def _same_row(how: _Readings, i: IntArray, j: IntArray, k: IntArray, m: IntArray) -> FloatArray:
+    """How much more often than by chance pairs (i, j) and (k, m), each of one row, are of the same row."""
+    share = np.minimum(1 / np.diagonal(how.together) / how.rows, 1.0)
+    both = np.where((i == k) | (i == m), share[i], 1.0)
+    both = both * np.where((j != i) & ((j == k) | (j == m)), share[j], 1.0)
+    return np.asarray(1 / (how.rows * both) - 1)
+
+
+# --- Fits ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Fit:
+    point: _Point
+    misfit: float
+    weights: FloatArray  # lower triangle of the Cholesky factor of the moments' covariance
+
+
+def _whitened(weights: FloatArray, what: FloatArray) -> FloatArray:
+    return np.asarray(solve_triangular(weights, what, lower=True))
+
+
+def _descend(start: _Point, free: BoolArray, of: _Moments, weights: FloatArray, rounds: int = 30) -> _Fit:
+    """Levenberg-Marquardt in the free parameters; no step leaves the stable ones."""
+    d = len(start.A)
+    vector = start.vector
+    error = _whitened(weights, of.value - _expected(start, of))
+    misfit, damping = float(error @ error), 1e-3
+    for _ in range(rounds):
+        X = _whitened(weights, _jacobian(_Point.of(vector, d), of)[:, free])
+        H, g = X.T @ X, X.T @ error
+        ridge = np.diag(np.maximum(np.diagonal(H), 1e-12))
+        gained = 0.0
+        while damping < 1e8:
+            trial = vector.copy()
+            trial[free] += np.linalg.solve(H + damping * ridge, g)
+            point = _Point.of(trial, d)
+            if point.is_allowed(of.delay[of.bins > 0].min()):
+                other = _whitened(weights, of.value - _expected(point, of))
+                lower = float(other @ other)
+                if lower < misfit:
+                    gained, vector, error, misfit = misfit - lower, trial, other, lower
+                    damping = max(damping / 10, 1e-9)
+                    break
+            damping *= 10
+        if gained < 1e-4:
+            break
+    return _Fit(_Point.of(vector, d), misfit, weights)
+
+
+def _start(of: _Moments) -> _Point:
+    """Every variable by itself: its rate is where its covariance falls to half of the first one."""
+    d = len(of.scale)
+    rates, variances = np.ones(d), np.ones(d)
+    usual = float(np.median(of.delay[of.bins > 0])) if (of.bins > 0).any() else 1.0
+    for i in range(d):
+        own = (of.later == i) & (of.earlier == i) & (of.bins > 0) & (of.value > 0.05)
+        rates[i] = 1 / max(usual, 1e-12)
+        if own.sum() >= 2:
+            line = np.polyfit(
+                of.delay[own], np.log(of.value[own]), 1, w=of.value[own] * np.sqrt(of.counts[own])
+            )
+            variances[i] = np.clip(np.exp(line[1]), 0.2, 1.0)
+            rates[i] = np.clip(-line[0], 0.02 / usual, 50 / usual)
+    return _Point(-np.diag(rates), np.diag(2 * rates * variances), np.zeros(d), np.zeros((d, d)))
+
+
+# --- Which rates there are ----------------------------------------------------------------------------------------------
+
+
+class _Subsets:
+    """Regression on any subset of columns, by sweeping: what adding or dropping each of them changes is read off."""
+
+    def __init__(self, G: FloatArray, c: FloatArray, price: FloatArray, positive: BoolArray) -> None:
+        p = len(c)
+        self.table = np.zeros((p + 1, p + 1))
+        self.table[:p, :p] = G
+        self.table[:p, p] = self.table[p, :p] = c
+        self.chosen = np.zeros(p, dtype=bool)
+        self.price, self.positive = price, positive
+        self.least = 1e-8 * np.maximum(np.diagonal(G), 1e-300)
+
+    def flip(self, k: int) -> None:
+        """Add a column, or drop it."""
+        T, pivot = self.table, self.table[k, k]
+        row = T[k] / pivot
+        sign = -1.0 if self.chosen[k] else 1.0
+        column = T[:, k].copy()
+        T -= np.multiply.outer(column, row)
+        T[k] = sign * row
+        T[:, k] = sign * column / pivot
+        T[k, k] = -1 / pivot
+        self.chosen[k] = not self.chosen[k]
+
+    def gains(self) -> FloatArray:
+        """(p,) change of the log evidence by each flip."""
+        p = len(self.chosen)
+        own, weight = np.diagonal(self.table)[:p], self.table[:p, p]
+        size = np.where(self.chosen, -own, np.maximum(own, self.least))
+        change = weight**2 / np.maximum(size, 1e-300) / 2 - self.price
+        change = np.where(self.chosen, -change, change)
+        wrong = self.positive & (weight < 0)
+        change[wrong & self.chosen], change[wrong & ~self.chosen] = np.inf, -np.inf
+        change[~self.chosen & (own <= self.least)] = -np.inf
+        return change
+
+
+def _probable(subsets: _Subsets, rng: np.random.Generator, moves: int) -> FloatArray:
+    """(p,) probabilities of the columns: the best subset by single flips, then a walk that stays where evidence is.
+
+    A flip comes at the rate min(1, ratio of evidences); each subset counts for as long as the walk is expected to stay.
+    """
+    seen: set[bytes] = set()
+    while True:
+        gains = subsets.gains()
+        best = int(np.argmax(gains))
+        if gains[best] <= 0 or subsets.chosen.tobytes() in seen:
+            break
+        seen.add(subsets.chosen.tobytes())
+        subsets.flip(best)
+    total, found = 0.0, np.zeros(len(subsets.chosen))
+    for _ in range(moves):
+        rates = np.exp(np.minimum(subsets.gains(), 0.0))
+        stay = 1 / max(rates.sum(), 1e-300)
+        # A column that would come or go counts by its chance, not by whether it did.
+        total += stay
+        found += stay * subsets.chosen
+        subsets.flip(int(rng.choice(len(rates), p=rates * stay)))
+    return found / total
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A linear stochastic differential equation that was learned, in the units of the readings and of their times.
+
+    Attributes
+    ----------
+    rates
+        (d, d) A: ``rates[i, j]`` is how fast variable i changes by one unit of j; 0 where there is no edge.
+    covariance
+        (d * d, d * d) of the entries of `rates`, row by row; 0 for those that are not in it.
+    probabilities
+        (d, d) of the entries of `rates` not being 0; 1 on the diagonal.
+    stationary, noise
+        (d, d) S, and Q of A S + S A' + Q = 0.
+    nugget
+        (d,) variance of errors of reading.
+    levels
+        (d, d) covariance of the recordings' own levels, or None where the evidence is against any.
+    mean
+        (d,) of the readings.
+    misfit, df
+        Weighted squares of what the model leaves of the moments, and what they are expected to be where it is right. Errors
+        and probabilities allow for what is above.
+    evidence
+        Logarithm of the evidence of these edges, up to a constant of the sums.
+    shortest
+        (d,) smallest usual time between readings of a variable; what is over in less is not seen.
+    n_moments, n_sparse
+        Covariances that were fitted, and those left out with too few pairs of readings.
+    """
+
+    rates: FloatArray
+    covariance: FloatArray
+    probabilities: FloatArray
+    stationary: FloatArray
+    noise: FloatArray
+    nugget: FloatArray
+    levels: FloatArray | None
+    mean: FloatArray
+    misfit: float
+    df: int
+    evidence: float
+    shortest: FloatArray
+    n_moments: int
+    n_sparse: int
+
+    @property
+    def too_fast(self) -> BoolArray:
+        """(d,) which variables forget within less than the shortest usual time between their readings."""
+        return np.asarray(-np.diagonal(self.rates) * self.shortest > 1)
+
+    @property
+    def slowest(self) -> float:
+        """Time in which the slowest motion falls to 1 / e; sums that do not reach so far say little about it."""
+        return float(-1 / np.linalg.eigvals(self.rates).real.max())
+
+
+def learn_rates(
+    sums: LagSums,
+    rng: np.random.Generator,
+    *,
+    variables: Sequence[str] = (),
+    least_pairs: int = LEAST_PAIRS,
+    moves: int = 2000,
+) -> Rates:
+    """Learn a sparse A, what drives it and what hides it, from sums over all sites.
+
+    Parameters
+    ----------
+    sums
+        Of all readings. Recordings keep their own levels: what is subtracted from all of them must be the same.
+    rng
+        Averaging over sets of edges draws from it.
+    variables
+        Their names, for errors.
+    least_pairs
+        Bins of a pair of variables with fewer pairs of readings are left out.
+    moves
+        Of the walk over sets of edges.
+    """
+    sums = _merged(sums, MOST_MOMENTS)
+    of = _moments(sums, least_pairs, variables)
+    which = _Which.of(len(of.scale))
+    fit, has_levels = _wide_fit(sums, of, which)
+    always = which.own | which.level if has_levels else which.own
+    price = np.where(which.nugget, 0.0, np.log(_PRIOR_ODDS)) + np.log1p(np.diagonal(of.joint).sum()) / 2
+    best: tuple[float, _Fit, BoolArray, FloatArray] | None = None
+    seen: set[bytes] = set()
+    for _ in range(_ROUNDS):
+        found = _probabilities(fit, of, which, always, price, rng, moves)
+        free = always | (found > 0.5)
+        if free.tobytes() in seen:
+            break
+        seen.add(free.tobytes())
+        start = _Point.of(np.where(free, fit.point.vector, 0.0), len(of.scale))
+        fit = _descend(start if start.is_allowed(0.0) else _start(of), free, of, fit.weights)
+        fit = _descend(fit.point, free, of, _weights_at(fit.point, sums, of))
+        evidence = -fit.misfit / 2 - float(price[free & ~always].sum())
+        if best is None or evidence > best[0]:
+            best = evidence, fit, free, found
+    assert best is not None
+    return _rates(*best, sums=sums, of=of, which=which, has_levels=has_levels)
+
+
+def _rates(
+    evidence: float,
+    fit: _Fit,
+    free: BoolArray,
+    found: FloatArray,
+    *,
+    sums: LagSums,
+    of: _Moments,
+    which: _Which,
+    has_levels: bool,
+) -> Rates:
+    """What was found, in the units of the readings."""
+    point, d = fit.point, len(of.scale)
+    df = len(of.value) - int(free.sum())
+    X = _whitened(fit.weights, _jacobian(point, of)[:, free])
+    spread = np.zeros((len(free), len(free)))
+    spread[np.ix_(free, free)] = np.linalg.pinv(X.T @ X, hermitian=True) * max(fit.misfit / max(df, 1), 1.0)
+    unit = np.multiply.outer(of.scale, 1 / of.scale)
+    square = np.multiply.outer(of.scale, of.scale)
+    probabilities = found[which.rate].reshape(d, d).copy()
+    np.fill_diagonal(probabilities, 1.0)
+    apart = [of.delay[(of.later == i) & (of.earlier == i) & (of.bins > 0)] for i in range(d)]
+    return Rates(
+        rates=point.A * unit,
+        covariance=spread[np.ix_(which.rate, which.rate)] * np.multiply.outer(unit.ravel(), unit.ravel()),
+        probabilities=probabilities,
+        stationary=point.stationary * square,
+        noise=point.Q * square,
+        nugget=np.maximum(point.r, 0.0) * of.scale**2,
+        levels=point.L * square if has_levels else None,
+        mean=of.mean,
+        misfit=fit.misfit,
+        df=df,
+        evidence=evidence,
+        shortest=np.array([own.min() if len(own) else np.inf for own in apart]),
+        n_moments=len(of.value),
+        n_sparse=(len(sums.edges) - 1) * d * d + d * (d + 1) // 2 - len(of.value),
+    )
+
+
+@dataclass(frozen=True)
+class _Which:
+    """Which parameters of `_Point.vector` are what; `own`: rates of variables on themselves and variances of their noise."""
+
+    rate: BoolArray
+    own: BoolArray
+    nugget: BoolArray
+    level: BoolArray
+
+    @classmethod
+    def of(cls, d: int) -> _Which:
+        low = np.tril_indices(d)
+        own, none = low[0] == low[1], np.zeros(len(low[0]), dtype=bool)
+        parts = (np.eye(d, dtype=bool).ravel(), own, np.zeros(d, dtype=bool), none)
+        place = np.repeat(np.arange(4), [len(part) for part in parts])
+        return cls(place == 0, np.concatenate(parts), place == 2, place == 3)
+
+
+def _merged(sums: LagSums, most: int) -> LagSums:
+    """Neighbouring bins together, until there are no more moments than that."""
+    n_bins, d = len(sums.edges) - 1, sums.counts.shape[1]
+    n_left = min(n_bins, max(3, most // (d * d)))
+    first = 1 + (np.arange(n_left) * n_bins) // n_left
+    ends = np.concatenate([first[1:] - 1, [n_bins]])
+    arrays = {
+        name: np.add.reduceat(getattr(sums, name), np.concatenate([[0], first]), axis=0)
+        for name in ("counts", "products", "delays", "later", "earlier")
+    }
+    edges = np.concatenate([sums.edges[:1], sums.edges[ends]])
+    return LagSums(edges, **arrays, n_recordings=sums.n_recordings, time=sums.time)
+
+
+def _weights_at(point: _Point, sums: LagSums, of: _Moments) -> FloatArray:
+    """Cholesky factor of the covariance of the moments at a model whose covariances are made possible ones."""
+
+    def possible(matrix: FloatArray) -> FloatArray:
+        values, vectors = np.linalg.eigh(matrix)
+        return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+    sound = _Point(point.A, possible(point.Q), np.maximum(point.r, 0.0), possible(point.L))
+    how = _readings(sums, -1 / np.linalg.eigvals(point.A).real.max())
+    spread = _spread(sound, of, how, np.diff(np.concatenate([[0.0], sums.edges])))
+    own = np.diagonal(spread).copy()
+    for ridge in (0.0, 1e-4, 1e-2, 1e-1, 1.0):
+        try:
+            return np.asarray(np.linalg.cholesky(spread + np.diag(ridge * own)))
+        except np.linalg.LinAlgError:
+            continue
+    return np.diag(np.sqrt(own))
+
+
+def _wide_fit(sums: LagSums, of: _Moments, which: _Which) -> tuple[_Fit, bool]:
+    """All rates, noise of each variable by itself, and levels where they pay: their price is that of recordings."""
+    free = which.rate | which.own | which.nugget
+    point = _start(of)
+    weights = _weights_at(point, sums, of)
+    for _ in range(2):
+        point = _descend(point, free, of, weights).point
+        weights = _weights_at(point, sums, of)
+    fit = _descend(point, free, of, weights)
+    if sums.n_recordings < 2:
+        return fit, False
+    wide = _descend(fit.point, free | which.level, of, weights)
+    price = which.level.sum() * np.log(max(sums.n_recordings, _FEW_RECORDINGS))
+    if fit.misfit - wide.misfit <= price or np.trace(wide.point.L) <= 0:
+        return fit, False
+    weights = _weights_at(wide.point, sums, of)
+    return _descend(wide.point, free | which.level, of, weights), True
+
+
+def _probabilities(
+    fit: _Fit,
+    of: _Moments,
+    which: _Which,
+    always: BoolArray,
+    price: FloatArray,
+    rng: np.random.Generator,
+    moves: int,
+) -> FloatArray:
+    """Of every parameter that may be 0, from the model that is linear where `fit` is."""
+    X = _whitened(fit.weights, _jacobian(fit.point, of))
+    y = _whitened(fit.weights, of.value - _expected(fit.point, of)) + X @ fit.point.vector
+    basis = np.linalg.qr(X[:, always])[0]
+    may = ~always & ~which.level
+    Z, z = X[:, may], y - basis @ (basis.T @ y)
+    Z = Z - basis @ (basis.T @ Z)
+    more = max(fit.misfit / max(len(y) - int((fit.point.vector != 0).sum()), 1), 1.0)
+    subsets = _Subsets(Z.T @ Z / more, Z.T @ z / more, price[may], which.nugget[may])
+    found = np.zeros(len(always))
+    found[may] = _probable(subsets, rng, moves)
+    return found

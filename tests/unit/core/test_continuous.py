@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import expm, solve_continuous_lyapunov
 
-from feddbn.core.continuous import LagSums, lag_sums
+from feddbn.core import continuous
+from feddbn.core.continuous import LagSums, lag_sums, learn_rates
 from feddbn.errors import DataError
 
 EDGES = np.array([0.0, 0.3, 0.9, 2.0])
@@ -95,3 +97,120 @@ def test_what_cannot_be_added_up_is_refused() -> None:
     with pytest.raises(ValueError, match="add up"):
         _ = lag_sums([one], [0, 1]) + lag_sums([one], [0, 2])
     assert isinstance(lag_sums([one], [0, 1]), LagSums)
+
+
+FEEDBACK = np.array([[-0.6, 0.0, 0.35], [0.4, -0.8, 0.0], [0.0, -0.3, -0.5]])
+NOISE = np.diag([1.0, 0.7, 1.4])
+
+
+def exact_sums(
+    A: np.ndarray, Q: np.ndarray, edges: np.ndarray, nugget: float = 0.0, levels: float = 0.0
+) -> LagSums:
+    """Sums as of endless readings at random times: every product is what it is expected to be."""
+    d, S = len(A), solve_continuous_lyapunov(A, -Q)
+    at = np.concatenate([[0.0], (edges[1:] + edges[:-1]) / 2])
+    rate, time = 1.0, 4e4
+    counts = np.concatenate([[rate * time * 0.4], rate**2 * time * np.diff(edges)])[:, None, None] * np.ones(
+        (d, d)
+    )
+    counts[0] += np.diag(np.full(d, rate * time * 0.6))
+    covariance = expm(A * at[:, None, None]) @ S + levels * (np.eye(d) + 0.5)
+    covariance[0] += nugget * np.eye(d)
+    none = np.zeros_like(counts)
+    return LagSums(edges, counts, counts * covariance, counts * at[:, None, None], none, none, 50.0, time)
+
+
+FINE = np.concatenate([[0.0], np.geomspace(0.1, 12, 16)])
+
+
+@pytest.mark.parametrize(("nugget", "levels"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.6), (0.3, 0.6)])
+def test_expected_moments_give_the_rates_back(nugget: float, levels: float) -> None:
+    found = learn_rates(
+        exact_sums(FEEDBACK, NOISE, FINE, nugget, levels), np.random.default_rng(0), moves=200
+    )
+    np.testing.assert_array_equal(found.probabilities > 0.5, FEEDBACK != 0)
+    np.testing.assert_allclose(found.rates, FEEDBACK, atol=2e-3)
+    np.testing.assert_allclose(found.noise, NOISE, atol=5e-3)
+    np.testing.assert_allclose(found.nugget, nugget, atol=5e-3)
+    np.testing.assert_allclose(found.stationary, solve_continuous_lyapunov(FEEDBACK, -NOISE), atol=5e-3)
+    assert (found.levels is not None) == (levels > 0)
+    if found.levels is not None:
+        np.testing.assert_allclose(found.levels, levels * (np.eye(3) + 0.5), atol=5e-3)
+    assert found.misfit < 1e-2
+
+
+def test_noise_that_variables_share_is_no_edge() -> None:
+    shared = NOISE + 0.4 * (np.ones((3, 3)) - np.eye(3))
+    found = learn_rates(exact_sums(FEEDBACK, shared, FINE), np.random.default_rng(0), moves=200)
+    np.testing.assert_array_equal(found.probabilities > 0.5, FEEDBACK != 0)
+    np.testing.assert_allclose(found.noise, shared, atol=5e-3)
+
+
+def test_the_same_seed_gives_the_same_bits_and_units_do_not_matter() -> None:
+    sums, units = exact_sums(FEEDBACK, NOISE, FINE), np.array([10.0, 0.1, 3.0])
+    one, two = (learn_rates(sums, np.random.default_rng(1), moves=50) for _ in range(2))
+    assert np.array_equal(one.probabilities, two.probabilities)
+    assert np.array_equal(one.rates, two.rates)
+    scaled = LagSums(
+        sums.edges,
+        sums.counts,
+        sums.products * np.multiply.outer(units, units),
+        *(getattr(sums, name) for name in ("delays", "later", "earlier", "n_recordings", "time")),
+    )
+    other = learn_rates(scaled, np.random.default_rng(1), moves=50)
+    np.testing.assert_allclose(other.rates * np.multiply.outer(1 / units, units), one.rates, atol=1e-6)
+
+
+def test_derivatives_are_those_of_small_differences() -> None:
+    of = continuous._moments(exact_sums(FEEDBACK, NOISE, FINE), 1)
+    point = continuous._Point(FEEDBACK, NOISE + 0.1, np.full(3, 0.2), 0.1 + np.eye(3))
+    vector, step = point.vector, 1e-6
+    np.testing.assert_array_equal(continuous._Point.of(vector, 3).vector, vector)
+    numeric = [
+        (
+            continuous._expected(continuous._Point.of(vector + change, 3), of)
+            - continuous._expected(continuous._Point.of(vector - change, 3), of)
+        )
+        / (2 * step)
+        for change in step * np.eye(len(vector))
+    ]
+    np.testing.assert_allclose(continuous._jacobian(point, of), np.stack(numeric, axis=1), atol=1e-7)
+
+
+def test_subsets_are_those_of_regressions() -> None:
+    rng = np.random.default_rng(4)
+    X, price = rng.standard_normal((40, 5)), np.full(5, 1.5)
+    X[:, 1] += X[:, 0]
+    y = X[:, 0] - 0.4 * X[:, 3] + rng.standard_normal(40)
+
+    def evidence(chosen: np.ndarray) -> float:
+        left = y - (X[:, chosen] @ np.linalg.lstsq(X[:, chosen], y, rcond=None)[0] if chosen.any() else 0.0)
+        return float(-(left @ left) / 2 - price[chosen].sum())
+
+    subsets = continuous._Subsets(X.T @ X, X.T @ y, price, np.zeros(5, dtype=bool))
+    for k in (0, 3, 1, 0, 4, 0, 3):
+        gains = subsets.gains()
+        for j in range(5):
+            other = subsets.chosen.copy()
+            other[j] = not other[j]
+            assert gains[j] == pytest.approx(evidence(other) - evidence(subsets.chosen), abs=1e-8)
+        subsets.flip(k)
+    every = [np.array([(m >> k) & 1 for k in range(5)], dtype=bool) for m in range(32)]
+    weights = np.exp([evidence(chosen) for chosen in every])
+    truth = (weights[:, None] * np.array(every)).sum(axis=0) / weights.sum()
+    fresh = continuous._Subsets(X.T @ X, X.T @ y, price, np.zeros(5, dtype=bool))
+    np.testing.assert_allclose(continuous._probable(fresh, rng, 4000), truth, atol=0.03)
+
+
+def test_a_variable_that_says_nothing_is_refused_by_name() -> None:
+    sums = exact_sums(FEEDBACK, NOISE, FINE)
+    counts = sums.counts.copy()
+    counts[2:, 1, 1] = 3
+    few = LagSums(
+        sums.edges,
+        counts,
+        *(getattr(sums, name) for name in ("products", "delays", "later", "earlier", "n_recordings", "time")),
+    )
+    with pytest.raises(DataError, match="'b'") as caught:
+        learn_rates(few, np.random.default_rng(0), variables=("a", "b", "c"))
+    assert caught.value.code == "too-few-pairs"
