@@ -56,3 +56,8 @@ def test_a_week_of_visits_opens_the_sum_of_all_clinics_together(tmp_path):
     np.testing.assert_array_equal(found, together)
     assert any("south was killed" in line for line in lines)
     assert any("the server died" in line for line in lines)
+
+
+def test_tables_of_hospitals_and_of_a_plant_give_the_networks_they_were_made_from(tmp_path):
+    pytest.importorskip("duckdb")
+    assert example("mappings").main(tmp_path) == {"omop": 0, "historian": 0}

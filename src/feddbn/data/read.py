@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
+from feddbn.data.described import described, descriptions
 from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import tidy_frame
@@ -80,8 +81,8 @@ def read_sites(
     >>> sorted(read_sites(rows, site="ward"))
     ['a', 'b']
     """
-    layout = Layout.of(layout, columns, "read_sites")
-    return _together(*_Reader(layout, stream_bytes).read(data), layout, same_variables)
+    reader = _Reader(Layout.of(layout, columns, "read_sites"), stream_bytes)
+    return _together(*reader.read(data), reader.layout, same_variables)
 
 
 def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict[str, DataError]]:
@@ -89,7 +90,7 @@ def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict
     reader = _EachReader(layout, STREAM_BYTES)
     found, clocks = reader.read(data)
     kept = {name: site for name, site in found.items() if name not in reader.refused}
-    return {} if reader.refused and not kept else _together(kept, clocks, layout), reader.refused
+    return {} if reader.refused and not kept else _together(kept, clocks, reader.layout), reader.refused
 
 
 def _together(
@@ -114,7 +115,11 @@ class _Reader:
 
     def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
         """Return the sites and the clocks of those that have times."""
-        site = self.layout.site
+        name = stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0"
+        told, layout = described(data, self.layout)
+        if layout is not self.layout and layout.site is None:
+            return {name: self._site(name, data)}, self.clocks
+        data, self.layout, site = told, layout, layout.site
         if isinstance(data, Mapping) and not issparse(data) and not _is_labelled(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
@@ -128,7 +133,6 @@ class _Reader:
             return self._directory(Path(data)), self.clocks
         found = self._source(data)
         if site is None:
-            name = found.name if isinstance(data, (str, PathLike)) else "site-0"
             return {name: self._site(name, found)}, self.clocks
         if isinstance(found, Table):
             return self._long_table(found), self.clocks
@@ -145,7 +149,14 @@ class _Reader:
         return list(found) if isinstance(found, np.ndarray) and found.ndim == 3 else found
 
     def _site(self, name: str, value: Any) -> SiteData:
-        where, layout = f"site {name!r}", self.layout
+        value, layout = described(value, self.layout)
+        if layout is not self.layout:
+            of_all, self.layout = self.layout, layout
+            try:
+                return self._site(name, value)
+            finally:
+                self.layout = of_all
+        where = f"site {name!r}"
         if isinstance(value, (str, PathLike)) and Path(value).is_dir():
             value = data_files(Path(value))
             if not value:
@@ -179,6 +190,9 @@ class _Reader:
                 f"{Given('site', self.layout.site)} goes with one table of all sites, but {str(path)!r} is a "
                 "directory whose files name the sites."
             )
+        told = descriptions(path)
+        if told:
+            return {stem(file): self._site(stem(file), file) for file in told}
         groups = [(stem(file), [file]) for file in data_files(path)]
         folders = sorted(
             one for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))
@@ -377,7 +391,7 @@ def _require_one_step(clocks: Mapping[str, Clock]) -> None:
 
 
 def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:
-    first = next(iter(sites))
+    first, layout = next(iter(sites)), replace(layout, sources=None)
     reference = tuple(layout.variables or sites[first].variables)
     aligned: dict[str, SiteData] = {}
     for name, data in sites.items():

@@ -304,7 +304,12 @@ class FileSite:
         """Return a place in one of the tables, at the columns that recordings are read from."""
         named = self.layout.keys
         keys = [name for name in (named["time"], named["label"]) if name is not None]
-        return Cursor(self._tables[table], [*self.variables, *keys], self.batch_rows, end)
+        return Cursor(self._tables[table], [*self.renamed, *keys], self.batch_rows, end)
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """Column of each variable -> the variable."""
+        return {one.name: self.variables[k] for k, one in self.layout.sources_of(self.variables)}
 
 
 class FileRecording:
@@ -338,7 +343,7 @@ class FileRecording:
         row = self.run.start
         while (frame := self.cursor.read(row, self.run.stop)) is not None:
             row += len(frame)
-            yield from cutter.feed(frame)
+            yield from cutter.feed(frame.rename(columns=self.site.renamed))
 
     def count_dropped(self) -> int:
         """Return how many rows are left out for missing values; reads the recording if nobody has."""

@@ -1,0 +1,57 @@
+"""A TOML file that says where data are and how they are read: `data`, and the fields of a `Layout`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from feddbn.data.layout import Layout
+from feddbn.data.tables import SqlTable
+from feddbn.errors import FileError, ParameterError, reading
+
+__all__ = ["described", "descriptions", "located"]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with reading(f"file {str(path)!r}", "TOML"):
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def descriptions(folder: Path) -> list[Path]:
+    """Return the files of a folder that describe data; a study or anything else in TOML is none."""
+    return [path for path in sorted(folder.glob("*.toml")) if "data" in _read(path)]
+
+
+def described(value: Any, layout: Layout) -> tuple[Any, Layout]:
+    """Return where a file says that data are, and how they are read unless `layout` says it; anything else as it is."""
+    if not isinstance(value, (str, PathLike)) or Path(value).suffix.lower() != ".toml":
+        return value, layout
+    path, where = Path(value), f"file {str(value)!r}"
+    said = _read(path)
+    data = located(said.pop("data", None), path.parent, where)
+    try:
+        own = Layout.of(None, said, where)
+    except ParameterError as error:
+        raise ParameterError(f"{where}: {error}", code=error.code, **error.values) from None
+    given = {one.name: getattr(layout, one.name) for one in fields(Layout)}
+    default = {one.name: one.default for one in fields(Layout)}
+    return data, replace(own, **{key: one for key, one in given.items() if one not in (default[key], {})})
+
+
+def located(data: Any, folder: Path, where: str) -> Any:
+    """Return data that are named in a file of this folder: a path, or a table of a query and perhaps a database."""
+    if isinstance(data, str) and data:
+        return folder / data
+    if not isinstance(data, Mapping) or "sql" not in data or not {*data} <= {"sql", "database"}:
+        raise FileError(
+            f"{where} must say where its data are: data = a path, or data = {{sql = ..., database = ...}}.",
+            code="no-data",
+        )
+    database = data.get("database")
+    if database is not None and not str(database).startswith(("postgres:", "postgresql:")):
+        database = folder / database
+    return SqlTable(data["sql"], database, folder)
