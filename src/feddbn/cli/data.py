@@ -244,7 +244,7 @@ def check(
     """
     from feddbn.analysis.data_check import check as check_files
 
-    of_study = data.suffix == ".json"
+    of_study = isinstance(data, Path) and data.suffix == ".json"
     findings = read_findings(data) if of_study else check_files(data, n_lags, layout=read.with_kinds())
     audience: Audience = "lead" if of_study else "cli"
     if as_json:

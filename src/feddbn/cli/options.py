@@ -86,10 +86,13 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 Data = Annotated[
-    Path,
+    Any,
     typer.Argument(
-        help="A directory with one CSV or Parquet file (or folder of recordings) per site, or one file.",
+        help="A directory with one CSV, Parquet or Arrow file (or folder of recordings) per site, one file, or a query "
+        "(--sql).",
         show_default=False,
+        parser=str,
+        metavar="DATA",
     ),
 ]
 Network = Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)]
@@ -222,20 +225,43 @@ _READING: dict[str, tuple[Any, str, str]] = {
         "Kind of a column: visits=count, ward=north,south, pain=ordinal:no,some,bad; or a .toml or .json file. Repeat for "
         "more.",
     ),
+    "separator": (str | None, "--separator", "What stands between the columns of a text file, such as ;."),
+    "decimal": (str | None, "--decimal", "What begins decimals in a text file: . or ,."),
+    "encoding": (str | None, "--encoding", "How letters of a text file are written, such as latin-1."),
+    "sql": (bool, "--sql", "The data are a SELECT, not a path; DuckDB answers it."),
+    "database": (
+        str | None,
+        "--database",
+        "With --sql, what it asks: a file of DuckDB or SQLite, or postgres:dbname=...",
+    ),
 }
 """Fields of `feddbn.Layout` that are options: their type, how they are written, what they are for."""
+
+
+_ALWAYS = ("separator", "decimal", "encoding", "sql", "database")
+
+
+def _opened(text: str, is_query: bool, database: str | None) -> Any:
+    """The rows that an argument names: a path, or a query."""
+    if is_query:
+        from feddbn.data import SqlTable
+
+        return SqlTable(text, database)
+    if database is not None:
+        raise ParameterError("--database goes with --sql and a SELECT in place of the path; add --sql.")
+    return Path(text)
 
 
 def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that say how data are read, all or these; its argument `read` gets them."""
     options = []
-    for name in fields or _READING:
+    for name in (*fields, *_ALWAYS) if fields else _READING:
         kind, flag, about = _READING[name]
         shown: dict[str, Any] = {"metavar": "NAME=KIND"} if name == "kinds" else {}
         option = typer.Option(
             flag, help=about, rich_help_panel="Columns of the data", show_default=False, **shown
         )
-        default = False if name == "sort" else None
+        default = False if kind is bool else None
         annotation: Any = Annotated.__class_getitem__((kind, option))  # type: ignore[attr-defined]
         options.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -247,6 +273,8 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
             from feddbn.data.layout import Layout
 
             read = {one.name: given.pop(one.name) for one in options}
+            source = "history" if "history" in given else "data"
+            given[source] = _opened(given[source], read.pop("sql"), read.pop("database"))
             kinds = parse_kinds(read.pop("kinds", None))
             for name, parsed in (("variables", parse_variables), ("freq", _step)):
                 read[name] = parsed(read.get(name))

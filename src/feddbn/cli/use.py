@@ -283,7 +283,10 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
 def forecast(
     network: Network,
     history: Annotated[
-        Path, typer.Argument(help="CSV or Parquet file of one recording; its end is where it goes on.")
+        Any,
+        typer.Argument(
+            help="File of one recording, or a query (--sql); its end is where it goes on.",
+        ),
     ],
     steps: Annotated[int, typer.Option(help="How many time steps ahead.")] = 8,
     interval: Annotated[float, typer.Option(help="Probability that an interval covers.")] = 0.9,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from feddbn.data.preflight.profile import chunks, profile_sites
 from feddbn.data.preflight.roles import check_keys
 from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.readings import tidy_frame
-from feddbn.data.tables import open_table
+from feddbn.data.tables import plain_frame
 from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
 from feddbn.errors import DataError
 from feddbn.findings import Finding
@@ -79,25 +79,25 @@ class History:
 
 
 def read_history(
-    path: Path, variables: Sequence[str], layout: Layout | None = None, cell_maps: tuple[str, ...] = ()
+    source: Any, variables: Sequence[str], layout: Layout | None = None, cell_maps: tuple[str, ...] = ()
 ) -> History:
-    """Return the end of the one recording in a file, of which `layout` says how it is read, and `cell_maps` its cells.
+    """Return the end of the one recording in a file or table; `layout` says how it is read, `cell_maps` its cells.
 
     A file whose other columns show that it holds several recordings, or rows out of order, is refused.
     """
-    where = f"history={str(path)!r}"
+    where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     layout = replace(layout or Layout(), variables=tuple(variables), missing="keep")
-    sites, clocks = _Reader(layout, STREAM_BYTES).read(path)
+    sites, clocks = _Reader(layout, STREAM_BYTES).read(source)
     recordings = [one for site in sites.values() for one in MappedSite(site, cell_maps).recordings()]
     if len(recordings) != 1:
         raise DataError(f"{where} holds {len(recordings)} recordings; give the file of one.")
-    remarks = _other_columns(path, layout, where)
+    remarks = _other_columns(source, layout, where)
     (site,) = sites.values()
     remarks += tuple(getattr(site, "remarks", ()))
     rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
     values, at = _all_rows(recordings[0])
     clock = next(iter(clocks.values()), None)
-    frame, own = tidy_frame(open_table(path, layout).frame(), layout, where)
+    frame, own = tidy_frame(plain_frame(source, layout), layout, where)
     if own.time is None or clock is None or clock.step is None:
         n_empty, last = len(frame) - 1 - end, None
     else:
@@ -138,11 +138,11 @@ def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArr
     return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
 
 
-def _other_columns(path: Path, layout: Layout, where: str) -> tuple[Finding, ...]:
+def _other_columns(source: Any, layout: Layout, where: str) -> tuple[Finding, ...]:
     """Refuse a file whose other columns show several recordings or disorder; tell of a column that may be a time."""
     assert layout.variables is not None
     remarks = []
-    for profile in profile_sites(chunks(path, layout)).values():
+    for profile in profile_sites(chunks(source, layout)).values():
         for found in check_keys(profile):
             if set(found.about) <= set(layout.variables):
                 continue

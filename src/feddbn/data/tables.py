@@ -119,9 +119,9 @@ def table_of(value: Any, layout: Layout | None = None) -> Any:
     return value
 
 
-def plain_frame(value: Any) -> Any:
+def plain_frame(value: Any, layout: Layout | None = None) -> Any:
     """Return whatever holds rows as one frame of pandas; anything else is returned as it is."""
-    found = table_of(value)
+    found = table_of(value, layout)
     return found.frame() if isinstance(found, Table) else found
 
 
@@ -583,7 +583,7 @@ class SqlTable(StreamTable):
         folder: str | PathLike[str] | None = None,
     ) -> None:
         if not isinstance(query, str) or not query.strip():
-            raise ParameterError(f"{Given('query', query)} must be a SELECT in SQL.")
+            raise ParameterError(f"query={query!r} must be a SELECT, as text.")
         self.query, self.database, self.folder = query, database, folder
         super().__init__(None)
 
@@ -602,7 +602,7 @@ class SqlTable(StreamTable):
         engine = duckdb.connect(config=options)
         weakref.finalize(engine, spill.cleanup)
         if [one.type for one in engine.extract_statements(self.query)] != [duckdb.StatementType.SELECT]:
-            raise ParameterError(f"{Given('query', self.query)} must be one SELECT and nothing else.")
+            raise ParameterError(f"the query {self.query!r} must be one SELECT and nothing else.")
         return engine, None if self.database is None else self._attach(engine, fspath(self.database))
 
     def _attach(self, engine: Any, database: str) -> str:

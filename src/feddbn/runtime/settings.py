@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, InstanceOf, model_validator
 
+from feddbn.data import SqlTable
 from feddbn.data.layout import Layout
 from feddbn.errors import ParameterError, reading
 from feddbn.findings import Finding
@@ -35,7 +36,8 @@ class SiteSettings(_Settings):
     name
         The site's name in the federation.
     data
-        A file, or a directory of files, one recording each.
+        A file, or a directory of files, one recording each; or the answer to a query, in the file
+        ``data = {sql = "SELECT ...", database = "icu.duckdb"}``, as in `feddbn.data.SqlTable`.
     state
         Directory for runs, results and logs; needs space for about ten times the statistics.
     layout
@@ -52,7 +54,7 @@ class SiteSettings(_Settings):
 
     programs: tuple[str, ...] = ("feddbn.federation.programs",)
     name: str = Field(min_length=1)
-    data: Path
+    data: Path | InstanceOf[SqlTable]
     state: Path
     layout: InstanceOf[Layout] = Layout()
     policy: Path | None = None
@@ -83,8 +85,25 @@ class ServerSettings(_Settings):
     runs: Path
 
 
+def _query(said: dict[str, Any], folder: Path) -> SqlTable:
+    """The table that ``{sql = ..., database = ...}`` describes; files are looked for beside the settings."""
+    unknown = sorted(set(said) - {"sql", "database"})
+    if unknown or not isinstance(said.get("sql"), str):
+        what = f"does not know {unknown[0]!r}" if unknown else "lacks its query"
+        raise ParameterError(
+            f'data {what}; write a path, or data = {{sql = "SELECT ...", database = "FILE"}}, database only if it is needed.'
+        )
+    database = said.get("database")
+    is_file = isinstance(database, str) and not database.startswith(("postgres:", "postgresql:"))
+    return SqlTable(
+        said["sql"], (folder / str(database)).resolve() if is_file else database, folder.resolve()
+    )
+
+
 def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
     def beside(values: dict[str, Any]) -> None:
+        if isinstance(values.get("data"), dict):
+            values["data"] = _query(values["data"], Path(path).parent)
         for key in paths:
             if isinstance(values.get(key), str) and values[key]:
                 values[key] = (Path(path).parent / values[key]).resolve()
