@@ -196,7 +196,18 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
     return f"{room.capitalize()}({inner}={value!r})" if room else f"{name}={value!r}"
 
 
-_OPTIONS = ("site", "series", "time", "label", "variables", "freq", "jitter", "separator", "decimal", "encoding")
+_OPTIONS = (
+    "site",
+    "series",
+    "time",
+    "label",
+    "variables",
+    "freq",
+    "jitter",
+    "separator",
+    "decimal",
+    "encoding",
+)
 """Arguments that say how data are read, and options of their own at the command line."""
 _SWITCHES = {
     ("sort", True): "--sort",
