@@ -31,6 +31,7 @@ SHORT = {
     "times as much": "other units, to the owner",
     "the variables of this site": "columns, to the owner",
     "does not fit": "odd site",
+    "farther apart in time": "two rates",
     "is the sum of": "sum",
     "is a copy of": "copy",
 }

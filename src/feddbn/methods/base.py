@@ -394,7 +394,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             for name, texts in self.site_notes_.items()
             for note in texts
         ]
-        odd = self.findings_.of("sites-disagree")
+        odd = [*self.findings_.of("sites-disagree"), *self.findings_.of("two-rates")]
         others = [one for one in self.findings_ if one not in odd]
         self.findings_ = Findings([*others, *together("sites-compared", [*odd, *notes])])
 

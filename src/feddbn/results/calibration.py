@@ -55,7 +55,7 @@ FEATURES = ("lagged", "own past", "in doubt", "robustness", "robustness lagged",
 """What of an edge its discount rests on, see `features`."""
 OTHER = "other"
 """Any finding without a discount of its own."""
-AGAINST_EDGES = frozenset(("sites-disagree", "held", "made-up-values", "slow-levels"))
+AGAINST_EDGES = frozenset(("sites-disagree", "held", "made-up-values", "slow-levels", "two-rates"))
 """Codes of further findings by which edges may stand for something else; those of residuals are `GRAVE`."""
 SILENCE, WEAK, _STEEP = 0.07, 0.25, 12.0
 """The most that a probability loses where nothing was found, and the robustness at which it loses half of that."""

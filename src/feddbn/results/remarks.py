@@ -282,6 +282,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "n_effective": float(asked.moments.n),
         "unseen_pairs": [[variables[i], variables[j], lag] for i, j, lag in asked.unseen],
         "n_disagreeing": asked.n_disagreeing,
+        "n_slower": asked.n_slower,
         "left_out": asked.n_disagreeing if done.abstain else 0,
         "exogenous": list(asked.inputs),
         "cell_maps": list(done.cell_maps),
@@ -331,13 +332,10 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
     if asked.unseen:
         found.append(_unseen(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
-        values = {
-            "n": asked.n_disagreeing,
-            "n_sites": int(survey.n_sites),
-            "left_out": bool(done.abstain),
-            "personal": asked.personal,
-        }
-        found.append(Finding("sites-disagree", "warning", values))
+        values = {"n_sites": int(survey.n_sites), "left_out": bool(done.abstain), "personal": asked.personal}
+        odd = asked.n_disagreeing - asked.n_slower
+        for code, n in (("sites-disagree", odd), ("two-rates", asked.n_slower)):
+            found += [Finding(code, "warning", {"n": n, **values})] if n else []
     return found
 
 

@@ -148,6 +148,19 @@ def _sites_disagree(it: Said) -> str:
     return f"{what}; its owner is told why. {wish('exclude')} leaves it out (not of PFDBNL, which has a network for each)."
 
 
+@says("two-rates")
+def _two_rates(it: Said) -> str:
+    n, of = it["n"], it["n_sites"]
+    what = f"rows of {n} of {of} sites" if n > 1 else f"rows of one of {of} sites"
+    done = (
+        "stay out of the sums" if it["left_out"] else "stay in the sums, so that a lag means different things"
+    )
+    return (
+        f"{what} seem to be farther apart in time than those of the others and {done}; owners are told. With times "
+        f"({it.option('time')}) and one step for all ({it.option('freq')}) such rows are used for what they tell."
+    )
+
+
 @says("not-looked-at-under-noise")
 def _not_looked_at(it: Said) -> str:
     return (

@@ -159,6 +159,7 @@ def _do_not_tell(it: Said) -> str:
 
 _AGAINST = {
     "sites-disagree": "sites do not fit each other",
+    "two-rates": "rows of some sites are farther apart in time",
     "held": "values repeat themselves",
     "made-up-values": "values were made up before they came",
     "hidden": "hidden causes explain the rows as well",

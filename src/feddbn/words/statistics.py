@@ -93,6 +93,15 @@ def _mixed_columns(it: Said) -> str:
     return f"columns look mixed up at this site: {pairs} at the other sites."
 
 
+@says("slower-rows")
+def _slower_rows(it: Said) -> str:
+    return (
+        "rows of this site seem to be farther apart in time than those of the others: they remember less of the row before, "
+        f"as every second row does. Name the column of times ({it.option('time')}) and the step of the others "
+        f"({it.option('freq')}); rows are then used for what they tell."
+    )
+
+
 @says("other-relations")
 def _other_relations(it: Said) -> str:
     return "the variables of this site are related to each other in another way than at the other sites."

@@ -185,6 +185,10 @@ FOUND = [
         Finding("sites-disagree", "warning", {"n": n, "n_sites": 6, "left_out": out, "personal": own})
         for n, out, own in ((1, True, True), (1, True, False), (3, False, False), (1, False, False))
     ),
+    *(
+        Finding("two-rates", "warning", {"n": n, "n_sites": 6, "left_out": out, "personal": False})
+        for n, out in ((1, True), (4, False))
+    ),
     Finding("not-looked-at-under-noise", "unknown", cure={"prepare.center": "recording"}),
     Finding("no-intercepts", "note"),
     Finding(

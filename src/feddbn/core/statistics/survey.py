@@ -239,6 +239,8 @@ def looks_binary(mean: FloatArray, variance: FloatArray) -> BoolArray:
     return np.asarray((expected > 0) & (np.abs(variance - expected) <= _SAME * expected))
 
 
+SLOWER = "slower-rows"
+"""Code of the finding that a site's rows are farther apart in time than those of the others."""
 FEWEST_SITES = 4
 """With fewer sites nobody can say who is the odd one."""
 _UNITS_FACTOR = 3.0
@@ -250,6 +252,9 @@ _LEAST_SHARE = 0.3
 this, whatever else is wrong with them."""
 _COLUMNS_Z2 = 5.0
 _IS_EXCHANGED = 0.4
+_SLOWER_ERRORS, _SLOWER_SHARE = 3.5, 0.45
+"""A site's rows are farther apart than those of others if what they remember has faded by so many standard errors, and by so
+much of what leaving out every second row takes."""
 _NEARLY = 1 - 1e-9
 
 
@@ -293,13 +298,46 @@ def compared(
         # Of few rows the distance varies more.
         is_far = distance > _CORRELATIONS_Z2 * (1 + _FEW_ROWS / n) and distance - 1 > _LEAST_SHARE * common
         is_other = is_far and size > _CORRELATIONS_SIZE
-        moved = _exchanged(_matrix(own[links]), _matrix(mean[links]), _matrix(variance[links]), d)
+        here, there = _matrix(own[links]), _matrix(mean[links])
+        moved = _exchanged(here, there, _matrix(variance[links]), d)
         if moved:
             pairs = [[variables[a], variables[b]] for a, b in moved]
             findings.append(Finding("mixed-columns", "warning", {"behaves_like": pairs}))
+        elif (share := _faded(here, there, _matrix(spread[links]), n, others, d)) > 0:
+            findings.append(Finding(SLOWER, "warning", {"share": share}))
         elif is_other:
             findings.append(Finding("other-relations", "warning", {"distance": distance}))
     return tuple(findings)
+
+
+def _faded(here: FloatArray, there: FloatArray, spread: FloatArray, n: float, others: float, d: int) -> float:
+    """How far a site's correlations with the row before have faded, as those of every second row have; 0 if not clearly.
+
+    `here` and `there` are Fisher's z (q, q) of the site and in the mean of the others, whose variances are `spread`. With C0
+    within a row and C1 with the row before, every second row has C2 = P P C0 in place of C1, P = C1 inv(C0), and the same C0.
+    The site is looked at along C1 - C2 of the others: 0 is where they are, 1 where every second of their rows is. Where some
+    of them are slow, too, it is less far than 1 from them. Across this direction, and within a row, it must be as they are,
+    and they like each other.
+    """
+    if len(here) < 2 * d:
+        return 0.0
+    now, before, pairs = slice(d), slice(d, 2 * d), np.triu_indices(d, 1)
+    usual = max(float(spread[now, now][pairs].mean()) if d > 1 else 0.0, 1.0 / n)
+    error, most = usual * (1 + 1 / others), _CORRELATIONS_Z2 * (1 + _FEW_ROWS / n)
+    is_other = d > 1 and np.mean((here - there)[now, now][pairs] ** 2) > most * error
+    if is_other or usual > most / n:
+        return 0.0
+    C0, C1 = np.tanh(there[now, now]) + np.eye(d), np.tanh(there[now, before])
+    P = C1 @ np.linalg.pinv(C0)
+    way = C1 - np.clip(P @ P @ C0, -1.0, 1.0)
+    length, step = float(np.sqrt((way**2).sum())), C1 - np.tanh(here[now, before])
+    if not length:
+        return 0.0
+    # The errors of the others' mean are part of both the way and the step.
+    along = (float((way * step).sum()) - d * d * usual / others) / length
+    across = float((step**2).sum()) - along**2
+    is_clear = along > _SLOWER_ERRORS * np.sqrt(error) and along > _SLOWER_SHARE * length
+    return along / length if is_clear and across < along**2 + most * error * d * d else 0.0
 
 
 def _exchanged(here: FloatArray, there: FloatArray, variance: FloatArray, d: int) -> list[tuple[int, int]]:

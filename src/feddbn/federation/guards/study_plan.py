@@ -48,7 +48,7 @@ from feddbn.federation.sums.in_view import LEVEL_ROWS
 from feddbn.federation.sums.lags import study_design
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.sums.private_moments import study_costs
-from feddbn.federation.sums.survey import survey_plan
+from feddbn.federation.sums.survey import N_AGREE, survey_plan
 from feddbn.federation.sums.treatment import asked_moments_plan
 from feddbn.method_table import STUDY_METHODS, find_method
 from feddbn.privacy.gaussian import LONGEST
@@ -178,7 +178,7 @@ class _StudyPlan:
         compares = self.prepare.on_disagreement != "ignore"
         inputs = self.prepare.input_places(self.study.variables)
         look = survey_plan(self.study.variables, self.n_lags, inputs, profiles=self.prepare.profiles)
-        return (*look, Planned("agree", 1)) if compares else look
+        return (*look, Planned("agree", N_AGREE)) if compares else look
 
     @property
     def update(self) -> Plan:

@@ -5,7 +5,8 @@ Site tasks
 ``survey``     numbers of far cells (`core.designs.cells`), spectra and profiles of single sites, added up
                (`core.statistics.survey`), and how many sites have cells that are no counts or no yes/no
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
-               added up. What does not fit stays in the site's state, in words for its owner
+               added up, and of those whose rows are only farther apart in time. What does not fit stays in the site's state,
+               in words for its owner
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from feddbn.core.statistics.made_up import N_MADE_UP, made_up_sums
 from feddbn.core.statistics.survey import (
     FEWEST_SITES,
     N_FREQUENCIES,
+    SLOWER,
     compared,
     cycles_in,
     objections,
@@ -44,6 +46,8 @@ from feddbn.federation.protocol.task import (
 )
 from feddbn.findings import Finding
 
+N_AGREE = 2
+"""Numbers in an answer to `AgreementQuestion`."""
 _HEAD = 7
 _CLEAR_SHOCKS = 3.0
 _MOST_COLUMNS = 160
@@ -104,7 +108,9 @@ class AgreementQuestion(LookQuestion):
     """
 
     name = "agree"
-    purpose = "whether this site looks like the others: 0 or 1"
+    purpose = (
+        "whether this site looks like the others, and if not whether its rows are farther apart: 0 or 1 each"
+    )
 
     n_sites: float = number(FEWEST_SITES, 1e9)
     total: FloatArray = array("profile")
@@ -294,8 +300,8 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
 
 def agreement_program(
     variables: tuple[str, ...], n_lags: int, survey: Survey, personal: bool = False
-) -> ServerProgram[int]:
-    """Have every site compare itself; returns how many do not fit."""
+) -> ServerProgram[tuple[int, int]]:
+    """Have every site compare itself; returns how many do not fit, and of these how many only have rows farther apart."""
     question = AgreementQuestion(
         n_lags=n_lags,
         variables=variables,
@@ -305,7 +311,8 @@ def agreement_program(
         inputs=survey.inputs,
         personal=personal,
     )
-    return round(float((yield Task(question)).value[0]))
+    odd, slower = (yield Task(question)).value.tolist()
+    return round(odd), round(slower)
 
 
 @answers(AgreementQuestion)
@@ -317,6 +324,7 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
         names = [question.variables[j] for j in outputs_of(question.d, question.inputs)]
         found = compared(own, n, question.total, question.squares, question.n_sites, names)
     if not found:
-        return with_notes(state, ()), np.zeros(1)
+        return with_notes(state, ()), np.zeros(N_AGREE)
     notes = (*found, Finding("site-own-network", "note")) if question.personal else found
-    return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.ones(1)
+    is_slower = all(one.code == SLOWER for one in found)
+    return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.array([1.0, float(is_slower)])

@@ -35,7 +35,7 @@ from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.statistics import FAR_FROM_ZERO
-from feddbn.federation.sums.survey import Survey, agreement_program, survey_plan, survey_program
+from feddbn.federation.sums.survey import N_AGREE, Survey, agreement_program, survey_plan, survey_program
 
 # Products over pairs of cells that are both there: where rows with empty cells begin.
 
@@ -110,15 +110,22 @@ class FirstLook:
         How the data are.
     n_disagreeing
         How many sites do not fit the others; None if sites were not compared.
+    n_slower
+        How many of these only have rows that are farther apart.
     """
 
     survey: Survey
     n_disagreeing: int | None = None
+    n_slower: int = 0
 
     @property
     def has_few_odd(self) -> bool:
-        """Whether some sites do not fit, and few: where many do not there are several kinds of sites, and no odd one."""
-        return 0 < (self.n_disagreeing or 0) <= self.survey.n_sites / 3
+        """Whether some sites do not fit, and few: where many do not there are several kinds of sites, and no odd one.
+
+        Rows that are farther apart tell nothing of a single step, however many sites have such, as long as others are left.
+        """
+        n, n_sites = self.n_disagreeing or 0, self.survey.n_sites
+        return n > 0 and n - self.n_slower <= n_sites / 3 and n_sites - n >= _FEWEST_LEFT
 
 
 def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
@@ -131,9 +138,11 @@ def _first_look(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> Se
     survey = yield from survey_program(variables, n_lags, inputs, profiles=prepare.profiles)
     if prepare.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
         return FirstLook(survey)
-    return FirstLook(survey, (yield from agreement_program(variables, n_lags, survey, prepare.is_personal)))
+    return FirstLook(survey, *(yield from agreement_program(variables, n_lags, survey, prepare.is_personal)))
 
 
+_FEWEST_LEFT = 3
+"""Sites that must be left in the sums where others stay out."""
 _SAME_CORRELATIONS = 0.01
 _NOTHING_LEFT = 1e-12
 _MOST_EM_SUMS = 6
@@ -155,8 +164,8 @@ class AskedMoments:
         For scales of sites' own, the same way; None if it was not looked at.
     survey
         The first look, or None.
-    n_disagreeing
-        Number of sites that do not fit.
+    n_disagreeing, n_slower
+        Number of sites that do not fit, and of those among them whose rows are only farther apart.
     shape
         Sums of `core.orders.nongaussian.shape_sums`, or None.
     n_rows
@@ -183,6 +192,7 @@ class AskedMoments:
     gains_evidence: float | None = None
     survey: Survey | None = None
     n_disagreeing: int = 0
+    n_slower: int = 0
     shape: FloatArray | None = None
     n_rows: float = 0.0
     rank: float = 0.0
@@ -228,7 +238,7 @@ def asked_moments_plan(
         inputs = prepare.input_places(variables)
         asks += survey_plan(variables, n_lags, inputs, profiles=prepare.profiles)
         if prepare.on_disagreement != "ignore":
-            asks.append(Planned("agree", 1))
+            asks.append(Planned("agree", N_AGREE))
     # Once more about the means where these are far from zero, and all of it again where scales of sites may differ.
     again = 2 * (1 + (looks and prepare.gains != "none"))
     further = int(prepare.gains != "none" or most > 0) + (2 * d + 1 if shape else 0)
@@ -262,10 +272,10 @@ def asked_moments_program(
     variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
 ) -> ServerProgram[AskedMoments]:
     """Decide what has to be done to the rows, and ask for their moments."""
-    survey, n_disagreeing, treatment = None, 0, prepare.given
+    survey, n_disagreeing, n_slower, treatment = None, 0, 0, prepare.given
     if prepare.needs_survey:
         look = yield from first_look_program(variables, n_lags, prepare)
-        survey, n_disagreeing = look.survey, look.n_disagreeing or 0
+        survey, n_disagreeing, n_slower = look.survey, look.n_disagreeing or 0, look.n_slower
         treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
         if prepare.robust == "auto" and survey.far:
             robust = "shocks" if survey.has_shocks else "site"
@@ -294,6 +304,7 @@ def asked_moments_program(
         gains_evidence=gains_evidence,
         survey=survey,
         n_disagreeing=n_disagreeing,
+        n_slower=n_slower,
         inputs=prepare.inputs,
         personal=prepare.is_personal,
     )

@@ -4,6 +4,7 @@ from scipy.stats import median_abs_deviation
 
 import feddbn
 from feddbn.core.statistics.survey import (
+    SLOWER,
     compared,
     cycles_in,
     fisher_z,
@@ -208,6 +209,35 @@ def test_exchanged_columns_are_named():
     assert [bool(one) for one in found] == [k == 5 for k in range(8)]
     (told,) = found[5]
     assert (told.code, told.values["behaves_like"]) == ("mixed-columns", [["e", "b"], ["b", "e"]])
+
+
+@pytest.mark.parametrize("slow", [(5,), (0, 2, 5, 7)])
+def test_sites_with_every_second_row_find_out_and_no_other_does(slow):
+    found = comparisons([x[::2] if k in slow else x for k, x in enumerate(sites(3, n_rows=400))])
+    assert [[one.code for one in told] for told in found] == [[SLOWER] if k in slow else [] for k in range(8)]
+
+
+def test_how_far_relations_with_the_row_before_have_faded_is_known_where_it_is_exact():
+    # x_t = P x_{t-1} + e: within a row C0, one row apart P C0, two apart P P C0.
+    P = np.array([[0.7, 0.0], [0.4, 0.5]])
+    C0 = np.linalg.solve(np.eye(4) - np.kron(P, P), np.eye(2).ravel()).reshape(2, 2)
+    root = np.sqrt(np.outer(np.diag(C0), np.diag(C0)))
+
+    def profile(power):
+        lagged = np.linalg.matrix_power(P, power) @ C0 / root
+        whole = np.block([[C0 / root, lagged], [lagged.T, C0 / root]])
+        return np.r_[np.zeros(2), fisher_z(whole[np.triu_indices(4, 1)])]
+
+    def told(own, others):
+        every = np.array([own, *others])
+        return compared(own, 1e6, every.sum(axis=0), (every**2).sum(axis=0), len(every), ("a", "b"))
+
+    (alone,) = told(profile(2), [profile(1)] * 7)
+    assert (alone.code, alone.values["share"]) == (SLOWER, pytest.approx(1.0, abs=1e-4))
+    (among,) = told(profile(2), [profile(2)] * 3 + [profile(1)] * 4)
+    assert among.code == SLOWER
+    assert 0.45 < among.values["share"] < 1
+    assert not told(profile(1), [profile(2)] * 4 + [profile(1)] * 3)
 
 
 def test_a_site_that_shares_nothing_is_named_from_few_rows_and_one_with_as_much_noise_is_not():

@@ -15,7 +15,8 @@ from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.sums.survey import survey_program
-from feddbn.federation.sums.treatment import asked_moments_program
+from feddbn.federation.sums.treatment import FirstLook, asked_moments_program
+from feddbn.results.remarks import treatment_findings
 from support.saying import only, refused
 from support.sites import federation_of
 
@@ -220,6 +221,33 @@ def test_a_site_that_stays_out_is_in_no_sum_after_it_found_out():
     assert "gram.rows" not in kinds[:first]
     assert kinds[first:].count("gram.rows") == 2
     assert not any(federation.site(odd).answer(task).any() for task in tasks[first:])
+
+
+@pytest.mark.parametrize(
+    ("n", "n_slower", "stay_out"),
+    [(0, 0, False), (2, 0, True), (3, 0, False), (5, 5, True), (5, 3, True), (5, 2, False), (6, 6, False)],
+)
+def test_few_odd_sites_or_slower_ones_stay_out_if_three_are_left(n, n_slower, stay_out):
+    survey = asked(made().sites)[0].survey
+    assert FirstLook(survey, n, n_slower).has_few_odd is stay_out
+
+
+@pytest.mark.parametrize("n_slow", [1, 4])
+def test_sites_with_every_second_row_stay_out(n_slow):
+    fed = made(rows=400)
+    sites = {
+        name: [t.iloc[:: 2 if k < n_slow else 1] for t in ts]
+        for k, (name, ts) in enumerate(fed.sites.items())
+    }
+    found, federation = asked(sites)
+    told = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    assert told == list(federation.sites)[:n_slow]
+    assert (found.n_disagreeing, found.n_slower, found.treatment.abstain) == (n_slow, n_slow, True)
+    left, _ = asked({name: sites[name] for name in sites if name not in told})
+    np.testing.assert_allclose(found.moments.scatter, left.moments.scatter)
+    told = treatment_findings(found, federation.variables)
+    (one,) = [finding for finding in told if finding.code in ("two-rates", "sites-disagree")]
+    assert (one.code, one.values["n"], one.values["left_out"]) == ("two-rates", n_slow, True)
 
 
 @pytest.mark.parametrize("center", ["none", "recording"])
