@@ -41,6 +41,7 @@ __all__ = [
     "open_table",
     "plain_frame",
     "refuse_twice",
+    "sorted_frames",
     "stem",
     "table_of",
 ]
@@ -534,6 +535,55 @@ class StreamTable(Table):
         return iter([self.source.select(columns).collect("pandas").to_native()])
 
 
+def _duckdb() -> Any:
+    """DuckDB in a memory of its own, with bounds; whatever does not fit goes to a folder that nobody else can read."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra("duckdb", "sql") from None
+    spill = tempfile.TemporaryDirectory(prefix="feddbn-")
+    # One thread gives rows in one order; nothing is fetched from elsewhere, nor taken from variables of Python.
+    options: dict[str, Any] = {"threads": 1, "memory_limit": _SQL_MEMORY, "temp_directory": spill.name}
+    options |= {"autoinstall_known_extensions": False, "python_enable_replacements": False}
+    engine = duckdb.connect(config=options)
+    weakref.finalize(engine, spill.cleanup)
+    return engine
+
+
+def sorted_frames(
+    frames: Iterator[pd.DataFrame], by: Sequence[str], batch_rows: int = _BATCH_ROWS
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of frames with the same columns in the order of `by`, however many they are (needs duckdb).
+
+    Rows that are equal in all of these columns come in no order that can be relied on.
+    """
+    engine, failed = _duckdb(), list[BaseException]()
+    import pyarrow as pa
+
+    first = next(frames, None)
+    if first is None:
+        return
+    schema = pa.Schema.from_pandas(first, preserve_index=False)
+
+    def batches() -> Iterator[Any]:
+        try:
+            for frame in chain([first], frames):
+                yield pa.RecordBatch.from_pandas(frame, schema, preserve_index=False)
+        except BaseException as error:
+            # DuckDB would only say that something went wrong.
+            failed.append(error)
+            raise
+
+    engine.register("given", pa.RecordBatchReader.from_batches(schema, batches()))
+    order = ", ".join(map(_quoted, by))
+    try:
+        yield from _of_relation(engine.sql(f"SELECT * FROM given ORDER BY {order}"), schema.names, batch_rows)
+    except Exception:
+        if failed:
+            raise failed[0] from None
+        raise
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -590,18 +640,9 @@ class SqlTable(StreamTable):
     @cached_property
     def _engine(self) -> tuple[Any, str | None]:
         """DuckDB with the database, if there is one, under the name it has there."""
-        try:
-            import duckdb
-        except ImportError:
-            raise MissingExtra("duckdb", "sql") from None
-        # What does not fit into memory goes to a folder that nobody else can read.
-        spill = tempfile.TemporaryDirectory(prefix="feddbn-")
-        # One thread gives rows in one order; nothing is fetched from elsewhere.
-        options: dict[str, Any] = {"threads": 1, "memory_limit": _SQL_MEMORY, "temp_directory": spill.name}
-        options |= {"autoinstall_known_extensions": False, "python_enable_replacements": False}
-        engine = duckdb.connect(config=options)
-        weakref.finalize(engine, spill.cleanup)
-        if [one.type for one in engine.extract_statements(self.query)] != [duckdb.StatementType.SELECT]:
+        engine = _duckdb()
+        kinds = [str(one.type).rpartition(".")[2] for one in engine.extract_statements(self.query)]
+        if kinds != ["SELECT"]:
             raise ParameterError(f"the query {self.query!r} must be one SELECT and nothing else.")
         return engine, None if self.database is None else self._attach(engine, fspath(self.database))
 

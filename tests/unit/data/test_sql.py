@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from feddbn.data import SqlTable, read_sites
+from feddbn.data.tables import sorted_frames
 from feddbn.errors import DataError, FileError, ParameterError
 from support.saying import refused
 
@@ -113,3 +114,32 @@ def test_other_rows_when_it_is_read_again_are_refused():
         blocks(read_sites(query, stream_bytes=1000))
         blocks(read_sites(query, stream_bytes=1000))
     assert error.value.code == "other-rows"
+
+
+def test_frames_are_sorted_however_many_there_are():
+    rng = np.random.default_rng(8)
+    names = np.array(["Zoë", "a", "b", "B", "zz", "ä"], dtype=object)
+    frame = pd.DataFrame(
+        {
+            "who": names[rng.integers(0, 6, 5000)],
+            "t": rng.integers(0, 40, 5000),
+            "v": rng.standard_normal(5000),
+        }
+    )
+    parts = (frame.iloc[k : k + 700] for k in range(0, 5000, 700))
+    found = list(sorted_frames(parts, ["who", "t", "v"], batch_rows=1000))
+    assert [len(one) for one in found] == [1000] * 5
+    expected = frame.iloc[np.lexsort([frame["v"], frame["t"], pd.factorize(frame["who"], sort=True)[0]])]
+    pd.testing.assert_frame_equal(
+        pd.concat(found, ignore_index=True), expected.reset_index(drop=True), check_dtype=False
+    )
+    assert list(sorted_frames(iter(()), ["t"])) == []
+
+
+def test_an_error_among_frames_that_are_sorted_is_told_as_it_is():
+    def parts():
+        yield pd.DataFrame({"t": [1, 2]})
+        raise DataError("row 3 is strange.", code="strange")
+
+    with refused(DataError, "row 3", code="strange"):
+        list(sorted_frames(parts(), ["t"]))
