@@ -190,11 +190,9 @@ class _StudyPlan:
     def noisy(self) -> Plan:
         """What is asked where noise is promised: one matrix of products, and what bounds of it take."""
         study, d = self.study, len(self.study.variables)
-        if study.method == "continuous":
-            has_bound = study.privacy.clip is not None
-            design = study_design(study.variables, self.given)
-            return continuous_plan(design, has_noise=True, has_bound=has_bound)
         plan: Plan = (Planned("gram.rows", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
+        if study.method == "continuous":
+            plan = continuous_plan(study_design(study.variables, self.given), has_noise=True)
         if study.has_curves:
             columns = curved_columns(d, self.n_lags, str(self.given.get("features")), noisy=True)
             plan += (Planned("gram.functions", sums_length(columns)),)

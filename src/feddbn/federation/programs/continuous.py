@@ -27,7 +27,6 @@ from feddbn.federation.sums.lags import (
     lags_length,
     noise_weights,
 )
-from feddbn.privacy.noise_plan import norm_edges
 
 BOUNDED, BOUNDED_ALONE = Treatment(robust="site"), Treatment(robust="recording")
 """What is done to readings unless somebody says otherwise: extreme ones count for less; under noise by each recording's own
@@ -54,11 +53,10 @@ class AskedLags:
     n_left_out: int
 
 
-def continuous_plan(design: LagDesign, *, has_noise: bool = False, has_bound: bool = False) -> Plan:
-    """What `lag_sums_program` asks; a bound for noise that is not given is looked for."""
+def continuous_plan(design: LagDesign, *, has_noise: bool = False) -> Plan:
+    """What `lag_sums_program` asks."""
     first = () if has_noise else (Planned("counts.lags", int(np.prod(design.shape))),)
-    norms = (Planned("counts.norms", len(norm_edges())),) if has_noise and not has_bound else ()
-    return *first, *norms, Planned("gram.lags", lags_length(design))
+    return *first, Planned("gram.lags", lags_length(design))
 
 
 def lag_sums_program(
