@@ -10,7 +10,7 @@ somewhere; each owner finds it at home with `feddbn site check`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
 from feddbn.data.layout import Layout
 from feddbn.data.preflight import preflight
-from feddbn.data.read import readable_sites
+from feddbn.data.read import readable_sites, reading_steps
 from feddbn.errors import DataError, ParameterError, ResultWarning
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
@@ -82,8 +82,10 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
         return Findings(shown)
     has_kinds = any(kind.name != "continuous" for kind in layout.kinds.values())
     look = Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare())
+    names: tuple[str, ...] = layout.variables or ()
     try:
         sites, errors = readable_sites(data, replace(layout, missing="keep"))
+        names = names or tuple(dict.fromkeys(name for site in sites.values() for name in site.variables))
         for name, site in sites.items():
             try:
                 check_sites({name: site}, look._largest_lag)
@@ -100,7 +102,39 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
             found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:
         found = _explained(shown, _refusal(error))
-    return Findings(found)
+    found = [*found, *_limits(layout, names)]
+    is_irregular = layout.gathers or any(one.values.get("why") == "closer" for one in found)
+    return Findings([*found, *_steps(data, layout)] if is_irregular else found)
+
+
+def _limits(layout: Layout, names: Iterable[str]) -> list[Finding]:
+    """Which limits hold for variables."""
+    limits = {name: list(layout.limits[name]) for name in names if name in layout.limits}
+    return [Finding("limits", "note", {"limits": limits}, tuple(limits))] if limits else []
+
+
+_STEPS_SHOWN = 6
+
+
+def _steps(data: Any, layout: Layout) -> list[Finding]:
+    """What usual steps would keep of readings at irregular times, about the one that `freq="auto"` takes."""
+    try:
+        table, texts = reading_steps(data, layout)
+    except DataError:
+        # The reading for a fit says why.
+        return []
+    middle = 0 if table.best is None else table.best
+    first = max(min(middle - _STEPS_SHOWN // 2, len(texts) - _STEPS_SHOWN), 0)
+    rows = [
+        {
+            "step": texts[k],
+            "kept": float(table.kept[k]),
+            "filled": dict(zip(table.variables, map(float, table.filled[k]), strict=True)),
+        }
+        for k in range(first, min(first + _STEPS_SHOWN, len(texts)))
+    ]
+    cure = {} if table.best is None else {"freq": texts[table.best]}
+    return [Finding("steps", "note", {"steps": rows}, cure=cure)]
 
 
 class Look(OneShotDBN):

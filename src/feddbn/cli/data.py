@@ -295,6 +295,15 @@ def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> N
         if one.code == "kinds" and audience == "cli":
             # Lines of a table are cut; this one is to be copied.
             say(f"If you agree: --method mixed {setting('kinds', one.cure['kinds'], 'cli')}")
+    for one in findings:
+        if one.code == "steps":
+            names = list(one.values["steps"][0]["filled"])
+            shares = [
+                (row["step"], *(f"{share:.0%}" for share in (row["kept"], *row["filled"].values())))
+                for row in one.values["steps"]
+            ]
+            say("Of the readings kept apart, and of the steps those with a reading of each variable:")
+            print_table(["step", "kept apart", *names], shares)
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
     say(", ".join(counted(n, level) for level, n in counts.items() if n) + ".")
 

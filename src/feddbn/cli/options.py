@@ -210,8 +210,33 @@ _READING: dict[str, tuple[Any, str, str]] = {
     "site": (str | None, "--site", "Column that names the site, if all are in one file."),
     "series": (str | None, "--series", "Column that names the recording."),
     "time": (str | None, "--time", "Column with the time."),
-    "variables": (str | None, "--variables", "Columns to use, separated by commas."),
-    "freq": (str | None, "--freq", 'Step from row to row, such as 1 or "1h".'),
+    "variables": (str | None, "--variables", "Columns (or names) to use, separated by commas."),
+    "names": (
+        str | None,
+        "--names",
+        "Column that names the variable of a reading, if every row has one reading.",
+    ),
+    "values": (str | None, "--values", "Column with the value of a reading, beside --names."),
+    "freq": (
+        str | None,
+        "--freq",
+        'Step from row to row, such as 1 or "1h"; auto to choose one for readings.',
+    ),
+    "irregular": (
+        str | None,
+        "--irregular",
+        "Rows at uneven times: refuse, average within a step --freq, or keep their times.",
+    ),
+    "limits": (
+        list[str] | None,
+        "--limits",
+        "Plausible values of a column: pulse=10,300; beyond them is empty. Or adult-icu. Repeat for more.",
+    ),
+    "units": (
+        list[str] | None,
+        "--units",
+        "Unit that a column has and the one wanted: temp=F,C; or a factor: dose=0.001. Repeat for more.",
+    ),
     "sort": (bool, "--sort", "Put rows in the order of their times first."),
     "jitter": (
         float | None,
@@ -238,6 +263,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
 """Fields of `feddbn.Layout` that are options: their type, how they are written, what they are for."""
 
 
+_METAVARS = {"kinds": "NAME=KIND", "limits": "NAME=LOW,HIGH", "units": "NAME=UNIT,UNIT"}
 _ALWAYS = ("separator", "decimal", "encoding", "sql", "database")
 
 
@@ -257,7 +283,7 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
     options = []
     for name in (*fields, *_ALWAYS) if fields else _READING:
         kind, flag, about = _READING[name]
-        shown: dict[str, Any] = {"metavar": "NAME=KIND"} if name == "kinds" else {}
+        shown: dict[str, Any] = {"metavar": _METAVARS[name]} if name in _METAVARS else {}
         option = typer.Option(
             flag, help=about, rich_help_panel="Columns of the data", show_default=False, **shown
         )
@@ -276,7 +302,7 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
             source = "history" if "history" in given else "data"
             given[source] = _opened(given[source], read.pop("sql"), read.pop("database"))
             kinds = parse_kinds(read.pop("kinds", None))
-            for name, parsed in (("variables", parse_variables), ("freq", _step)):
+            for name, parsed in _PARSED.items():
                 read[name] = parsed(read.get(name))
             command(**given, read=Reading(Layout(**read), kinds))
 
@@ -291,11 +317,35 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
     return decorate
 
 
-def _step(text: str | None) -> int | float | str | None:
-    """A number, or text such as 1h."""
-    for kind in (int, float):
-        try:
-            return kind(text)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            continue
-    return text
+def _pairs(option: str, looks: str) -> Callable[[list[str] | None], Any]:
+    """How texts such as pulse=10,300 become values by name; one word alone stays what it is."""
+
+    def parsed(texts: list[str] | None) -> Any:
+        if not texts:
+            return None
+        if len(texts) == 1 and "=" not in texts[0]:
+            return texts[0]
+        found: dict[str, Any] = {}
+        for text in texts:
+            name, sign, value = text.partition("=")
+            if not sign or not name.strip() or not value.strip() or name.strip() in found:
+                raise ParameterError(f"--{option} {text!r} must look like {looks}, once for each name.")
+            parts = [_number_or_text(one.strip()) for one in value.split(",")]
+            found[name.strip()] = parts[0] if len(parts) == 1 else tuple(parts)
+        return found
+
+    return parsed
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+_PARSED: dict[str, Callable[[Any], Any]] = {
+    "variables": parse_variables,
+    "limits": _pairs("limits", "pulse=10,300"),
+    "units": _pairs("units", "temp=F,C"),
+}

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from feddbn.core.plausible import PLAUSIBLE
 from feddbn.core.units import conversion
 from feddbn.errors import Given, ParameterError
-from feddbn.settings import is_number, shown
+from feddbn.settings import is_number, shown, word
 
 __all__ = ["Change", "Limits", "Source", "read_limits", "read_sources", "read_units"]
 
@@ -36,7 +37,10 @@ class Source:
 
 
 def read_limits(given: Any) -> Limits:
-    """Variable -> lowest and highest plausible value."""
+    """Variable -> lowest and highest plausible value; a word names a table that is ready for use."""
+    if isinstance(given, str):
+        word(*PLAUSIBLE).check("limits", given)
+        given = PLAUSIBLE[given]
     found = {} if given is None else given
     if not isinstance(found, Mapping) or not all(map(_are_limits, found.values())):
         raise ParameterError(

@@ -6,6 +6,7 @@ May import: core and below.
 """
 
 from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.plausible import PLAUSIBLE
 from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
 from feddbn.data.dask_site import DaskSite
 from feddbn.data.layout import ROW_TIMES
@@ -15,6 +16,7 @@ from feddbn.data.streaming import CsvSite, ParquetSite
 from feddbn.data.tables import SqlTable
 
 __all__ = [
+    "PLAUSIBLE",
     "ROW_TIMES",
     "ArrayRecording",
     "CsvSite",

@@ -175,7 +175,9 @@ class Layout(Settings):
         None,
         _anything("a step"),
         'Expected step from row to row: a number, or text such as "1h", "D", "MS"; by default the most common step of each '
-        "site, which must then be the same for all. A larger step starts a new segment; a smaller one is an error.",
+        "site, which must then be the same for all. A larger step starts a new segment; a smaller one is an error. Where "
+        'readings are averaged, "auto" or nothing takes the largest usual step (1 s to 7 days; 1, 2, 5, 10 and so on) that'
+        " keeps four fifths of the readings of all sites apart, and says so.",
     )
     names: str | None = setting(
         None,
@@ -189,12 +191,13 @@ class Layout(Settings):
         word(*IRREGULAR) | nothing(),
         'Rows whose times are not equally far apart: "refuse" them; "average" what lies within one step `freq`, and leave '
         'steps empty in which nothing was read; or "keep" the times as they are, which methods in continuous time need. By '
-        'default "average" with `names`, and otherwise "refuse".',
+        'default "average" with `names` or ``freq="auto"``, and otherwise "refuse".',
     )
     limits: Any = setting(
         None,
         _anything("a mapping from variables to (low, high)"),
-        "Lowest and highest plausible value of variables; cells beyond are left empty, and counted.",
+        'Lowest and highest plausible value of variables, such as ``{"pulse": (10, 300)}``; cells beyond are left empty, and '
+        'counted. "adult-icu" has them for vital signs and common laboratory values (`feddbn.data.PLAUSIBLE`).',
     )
     units: Any = setting(
         None,
@@ -316,7 +319,12 @@ class Layout(Settings):
     @property
     def way(self) -> str:
         """What is done about times that are not equally far apart."""
-        return self.irregular or ("refuse" if self.names is None else "average")
+        return self.irregular or ("refuse" if self.names is None and self.freq != "auto" else "average")
+
+    @property
+    def needs_step(self) -> bool:
+        """Whether readings are to be averaged in a step that is yet to be chosen."""
+        return self.gathers and self.way == "average" and self.clock is None
 
     @property
     def gathers(self) -> bool:

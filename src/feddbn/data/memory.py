@@ -22,6 +22,8 @@ T = TypeVar("T")
 class ArrayRecording:
     """A recording as a tuple of contiguous segments; a lag never crosses from one to the next.
 
+    `start` is how many steps from the zero of its clock it begins (counted from a Thursday or a multiple of a million).
+
     Examples
     --------
     >>> import numpy as np
@@ -33,6 +35,7 @@ class ArrayRecording:
 
     name: str
     segments: tuple[Block, ...]
+    start: float = 0.0
 
     def blocks(self) -> Iterator[Block]:
         """Yield the segments."""

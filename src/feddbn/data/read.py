@@ -13,18 +13,19 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
+from feddbn.core.designs.steps import MOST_APART, StepTable, step_table
 from feddbn.core.kinds import read_kinds
 from feddbn.data.described import described, descriptions
 from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
-from feddbn.data.readings import tidy_frame
+from feddbn.data.readings import beyond_limits, site_tally, tidy_frame
 from feddbn.data.streaming import FileSite, RowCutter, index_files, uneven_times
 from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, stem, table_of
-from feddbn.data.times import Clock, StepCounter, order_of
+from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
-__all__ = ["STREAM_BYTES", "read_sites", "readable_sites"]
+__all__ = ["STREAM_BYTES", "read_sites", "readable_sites", "reading_steps"]
 
 STREAM_BYTES = 64 * 2**20
 
@@ -112,14 +113,16 @@ class _Reader:
         self.layout = layout
         self.stream_bytes = stream_bytes
         self.clocks: dict[str, Clock] = {}
+        self.remarks: tuple[Finding, ...] = ()
 
     def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
         """Return the sites and the clocks of those that have times."""
+        self._data = data
         name = stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0"
         told, layout = described(data, self.layout)
         if layout is not self.layout and layout.site is None:
             return {name: self._site(name, data)}, self.clocks
-        data, self.layout, site = told, layout, layout.site
+        data, self.layout, site = told, self._settled(layout), layout.site
         if isinstance(data, Mapping) and not issparse(data) and not _is_labelled(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
@@ -140,6 +143,21 @@ class _Reader:
             return self._long(found), self.clocks
         raise ParameterError(f"{Given('site', site)} needs one DataFrame or file, not {type(data).__name__}.")
 
+    def _settled(self, layout: Layout) -> Layout:
+        """The layout with a step, which is one for all sites, where it needs one."""
+        if not layout.needs_step:
+            return layout
+        if not self.remarks:
+            table, found = reading_steps(self._data, self.layout, self.stream_bytes)
+            if table.best is None:
+                raise DataError(
+                    f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
+                    code="no-step",
+                )
+            values = {"step": found[table.best], "part": float(table.kept[table.best])}
+            self.remarks = (Finding("auto-step", "note", values, cure={"freq": found[table.best]}),)
+        return replace(layout, freq=self.remarks[0].values["step"], irregular="average")
+
     def _source(self, value: Any) -> Any:
         """What holds the rows of one or of all sites as a table, frame, array or list of them."""
         if _is_labelled(value):
@@ -151,7 +169,7 @@ class _Reader:
     def _site(self, name: str, value: Any) -> SiteData:
         value, layout = described(value, self.layout)
         if layout is not self.layout:
-            of_all, self.layout = self.layout, layout
+            of_all, self.layout = self.layout, self._settled(layout)
             try:
                 return self._site(name, value)
             finally:
@@ -257,9 +275,11 @@ class _Reader:
         where = f"site {name!r}"
         collected: list[_Series] = []
         variables: tuple[str, ...] | None = None
+        layouts: list[Layout] = []
         for part in parts:
             place = where if len(parts) == 1 else f"recording {part.name!r} of {where}"
             frame, own = _as_frame(part.table, layout, place)
+            layouts.append(own)
             mine = own.choose_variables([str(c) for c in frame.columns], place)
             if variables is not None:
                 layout.require_same(mine, variables, place, f"recording {parts[0].name!r}")
@@ -274,11 +294,15 @@ class _Reader:
         if layout.sort:
             collected = [_sorted(item, where) for item in collected]
         clock, remarks = self._clock(name, collected)
-        items, n_dropped = [], 0
+        remarks += self.remarks + site_tally(layout, layouts, name)
+        items, n_dropped, n_beyond = [], 0, np.zeros(len(variables), dtype=np.int64)
         for item in collected:
             cutter = RowCutter(f"recording {item.name!r} of {where}", variables, item.layout, clock)
-            items.append(ArrayRecording(item.name, tuple(cutter.feed(item.frame))))
+            segments = tuple(cutter.feed(item.frame))
+            items.append(ArrayRecording(item.name, segments, cutter.start))
             n_dropped += cutter.segmenter.n_dropped
+            n_beyond += cutter.n_beyond
+        remarks += beyond_limits(variables, n_beyond)
         step = None if clock is None else clock.text
         return MemorySite(variables, tuple(items), n_dropped, remarks, step)
 
@@ -309,6 +333,13 @@ class _EachReader(_Reader):
             self.clocks.pop(name, None)
             self.refused[name] = error
             return MemorySite((), ())
+
+
+class _KeepingReader(_EachReader):
+    """Reads all rows at their own times, in one unit."""
+
+    def _settled(self, layout: Layout) -> Layout:
+        return replace(layout, irregular="keep", freq=None)
 
 
 def _is_labelled(value: Any) -> bool:
@@ -343,6 +374,18 @@ def frame_of_labelled(value: Any, layout: Layout) -> pd.DataFrame | list[pd.Data
     if not unknown:
         return frame
     return [part.drop(columns=unknown) for _, part in frame.groupby(unknown[0], sort=False)]
+
+
+def reading_steps(
+    data: Any, layout: Layout, stream_bytes: int = STREAM_BYTES
+) -> tuple[StepTable, tuple[str, ...]]:
+    """Return which usual steps keep how much of the readings of all sites that can be read, and the steps as text."""
+    reader = _KeepingReader(layout, stream_bytes)
+    sites = {name: site for name, site in reader.read(data)[0].items() if name not in reader.refused}
+    if not sites and reader.refused:
+        raise next(iter(reader.refused.values()))
+    usual = usual_steps(next((getattr(site, "step", None) for site in sites.values()), None))
+    return step_table(sites.values(), list(usual.values())), tuple(usual)
 
 
 def _sorted(item: _Series, where: str) -> _Series:

@@ -16,7 +16,7 @@ The rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,11 +24,20 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.kinds import Kind
+from feddbn.core.designs.steps import MOST_APART
 from feddbn.core.sources import Source
-from feddbn.data.layout import Layout, frame_values, names_of_keys, positions, quoted
+from feddbn.data.layout import (
+    Layout,
+    frame_values,
+    names_of_keys,
+    positions,
+    quoted,
+    refuse_misfits,
+    with_levels,
+)
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times
 from feddbn.errors import DataError, Given, ParameterError
+from feddbn.findings import Finding
 from feddbn.settings import Rule, setting
 
 __all__ = ["Gathered", "Gatherer", "Tally", "gathered", "tidy_frame"]
@@ -38,44 +47,62 @@ _MEASURED = ("continuous", "positive")
 
 @dataclass(frozen=True)
 class Tally:
-    """What was done to the readings of a site; arrays have an entry per variable.
-
-    Attributes
-    ----------
-    n_readings, n_shared
-        Readings that are used, and how many of them share their row with another one of the same variable.
-    n_beyond
-        Readings beyond their limits.
-    n_rows
-        Rows that they became.
-    """
+    """What was done to the readings of a site: (3, d) readings that are used, values they became, readings beyond limits."""
 
     variables: tuple[str, ...]
-    n_readings: IntArray
-    n_shared: IntArray
-    n_beyond: IntArray
-    n_rows: int
+    counts: IntArray
 
-    def __add__(self, other: Tally) -> Tally:
-        counts = (
-            getattr(self, one) + getattr(other, one)
-            for one in ("n_readings", "n_shared", "n_beyond", "n_rows")
-        )
-        return Tally(self.variables, *counts)
+    def findings(self, layout: Layout) -> tuple[Finding, ...]:
+        """What to say of it."""
+        used, became, beyond = self.counts
+        n, left = int(used.sum()), int(became.sum())
+        if left == n:
+            return beyond_limits(self.variables, beyond)
+        lost = 1 - became / np.maximum(used, 1)
+        shares = {self.variables[j]: float(lost[j]) for j in np.argsort(-lost, kind="stable") if lost[j] > 0}
+        values = {"how": layout.way, "n": n, "n_values": left, "shares": shares, "step": layout.freq}
+        is_coarse = layout.way == "average" and left < MOST_APART * n
+        found = Finding("averaged", "warning" if is_coarse else "note", values)
+        return (found, *beyond_limits(self.variables, beyond))
+
+
+def beyond_limits(variables: Sequence[str], n_beyond: IntArray) -> tuple[Finding, ...]:
+    """A finding if cells lie beyond their limits."""
+    cells = {name: int(n) for name, n in zip(variables, n_beyond, strict=True) if n}
+    return (Finding("beyond-limits", "note", {"cells": cells}),) if cells else ()
 
 
 @dataclass(frozen=True, repr=False)
 class Gathered(Layout):
-    """The layout of rows that were made of readings."""
+    """The layout of rows that were made of readings: what was done to them by site, and the names that they had."""
 
-    tallies: Any = setting(
-        None, Rule(lambda value: True, ("tallies",)), "What was done to readings, by site."
-    )
+    tallies: Any = setting(None, Rule(lambda value: True, ("tallies",)), "Site -> tally.")
+    found: Any = setting(None, Rule(lambda value: True, ("names",)), "Names of variables in the table.")
 
     @property
     def gathers(self) -> bool:
         """Whether rows have yet to be made of readings: they are."""
         return False
+
+
+def site_tally(layout: Layout, made: Sequence[Layout], name: str) -> tuple[Finding, ...]:
+    """What was done to the readings of a site, whose tables became rows of these layouts; a variable needs readings."""
+    own = [one for one in made if isinstance(one, Gathered)]
+    tallies = [one.tallies[key] for one in own for key in (name, "") if key in one.tallies]
+    if layout.names is not None:
+        names = {each for one in own for each in one.found}
+        layout.require_sources(names, f"site {name!r}", f"readings in column {layout.names!r} of")
+    if not tallies:
+        return ()
+    total = Tally(tallies[0].variables, np.sum([one.counts for one in tallies], axis=0))
+    lacking = [one for one, n in zip(total.variables, total.counts.sum(axis=0), strict=True) if n == 0]
+    if lacking:
+        raise DataError(
+            f"site {name!r} has no reading of {quoted(lacking)}; leave the site out, or choose other variables with "
+            f"{Given('variables')}.",
+            code="no-reading",
+        )
+    return total.findings(own[0])
 
 
 def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
@@ -117,22 +144,21 @@ def gathered(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFr
     if layout.time is None:
         said = Given("names", layout.names) if layout.names is not None else Given("irregular", layout.way)
         raise ParameterError(f"{said} needs times; name their column with {Given('time')}.", argument="time")
-    variables = layout.variables
+    found: set[str] = set()
     if layout.names is None:
         variables = layout.choose_variables(list(frame.columns), where)
     else:
-        variables = named_variables(frame[layout.names], layout, where)
+        found = set(_names(frame[layout.names].drop_duplicates()).dropna())
+        variables = named_variables(found, layout, where)
     clock = reading_clock(layout, frame[layout.time], where)
     gatherer = Gatherer(layout, clock, variables, where)
     rows = pd.concat([gatherer.feed(frame), gatherer.close()], ignore_index=True)
-    return rows, gatherer.layout
+    return rows, replace(gatherer.layout, found=found)
 
 
-def named_variables(column: pd.Series, layout: Layout, where: str) -> tuple[str, ...]:
-    """The variables among the names in a column: those asked for, or all in the order of the alphabet."""
-    found = set(_names(column.drop_duplicates()).dropna())
+def named_variables(found: set[str], layout: Layout, where: str) -> tuple[str, ...]:
+    """The variables among the names of a table: those asked for, or all in the order of the alphabet."""
     if layout.variables is not None:
-        layout.require_sources(found, where, f"readings in column {layout.names!r} of")
         return layout.variables
     clash = sorted(found & set(layout.kept_keys))
     if clash or not found:
@@ -155,11 +181,6 @@ def reading_clock(layout: Layout, column: pd.Series, where: str) -> Clock:
     unit, declared = exact_unit(parse_times(column, where, layout.day_first)), layout.clock
     one = {"instant": HOUR, "integer": 1, "decimal": 10**9}[unit]
     if declared is None:
-        if layout.way == "average":
-            raise ParameterError(
-                f"{Given('irregular', 'average')} needs a step; give {Given('freq')}, such as {Given('freq', '1h')}.",
-                argument="freq",
-            )
         return Clock(unit, one, True, layout.day_first)
     if declared.unit == "integer" and unit == "decimal":
         return replace(declared, unit=unit, step=(declared.step or 1) * one)
@@ -204,19 +225,19 @@ class Gatherer:
         readings = self._readings(frame)
         if self._held is not None:
             readings = pd.concat([self._held, readings], ignore_index=True)
-        readings = self._in_order(readings)
-        if not len(readings):
-            return self._rows(readings)
-        place = [*self._keys, "row"]
-        last = readings[place].iloc[-1]
-        is_last = (readings[place] == last).all(axis=1).to_numpy()
+        keys = [pd.factorize(readings[key], sort=True)[0] for key in self._keys]
+        within = [readings[name].to_numpy() for name in ("value", "variable", "tick")]
+        readings = readings.iloc[np.lexsort([*within, *reversed(keys)])]
+        place = readings[[*self._keys, "row"]]
+        is_last = (place == place.iloc[-1]).all(axis=1).to_numpy() if len(place) else np.zeros(0, dtype=bool)
         self._held = readings[is_last]
         return self._rows(readings[~is_last])
 
     def close(self) -> pd.DataFrame:
         """Return the last row."""
+        assert self._held is not None
         held, self._held = self._held, None
-        return self._rows(self._readings_of({}) if held is None else held)
+        return self._rows(held)
 
     def _readings(self, frame: pd.DataFrame) -> pd.DataFrame:
         """One line for each reading: its keys, time, row, variable, value and label."""
@@ -241,40 +262,30 @@ class Gatherer:
                 "remove it or leave it empty.",
                 code="infinite",
             )
-        values = layout.plausible(values, self._variables, source)
         arguments = {layout.site: "site", layout.series: "series"}
         columns: dict[str, Any] = {
             key: names_of_keys(frame[key], arguments[key], where)[at] for key in self._keys
         }
-        columns |= {"tick": ticks[at], "variable": variable.astype(np.int64), "value": values}
+        values = layout.plausible(values, self._variables, source)
+        columns |= {"row": ticks[at] // self._step, "tick": ticks[at], "variable": variable, "value": values}
         if layout.keys["label"] is not None:
             columns["label"] = frame[layout.label].to_numpy()[at]
-        readings = self._readings_of(columns)
+        readings = pd.DataFrame(columns)
         beyond = np.isnan(values)
-        self._count(readings[beyond], n_beyond=True)
+        self._count(2, readings[beyond])
         return readings[~beyond]
-
-    def _readings_of(self, columns: Mapping[str, Any]) -> pd.DataFrame:
-        empty = {key: np.zeros(0, dtype=object) for key in self._keys}
-        numbers = {name: np.zeros(0, dtype=np.int64) for name in ("tick", "variable")}
-        label = {} if self._layout.keys["label"] is None else {"label": np.zeros(0, dtype=object)}
-        found = pd.DataFrame({**empty, **numbers, "value": np.zeros(0), **label, **columns})
-        found["row"] = found["tick"] // self._step
-        return found
 
     def _numbers(self, column: pd.Series, codes: IntArray) -> FloatArray:
         """(n,) values; levels of declared kinds are their positions."""
-        if pd.api.types.is_numeric_dtype(column.dtype):
-            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-        strange = np.isnan(numbers) & column.notna().to_numpy() & (codes >= 0)
-        for name, kind in self._layout.kinds.items():
-            if kind.levels and name in self._variables:
+        plain = (
+            column if pd.api.types.is_numeric_dtype(column.dtype) else pd.to_numeric(column, errors="coerce")
+        )
+        numbers = np.array(plain.to_numpy(dtype=np.float64, na_value=np.nan))
+        for name, kind in with_levels(self._layout.kinds).items():
+            if name in self._variables:
                 mine = codes == self._variables.index(name)
-                numbers = np.where(mine, np.nan, numbers)
-                numbers[mine], odd = _positions(column[mine], kind)
-                strange[mine] = odd
+                numbers[mine] = positions(column[mine], kind)[0]
+        strange = np.isnan(numbers) & column.notna().to_numpy() & (codes >= 0)
         if strange.any():
             row = int(np.flatnonzero(strange)[0])
             raise DataError(
@@ -284,73 +295,40 @@ class Gatherer:
                 code="not-numeric",
                 columns=(str(column.name),),
             )
-        return np.asarray(numbers)
-
-    def _in_order(self, readings: pd.DataFrame) -> pd.DataFrame:
-        keys = [pd.factorize(readings[key], sort=True)[0] for key in self._keys]
-        order = np.lexsort(
-            [*(readings[name].to_numpy() for name in ("value", "variable", "tick")), *reversed(keys)]
-        )
-        return readings.iloc[order]
+        for name, kind in self._layout.kinds.items():
+            if name in self._variables:
+                refuse_misfits(numbers[codes == self._variables.index(name)], name, kind, self._where)
+        return numbers
 
     def _rows(self, readings: pd.DataFrame) -> pd.DataFrame:
         """One line for each row, of readings in order."""
-        d, n = len(self._variables), len(readings)
-        place = readings[[*self._keys, "row"]]
-        begins = np.ones(n, dtype=bool)
-        begins[1:] = (place.iloc[1:].to_numpy() != place.iloc[:-1].to_numpy()).any(axis=1)
-        number = np.cumsum(begins) - 1
-        cell = number * d + readings["variable"].to_numpy()
+        d, places = len(self._variables), [readings[key].to_numpy() for key in (*self._keys, "row")]
+        begins = np.ones(len(readings), dtype=bool)
+        begins[1:] = np.any([one[1:] != one[:-1] for one in places], axis=0)
+        cell = (np.cumsum(begins) - 1) * d + readings["variable"].to_numpy()
         # Within a cell, readings stay in the order of time and value.
         order = np.argsort(cell, kind="stable")
-        cell, values = cell[order], readings["value"].to_numpy()[order]
-        cells, firsts, counts = np.unique(cell, return_index=True, return_counts=True)
-        first = values[firsts]
+        values = readings["value"].to_numpy()[order]
+        cells, firsts, counts = np.unique(cell[order], return_index=True, return_counts=True)
+        first, which = values[firsts], np.repeat(np.arange(len(cells)), counts)
         # Differences from the first one: the mean of equal readings is that reading.
-        which = np.repeat(np.arange(len(cells)), counts)
-        extra = np.bincount(which, values - first[which], len(cells))
-        means = first + extra / counts
-        measured = self._is_measured[cells % d] if d else np.zeros(0, dtype=bool)
+        means = first + np.bincount(which, values - first[which], len(cells)) / counts
         table = np.full((int(begins.sum()), d), np.nan)
-        table.flat[cells] = np.where(measured, means, values[firsts + counts - 1])
-        self._count(readings[begins], n_rows=True)
-        self._count(readings, counts=counts[which][np.argsort(order)])
-        heads = readings[begins]
+        table.flat[cells] = np.where(self._is_measured[cells % d], means, values[firsts + counts - 1])
+        self._count(0, readings)
+        self._count(1, readings.iloc[order[firsts]])
+        heads, layout = readings[begins], self._layout
         found = pd.DataFrame(table, columns=list(self._variables))
         for key in self._keys:
             found[key] = heads[key].to_numpy()
-        if self._layout.keys["label"] is not None:
-            found[self._layout.label] = heads["label"].to_numpy()
-        found[self._layout.time] = self._clock.times(heads["row"].to_numpy() * self._step, self._zone)
+        if layout.keys["label"] is not None:
+            found[layout.label] = heads["label"].to_numpy()
+        found[layout.time] = self._clock.times(heads["row"].to_numpy() * self._step, self._zone)
         return found
 
-    def _count(
-        self,
-        readings: pd.DataFrame,
-        n_beyond: bool = False,
-        n_rows: bool = False,
-        counts: IntArray | None = None,
-    ) -> None:
+    def _count(self, what: int, readings: pd.DataFrame) -> None:
         d, site = len(self._variables), self._layout.site
-        owners = np.zeros(len(readings), dtype=int) if site is None else pd.factorize(readings[site])[0]
-        names = [""] if site is None else list(pd.unique(readings[site]))
-        variable = readings["variable"].to_numpy()
-        for k, name in enumerate(names):
-            mine = owners == k
-            n = np.bincount(variable[mine], minlength=d)
-            none = np.zeros(d, dtype=np.int64)
-            shared = none if counts is None else np.bincount(variable[mine & (counts > 1)], minlength=d)
-            new = Tally(
-                self._variables,
-                none if counts is None else n,
-                shared,
-                n if n_beyond else none,
-                int(mine.sum()) if n_rows else 0,
-            )
-            self._tallies[name] = self._tallies[name] + new if name in self._tallies else new
-
-
-def _positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, Any]:
-    """(n,) positions of levels, and which cells have none."""
-    found, _ = positions(column, kind)
-    return found, np.isnan(found) & column.notna().to_numpy()
+        for name, mine in [("", readings)] if site is None else readings.groupby(site):
+            none = Tally(self._variables, np.zeros((3, d), dtype=np.int64))
+            tally = self._tallies.setdefault(str(name), none)
+            tally.counts[what] += np.bincount(mine["variable"].to_numpy(dtype=np.intp), minlength=d)

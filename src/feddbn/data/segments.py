@@ -86,7 +86,7 @@ class Segmenter:
         self.time = time
         self.n_rows = self._n_kept = first_row
         self._fills, self._keeps = fills, keeps
-        self._first_tick: int | None = None
+        self.first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False
         self._held: _Held | None = None
@@ -149,8 +149,8 @@ class Segmenter:
     ) -> Block:
         """The rows at their own times."""
         self._gaps(ticks)
-        begins = self._first_tick is None
-        first = self._first_tick = int(ticks[0]) if self._first_tick is None else self._first_tick
+        begins = self.first_tick is None
+        first = self.first_tick = int(ticks[0]) if self.first_tick is None else self.first_tick
         self._last_tick = int(ticks[-1])
         self.n_rows, self._n_kept, self.has_empty = (
             self.n_rows + len(values),
@@ -210,9 +210,9 @@ class Segmenter:
         """(n,) sampling steps since the first row; without times every row, kept or dropped, is one."""
         if ticks is None or self.step is None:
             return self.n_rows + np.arange(n)
-        if self._first_tick is None:
-            self._first_tick = int(ticks[0])
-        return np.asarray((ticks - self._first_tick) // self.step)
+        if self.first_tick is None:
+            self.first_tick = int(ticks[0])
+        return np.asarray((ticks - self.first_tick) // self.step)
 
     def _unusable(self, values: FloatArray, unlabelled: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         """(n,) rows that cannot begin or end a segment, None if there are none."""
@@ -283,9 +283,9 @@ class Segmenter:
             raise DataError(
                 f"{self.where} has times in column {self.time!r} at rows {row - 1} and {row} (counted from "
                 "0) that are closer "
-                f"than the sampling step; resample to a regular step, give the right one with {Given('freq')} "
-                f"(for example {Given('freq', 'MS')} for months), or allow uneven steps with {Given('jitter')} "
-                f"(for example {Given('jitter', 0.2)}).",
+                f"than the sampling step; average what lies in one step with {Given('irregular', 'average')}, give the right "
+                f"step with {Given('freq')} (for example {Given('freq', 'MS')} for months), or allow uneven ones with "
+                f"{Given('jitter')} (for example {Given('jitter', 0.2)}).",
                 code="closer",
             )
         return np.asarray(steps > self.step)

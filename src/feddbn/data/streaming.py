@@ -166,6 +166,7 @@ class RowCutter:
         step = None if self._clock is None else self._clock.step
         keeps = layout.way == "keep"
         self._grid = Grid(step, 0.0 if keeps else layout.tolerance)
+        self.n_beyond = np.zeros(len(variables), dtype=np.int64)
         self.segmenter = Segmenter(
             where,
             variables,
@@ -177,6 +178,12 @@ class RowCutter:
             keeps=keeps,
         )
 
+    @property
+    def start(self) -> float:
+        """How many steps from the zero of the clock the recording begins, or from a multiple of all usual steps."""
+        first, clock = self.segmenter.first_tick, self._clock
+        return 0.0 if first is None or clock is None else first % clock.cycle / (clock.step or 1)
+
     def feed(self, frame: pd.DataFrame) -> Iterator[Block]:
         """Yield the blocks of the next rows."""
         layout, where, ticks = self._layout, self.segmenter.where, None
@@ -185,6 +192,8 @@ class RowCutter:
         labels, unlabelled = row_labels(frame, layout, where)
         found = frame_values(frame, self.segmenter.variables, where, layout.kinds)
         values = layout.plausible(found, self.segmenter.variables)
+        if values is not found:
+            self.n_beyond += (np.isnan(values) & ~np.isnan(found)).sum(axis=0)
         return self.segmenter.feed(values, ticks, labels, unlabelled)
 
 
@@ -321,6 +330,7 @@ class FileRecording:
         self.site = site
         self.run = run
         self.cursor = cursor
+        self.start = 0.0
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in batches; a batch that continues a segment says so."""
@@ -329,6 +339,7 @@ class FileRecording:
         cutter = RowCutter(where, site.variables, site.layout, site.index.clock, self.first_row)
         segments: list[tuple[int, int]] = []
         for block in self._feed(cutter):
+            self.start = cutter.start
             n, time = len(block.values), block.time or 0
             if not block.starts_segment and segments:
                 time, before = segments.pop()

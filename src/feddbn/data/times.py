@@ -275,6 +275,12 @@ class Clock:
         return abs(mine - its) <= _ALIKE * max(mine, its)
 
     @property
+    def cycle(self) -> int:
+        """A time that all usual steps divide, in ticks."""
+        dates = {"instant": 7 * _DAY, "wall": 7 * _DAY, "decimal": 10**6 * DECIMAL}
+        return dates.get(self.unit, 10**6)
+
+    @property
     def text(self) -> str | None:
         """The step as `freq` takes it: "1h", "0.5"."""
         if self.step is None:
@@ -300,7 +306,7 @@ class Clock:
 
 def parse_freq(freq: Freq) -> Clock | None:
     """Return the clock that `freq` names, or None if the data should decide."""
-    if freq is None:
+    if freq is None or freq == "auto":
         return None
     if isinstance(freq, np.timedelta64):
         # numpy counts a duration among its integers.
@@ -335,6 +341,16 @@ def parse_freq(freq: Freq) -> Clock | None:
             "or 'YS'."
         )
     return clock
+
+
+def usual_steps(unit: str | None) -> dict[str, float]:
+    """Steps that a person would name, as text and in a unit of dates ("1h") or of numbers ("1")."""
+    clock = parse_freq(unit)
+    if clock is None or clock.unit in _NUMBERS:
+        return {f"{n * 10.0**k:g}": n * 10.0**k for k in range(-3, 6) for n in (1, 2, 5)}
+    ns = [n * size for size in (10**9, 60 * 10**9) for n in (1, 2, 5, 10, 15, 30)]
+    ns += [n * HOUR for n in (1, 2, 3, 4, 6, 8, 12, 24, 7 * 24)]
+    return {str(Clock("instant", one).text): one / (clock.step or 1) for one in ns}
 
 
 class StepCounter:

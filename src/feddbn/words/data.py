@@ -136,6 +136,28 @@ _SENTENCES = {
         "{share:.1%} of the times in {one} are off the step of {step}, by at most {most:.1%} of it, and were taken as even.",
         "{cure} refuses such times, {fifth} allows a fifth of the step",
     ),
+    "averaged/average": (
+        "{n} readings became {n_values} values: those in one step of {step} were averaged ({lost}), and what happens within "
+        "a step is lost.",
+        "{finer}",
+    ),
+    "averaged/same": (
+        "{n} readings became {n_values} values: those of one variable at one time were averaged ({lost}).",
+        "keep one reading per time and variable if they are not repetitions",
+    ),
+    "beyond-limits": (
+        "{listed} lie beyond their limits and were left empty.",
+        "look at such cells, and change the limits with {as_limits} if they are right",
+    ),
+    "limits": ("cells beyond these limits are left empty: {listed}.", "change them with {as_limits}"),
+    "auto-step": (
+        "a step of {step} was taken: the largest usual one that keeps most readings apart ({part:.0%} of them).",
+        "say it with {cure}, so that it stays the same with other data and at every site",
+    ),
+    "steps": (
+        "readings are not equally far apart: {listed}.",
+        "{choice} takes one value per step, and a method in continuous time (ContinuousDBN) takes the times as they are",
+    ),
     "all-rows/error": (
         "{what}: at most {usable} can be used with {lags}, and a network has {n_columns} columns.",
         "ask more sites, or use fewer variables or lags",
@@ -189,12 +211,13 @@ def _variant(it: Said) -> str:
     """Which of the sentences of a code it is; empty if there is one."""
     code, level = it.finding.code, it.finding.level
     choices = {
+        "averaged": "average" if it.get("how") == "average" else "same",
         "text-cells": "some" if it.get("n_numbers", 0) >= it.get("n_text", 0) else "all",
         "all-rows": level,
         "not-compared": "asked" if it.finding.cure else "few",
         "disagreement": "few" if it.finding.cure else "many",
     }
-    return str(it.get("how") or choices.get(code, ""))
+    return str(choices.get(code) or it.get("how") or "")
 
 
 def _parts(it: Said) -> dict[str, Any]:
@@ -219,6 +242,7 @@ def _parts(it: Said) -> dict[str, Any]:
         "exogenous": it.option("prepare.exogenous"),
     }
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq")}
+    parts["as_limits"] = it.option("limits")
     if about:
         parts |= {f"as_{role}": it.setting(role, about[0]) for role in ("site", "series")}
         parts |= {"one": repr(about[0]), "last": repr(about[-1])}
@@ -250,9 +274,39 @@ def _own_parts(it: Said) -> dict[str, Any]:
         more = f" and {len(sites) - 4} more sites" if len(sites) > 4 else ""
         listed = ", ".join(map(repr, sites[:4])) + more
         return {"listed": listed, "them": "these" if len(sites) > 1 else "this one"}
+    if code == "averaged":
+        names = list(it["shares"])
+        lost = ", ".join(f"{it['shares'][name]:.0%} of {name!r}" for name in names[:3])
+        more = f" and less of {len(names) - 3} more" if len(names) > 3 else ""
+        way = "`feddbn check` shows what other steps keep; take a finer one with"
+        return {
+            "lost": lost + more,
+            "finer": f"{way} {it.option('freq')}, or ContinuousDBN, which needs no step",
+        }
+    if code == "beyond-limits":
+        return {"listed": ", ".join(f"{n} cells of {name!r}" for name, n in it["cells"].items())}
+    if code == "limits":
+        return {
+            "listed": ", ".join(f"{name!r} {low:g} to {high:g}" for name, (low, high) in it["limits"].items())
+        }
+    if code == "steps":
+        # The step that is proposed, a finer and a coarser one.
+        step = it.finding.cure.get("freq")
+        middle = max((k for k, row in enumerate(it["steps"]) if row["step"] == step), default=1)
+        near = it["steps"][max(middle - 1, 0) : middle + 2]
+        return {"listed": "; ".join(map(_step_said, near)), "choice": it.option("freq")}
     if code == "cycles":
         return {"listed": ", ".join(f"{period:.4g}" for period in it["periods"])}
     return {}
+
+
+def _step_said(row: dict[str, Any]) -> str:
+    """What a step keeps, and how full its rows are."""
+    shares = row["filled"]
+    low, high = (end(shares, key=shares.__getitem__) for end in (min, max))
+    often = f"{shares[high]:.0%} of them have {high!r}"
+    rarely = "" if low == high else f" and {shares[low]:.0%} {low!r}"
+    return f"steps of {row['step']} keep {row['kept']:.0%} apart, and {often}{rarely}"
 
 
 def _told(it: Said, found: str, cure: str) -> Card:

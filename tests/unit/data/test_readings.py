@@ -8,7 +8,8 @@ import pytest
 
 import feddbn
 from feddbn.core.designs.recordings import stretches
-from feddbn.data import read_sites
+from feddbn.core.designs.steps import step_table
+from feddbn.data import PLAUSIBLE, ArrayRecording, MemorySite, read_sites
 from feddbn.errors import DataError, ParameterError
 
 LONG = {"series": "stay", "time": "t", "names": "what", "values": "x"}
@@ -216,3 +217,98 @@ def test_readings_need_times_and_kept_ones_a_fixed_length(given: dict[str, objec
     long = pd.DataFrame({"t": pd.date_range("2024", periods=3), "what": "a", "x": 1.0})
     with pytest.raises(ParameterError):
         read_sites(long, names="what", values="x", **given)
+
+
+def remarks(site: object, code: str) -> list[dict[str, object]]:
+    return [dict(one.values) for one in site.remarks if one.code == code]  # type: ignore[attr-defined]
+
+
+def test_what_is_averaged_and_left_out_is_counted_for_each_site() -> None:
+    long = pd.concat([table(1).assign(ward="w"), table(2).assign(ward="v")])
+    read = {"site": "ward", "freq": "1h", "limits": {"pulse": (70, 200)}, **LONG}
+    for name, site in read_sites(long, **read).items():
+        mine = long[long["ward"] == name]
+        is_beyond = (mine["what"] == "pulse") & (mine["x"] < 70)
+        (beyond,) = remarks(site, "beyond-limits")
+        assert beyond["cells"] == {"pulse": int(is_beyond.sum())}
+        used = mine[~is_beyond]
+        cells = used.assign(t=used["t"].dt.floor("1h")).drop_duplicates(["stay", "t", "what"])
+        (averaged,) = remarks(site, "averaged")
+        assert (averaged["n"], averaged["n_values"]) == (len(used), len(cells))
+        share = 1 - (cells["what"] == "pulse").sum() / (used["what"] == "pulse").sum()
+        assert averaged["shares"]["pulse"] == pytest.approx(share)  # type: ignore[index]
+
+
+def test_limits_of_wide_rows_are_counted_and_ready_ones_have_a_word() -> None:
+    rows = pd.DataFrame({"heart_rate": [60.0, 400.0, 80.0], "other": [1e9, 0.0, 1.0]})
+    site = read_sites(rows, limits="adult-icu", missing="keep")["site-0"]
+    (block,) = next(site.recordings()).blocks()
+    np.testing.assert_array_equal(block.values, [[60, 1e9], [np.nan, 0], [80, 1]])
+    assert remarks(site, "beyond-limits") == [{"cells": {"heart_rate": 1}}]
+    assert all(low < high for low, high in PLAUSIBLE["adult-icu"].values())
+    with pytest.raises(ParameterError, match="adult-icu"):
+        feddbn.Layout(limits="icu")
+
+
+def regular(step: str, seed: int) -> pd.DataFrame:
+    """A reading of two variables about every step, one of five of them twice as often."""
+    rng = np.random.default_rng(seed)
+    times = pd.Timestamp("2024-01-01") + pd.Timedelta(step) * (np.arange(300) + rng.uniform(0, 0.2, 300))
+    extra = times[::5] + pd.Timedelta(step) * 0.3
+    t = np.concatenate([times, extra])
+    return pd.DataFrame({"t": t, "x": rng.normal(size=len(t)), "y": rng.normal(size=len(t))})
+
+
+@pytest.mark.parametrize("step", ["1h", "5min", "1D"])
+def test_the_step_that_is_chosen_keeps_most_readings_apart_at_all_sites(step: str) -> None:
+    sites = read_sites({"a": regular(step, 0), "b": regular(step, 1)}, time="t", freq="auto")
+    assert {site.step for site in sites.values()} == {step}
+    for site in sites.values():
+        (found,) = remarks(site, "auto-step")
+        assert found["part"] == pytest.approx(5 / 6, abs=0.02)
+
+
+def test_the_table_of_steps_is_that_of_pandas_whatever_the_blocks() -> None:
+    long = table(3).drop_duplicates(["stay", "t", "what"])
+    site = read_sites(long, irregular="keep", **LONG)["site-0"]
+    found = step_table([site], [0.5, 1, 4])
+    cut = MemorySite(
+        site.variables,
+        [
+            ArrayRecording(
+                one.name,
+                tuple(
+                    b.part(k, k + 7, k == 0, None) for b in one.blocks() for k in range(0, len(b.values), 7)
+                ),
+                one.start,
+            )
+            for one in site.recordings()
+        ],
+    )
+    again = step_table([cut], [0.5, 1, 4])
+    np.testing.assert_array_equal(found.kept, again.kept)
+    np.testing.assert_array_equal(found.filled, again.filled)
+    since = long["t"] - pd.Timestamp("1970-01-01", tz="UTC")
+    for k, hours in enumerate((0.5, 1, 4)):
+        cells = long.assign(n=since // pd.Timedelta(hours=hours)).drop_duplicates(["stay", "n", "what"])
+        assert found.kept[k] == pytest.approx(len(cells) / len(long))
+        ends = cells.groupby("stay")["n"]
+        n_steps = int((ends.max() - ends.min() + 1).sum())
+        expected = [(cells["what"] == name).sum() / n_steps for name in site.variables]
+        np.testing.assert_allclose(found.filled[k], expected)
+
+
+def test_check_says_what_steps_keep_and_which_limits_hold() -> None:
+    data = {name: regular("1h", seed) for seed, name in enumerate("abc")}
+    found = feddbn.check(data, time="t", irregular="average", freq="2h", limits={"x": (-3, 3), "z": (0, 1)})
+    (steps,) = found.of("steps")
+    assert steps.cure == {"freq": "1h"}
+    kept = {row["step"]: row["kept"] for row in steps.values["steps"]}
+    assert kept["1h"] > 0.8 > kept["2h"]
+    (limits,) = found.of("limits")
+    assert limits.values["limits"] == {"x": [-3, 3]}
+    # A step that is coarser than the readings can turn the result over.
+    assert {one.level for one in found.of("averaged")} == {"warning"}
+    refused = feddbn.check(data, time="t", sort=True)
+    assert refused.of("refused")
+    assert refused.of("steps")

@@ -5,7 +5,7 @@ and say where something is. What is done to rows is decided by sums: `feddbn.ana
 
 `quick_warnings` is the part that every fit runs: cheap, and only what is certain. A look at the first rows of each site
 decides whether there is anything to examine; clean data stop there.
-May import: data.layout, data.memory, data.read, data.tables, core, findings.
+May import: data.layout, data.memory, data.read, data.readings, data.tables, core, findings.
 """
 
 from __future__ import annotations
