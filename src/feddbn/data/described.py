@@ -11,7 +11,7 @@ from typing import Any
 
 from feddbn.data.layout import Layout
 from feddbn.data.tables import SqlTable
-from feddbn.errors import FileError, ParameterError, reading
+from feddbn.errors import ParameterError, reading
 
 __all__ = ["described", "descriptions", "located"]
 
@@ -46,9 +46,10 @@ def located(data: Any, folder: Path, where: str) -> Any:
     """Return data that are named in a file of this folder: a path, or a table of a query and perhaps a database."""
     if isinstance(data, str) and data:
         return folder / data
-    if not isinstance(data, Mapping) or "sql" not in data or not {*data} <= {"sql", "database"}:
-        raise FileError(
-            f"{where} must say where its data are: data = a path, or data = {{sql = ..., database = ...}}.",
+    is_query = isinstance(data, Mapping) and isinstance(data.get("sql"), str)
+    if not is_query or not {*data} <= {"sql", "database"}:
+        raise ParameterError(
+            f"{where} must say where its data are: data = a path, or data = {{sql = ...}}, with database = ... if need be.",
             code="no-data",
         )
     database = data.get("database")

@@ -15,8 +15,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, InstanceOf, model_validator
 
 from feddbn.data import SqlTable
+from feddbn.data.described import described, located
 from feddbn.data.layout import Layout
-from feddbn.errors import ParameterError, reading
+from feddbn.errors import Given, ParameterError, reading
 from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy, Table, policy_from_toml, read_table
 
@@ -37,7 +38,8 @@ class SiteSettings(_Settings):
         The site's name in the federation.
     data
         A file, or a directory of files, one recording each; or the answer to a query, in the file
-        ``data = {sql = "SELECT ...", database = "icu.duckdb"}``, as in `feddbn.data.SqlTable`.
+        ``data = {sql = "SELECT ...", database = "icu.duckdb"}``, as in `feddbn.data.SqlTable`; or a TOML file that says where
+        data are and how they are read, which is then said here, too.
     state
         Directory for runs, results and logs; needs space for about ten times the statistics.
     layout
@@ -70,7 +72,12 @@ class SiteSettings(_Settings):
         of_layout = {one.name for one in fields(Layout)} - {"site", "missing"}
         said = {key: value for key, value in values.items() if key in of_layout and value not in ("", [], {})}
         rest = {key: value for key, value in values.items() if key not in of_layout}
-        return {**rest, "layout": Layout.of(values.get("layout"), said)}
+        data, layout = described(values.get("data"), Layout.of(values.get("layout"), said))
+        if layout.site is not None:
+            raise ParameterError(
+                f"{Given('site', layout.site)} is for a table of several sites; this is one of them."
+            )
+        return {**rest, **({} if data is None else {"data": data}), "layout": layout}
 
     @property
     def units(self) -> dict[str, str]:
@@ -85,28 +92,14 @@ class ServerSettings(_Settings):
     runs: Path
 
 
-def _query(said: dict[str, Any], folder: Path) -> SqlTable:
-    """The table that ``{sql = ..., database = ...}`` describes; files are looked for beside the settings."""
-    unknown = sorted(set(said) - {"sql", "database"})
-    if unknown or not isinstance(said.get("sql"), str):
-        what = f"does not know {unknown[0]!r}" if unknown else "lacks its query"
-        raise ParameterError(
-            f'data {what}; write a path, or data = {{sql = "SELECT ...", database = "FILE"}}, database only if it is needed.'
-        )
-    database = said.get("database")
-    is_file = isinstance(database, str) and not database.startswith(("postgres:", "postgresql:"))
-    return SqlTable(
-        said["sql"], (folder / str(database)).resolve() if is_file else database, folder.resolve()
-    )
-
-
 def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
     def beside(values: dict[str, Any]) -> None:
-        if isinstance(values.get("data"), dict):
-            values["data"] = _query(values["data"], Path(path).parent)
+        folder = Path(path).parent.resolve()
+        if "data" in paths and "data" in values:
+            values["data"] = located(values["data"], folder, f"the settings file {path}")
         for key in paths:
             if isinstance(values.get(key), str) and values[key]:
-                values[key] = (Path(path).parent / values[key]).resolve()
+                values[key] = (folder / values[key]).resolve()
 
     return read_table(kind, _text(path, "settings file"), f"the settings file {path}", beside)
 

@@ -209,7 +209,7 @@ def test_a_column_that_is_not_there_and_a_file_without_data_are_refused(long, tm
     text = ('data = "vitals.parquet"\n' + KEYS).replace('"at"', '"when"')
     with pytest.raises(DataError, match="when"):
         read_sites(written(tmp_path, text))
-    with pytest.raises(FileError, match="data"):
+    with pytest.raises(ParameterError, match="data"):
         read_sites(written(tmp_path, KEYS))
     with pytest.raises(FeddbnError, match=r"no-such\.parquet"):
         read_sites(written(tmp_path, 'data = "no-such.parquet"\n'))
