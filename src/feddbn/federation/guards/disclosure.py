@@ -115,9 +115,6 @@ class DisclosureGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count what is in view; rows are enough if they are as many as the owner asks for."""
         question, policy = task.question, self._policy
-        if isinstance(question, LagCountsQuestion):
-            question = replace(question, least=max(question.least, policy.min_rows))
-            task = replace(task, question=question)
         if isinstance(question, CountsQuestion):
             # A block is told whole.
             columns = question.q if question.n_blocks else 0
@@ -250,7 +247,9 @@ class LagGuard(Guard):
 
     Zeros stand for all others. Whoever knows when readings were made knows which of them are in which sum, so that an answer
     is as many equations about them as it has products that are not zero. These stay below half of the readings that all sites
-    of a sum have: below half of this site's own, times `min_sites` under masks, and every site keeps to that.
+    of a sum have: below half of this site's own, times `min_sites` under masks, and every site keeps to that. Where they
+    would be more, a product needs more readings. Which products a question leaves out by itself does not matter: another
+    may ask for these.
 
     Parameters
     ----------
@@ -269,22 +268,20 @@ class LagGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Leave out what is seldom; under noise nothing may depend on that."""
         question = task.question
-        if not isinstance(question, LagsQuestion) or question.is_noisy or question.abstains(here.state):
+        if not isinstance(question, LagsQuestion | LagCountsQuestion) or question.abstains(here.state):
+            return here, task
+        if isinstance(question, LagsQuestion) and question.is_noisy:
             return here, task
         n_readings = question.n_readings(here.data)
-        told = question.telling(n_readings >= self._policy.min_rows)
-        assert told.cells is not None
+        least = max(self._policy.min_rows, getattr(question, "least", 0))
         # Each reading is with itself in the first bin; of two read together the product is told twice.
-        n_told = int(told.cells.sum() - np.triu(told.cells[0], 1).sum())
-        most = int(np.trace(n_readings[0])) * self._n_sites
-        if n_told * CELLS_PER_NUMBER > most:
-            raise SiteRefused(
-                f"task {question.name!r} would tell {n_told} products about {most} readings of as many sites as a sum has at "
-                f"least; this site asks for {CELLS_PER_NUMBER} readings for each. Ask the lead for shorter delays or fewer "
-                "variables.",
-                code="few-readings",
-            )
-        return here, replace(task, question=told)
+        once = np.concatenate([n_readings[0][np.triu_indices(question.d)], n_readings[1:].ravel()])
+        most = int(np.trace(n_readings[0])) * self._n_sites // CELLS_PER_NUMBER
+        if most < len(once):
+            least = max(least, int(np.sort(once)[::-1][most]) + 1)
+        if isinstance(question, LagCountsQuestion):
+            return here, replace(task, question=replace(question, least=least))
+        return here, replace(task, question=question.telling(n_readings >= least))
 
 
 # How many resamples a site answers, over all runs, before they tell its recordings or blocks apart.

@@ -8,7 +8,8 @@ import pytest
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.protocol.site import Here, Site, answer_of_one, site_task
+from feddbn.federation.guards.sampling_noise import SamplingNoise
+from feddbn.federation.protocol.site import Channel, Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.lags import (
     FARTHEST,
@@ -320,3 +321,26 @@ def test_sums_add_up_over_sites_only_in_the_same_bins():
     shared = slice(0, a.n_bins + 1)
     np.testing.assert_array_equal(one.sums.products, other.sums.products[shared])
     assert replace(one.sums, time=1.0).time == 1.0
+
+
+def test_noise_by_default_is_a_share_of_the_error_and_none_where_nothing_is_told():
+    """Many sites of one kind: what their answers vary by, and what each adds to its own."""
+    rng = np.random.default_rng(911)
+    told = np.ones(question().lag_design.shape)
+    told[:, 2] = told[:, :, 2] = 0.0
+    what = question(cells=told)
+    program, exact, noise = site_task(what.name), [], []
+    for k in range(60):
+        data = site_of(*(readings(rng, n=80) for _ in range(3)))
+        guard = SamplingNoise(bytes([k]) * 32)
+        noisy = guard.make(program, Here("s", data, {}), Task(what), Channel())[1]
+        again = SamplingNoise(bytes([k]) * 32).make(program, Here("s", data, {}), Task(what), Channel())[1]
+        np.testing.assert_array_equal(noisy, again)
+        exact.append(asked(data, what))
+        noise.append(noisy - exact[-1])
+    size = int(np.prod(told.shape))
+    products = slice(size, 2 * size)
+    off = (told == 0).ravel()
+    assert not np.array(noise)[:, products][:, off].any()
+    share = np.std(noise, axis=0)[products][~off] / np.std(exact, axis=0)[products][~off]
+    assert 0.2 < np.median(share) < 0.6
