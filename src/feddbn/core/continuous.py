@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import expm, solve_continuous_lyapunov, solve_triangular
@@ -34,6 +35,10 @@ MOST_MOMENTS = 4000
 _ROWS_AT_ONCE = 65_536
 _DEFECTIVE = 1e7
 _APART = 1e-5
+_NEAR_BINS = 6
+_EXPLAINED = 0.3
+_UNEVEN = 0.05
+_STEPS_TRIED = 400
 _FASTEST = 30.0
 _LATTICE = 400
 _ROUNDS = 6
@@ -193,8 +198,8 @@ class _Moments:
         (m,) which bin and which variables; in bin 0 later <= earlier.
     value, delay, counts
         (m,) covariance, mean time between the readings, number of pairs.
-    at
-        (B + 1,) mean delay of all pairs of a bin.
+    at, spread
+        (B + 1,) mean and variance of the delays of all pairs of a bin.
     joint
         (d, d) numbers of pairs read at the same time; of readings, on the diagonal.
     scale, mean
@@ -208,6 +213,7 @@ class _Moments:
     delay: FloatArray
     counts: FloatArray
     at: FloatArray
+    spread: FloatArray
     joint: FloatArray
     scale: FloatArray
     mean: FloatArray
@@ -244,10 +250,23 @@ def _moments(sums: LagSums, least_pairs: int, variables: Sequence[str] = ()) -> 
         delay=sums.delays[enough] / n,
         counts=n,
         at=sums.delays.sum(axis=(1, 2)) / np.maximum(counts.sum(axis=(1, 2)), 1),
+        spread=_delay_variances(sums),
         joint=counts[0],
         scale=scale,
         mean=mean,
     )
+
+
+def _delay_variances(sums: LagSums) -> FloatArray:
+    """(B + 1,) of the delays in each bin: even, or those of a lattice."""
+    step, found = _lattice(sums), np.zeros(len(sums.edges))
+    for b, (low, high) in enumerate(pairwise(sums.edges), 1):
+        if step:
+            n = np.floor(high / step * (1 + 1e-9)) - np.floor(low / step * (1 + 1e-9))
+            found[b] = step**2 * max(n**2 - 1, 0.0) / 12
+        else:
+            found[b] = (high - low) ** 2 / 12
+    return found
 
 
 @dataclass(frozen=True)
@@ -292,16 +311,18 @@ class _Point:
 def _expected(point: _Point, of: _Moments) -> FloatArray:
     """(m,) moments that the model expects."""
     at_bins = expm(point.A * of.at[:, None, None]) @ point.stationary
+    # The mean over a bin: its delays are not all the same, and those of a pair of variables not quite those of all pairs.
     slope = point.A @ at_bins
+    curve = at_bins + of.spread[:, None, None] / 2 * (point.A @ slope)
     chosen = (of.bins, of.later, of.earlier)
-    found = at_bins[chosen] + (of.delay - of.at[of.bins]) * slope[chosen] + point.L[of.later, of.earlier]
+    found = curve[chosen] + (of.delay - of.at[of.bins]) * slope[chosen] + point.L[of.later, of.earlier]
     own = (of.bins == 0) & (of.later == of.earlier)
     found[own] += point.r[of.later[own]]
     return np.asarray(found)
 
 
 def _jacobian(point: _Point, of: _Moments) -> FloatArray:
-    """(m, parameters) derivatives of `_expected`; the small shift of a moment's own delay is left out of them."""
+    """(m, parameters) derivatives of `_expected`, without those of its small corrections for delays within a bin."""
     A, S, d = point.A, point.stationary, len(point.A)
     low = np.tril_indices(d)
     t = len(low[0])
@@ -367,6 +388,8 @@ class _Readings:
         over its chance.
     rows
         Share of lattice points with a row.
+    left
+        (B + 1,) share of the time that has another time of the same recording so much later.
     """
 
     step: float
@@ -374,28 +397,38 @@ class _Readings:
     length: float
     together: FloatArray
     rows: float
+    left: FloatArray
 
 
-def _apart(sums: LagSums) -> float:
-    """Step of a lattice of readings: twice what the number of pairs within some time lags behind its growth.
-
-    On a lattice of step w the number of pairs up to a delay grows as (delay - w / 2), at random times as the delay.
-    """
-    left = np.maximum(sums.time - sums.n_recordings * sums.edges[1:], 0.1 * sums.time)
-    within = np.cumsum(sums.counts[1:].sum(axis=(1, 2)) / left) * sums.time
-    edges = sums.edges[1:]
-    weights = within > 0
-    if weights.sum() < 3:
+def _lattice(sums: LagSums) -> float:
+    """Step of the lattice on which readings are, or 0: which explains best in which bins pairs are more than in others."""
+    edges, widths = sums.edges, np.diff(sums.edges)
+    pairs = sums.counts[1:].sum(axis=(1, 2)) / np.maximum(
+        sums.time - sums.n_recordings * edges[1:], 0.1 * sums.time
+    )
+    near = slice(0, max(len(widths) // 2, min(len(widths), _NEAR_BINS)))
+    usual = pairs.sum() / widths.sum()
+    if usual <= 0:
         return 0.0
-    w = 1 / edges[weights]
-    X = np.stack([edges[weights], -np.ones(weights.sum())], axis=1)
-    rate, lost = np.linalg.lstsq(X * w[:, None], within[weights] * w, rcond=None)[0]
-    return float(np.clip(2 * lost / rate, 0.0, edges[weights][-1] / 4)) if rate > 0 else 0.0
+    density = (pairs / widths / usual)[near]
+    uneven = float(((density - 1) ** 2).sum())
+    best, best_left = 0.0, _EXPLAINED * uneven
+    for step in np.geomspace(edges[1] / 2, edges[-1] / 2, _STEPS_TRIED):
+        within = np.diff(np.floor(edges / step * (1 + 1e-9))) * step / widths
+        left = float(((density - within[near]) ** 2).sum())
+        if left < best_left:
+            best, best_left = float(step), left
+    if not best or uneven <= _UNEVEN * len(density):
+        return 0.0
+    b = int(np.searchsorted(edges, best))
+    n = sums.counts[b].sum() if 0 < b < len(edges) else 0.0
+    # What the step is exactly, the pairs of its bin tell.
+    return float(sums.delays[b].sum() / n) if n else best
 
 
 def _readings(sums: LagSums, slowest: float) -> _Readings:
     length = max(sums.time / max(sums.n_recordings, 1), 1e-12)
-    step = max(_apart(sums), max(min(length, 8 * slowest), sums.edges[-1]) / _LATTICE)
+    step = max(_lattice(sums), max(min(length, 8 * slowest), sums.edges[-1]) / _LATTICE)
     n = np.maximum(np.diagonal(sums.counts[0]), 1)
     steps = max(sums.time / step + sums.n_recordings, n.max())
     together = np.maximum(sums.counts[0] * steps / np.multiply.outer(n, n), 1.0)
@@ -403,7 +436,13 @@ def _readings(sums: LagSums, slowest: float) -> _Readings:
     chance = n / steps
     pairs = (np.multiply.outer(chance, chance) * steps / np.maximum(sums.counts[0], 1))[other]
     rows = float(np.median(pairs)) if len(pairs) else float(chance.max())
-    return _Readings(step, steps * step, length, together, min(max(rows, float(chance.max())), 1.0))
+    # Recordings differ in length: long delays are had by the long ones, as the numbers of pairs show.
+    density = sums.counts[1:].sum(axis=(1, 2)) / np.diff(sums.edges)
+    early = sums.edges[1:] <= max(length / 5, sums.edges[min(3, len(sums.edges) - 1)])
+    seen = density / max(float(np.average(density[early], weights=np.diff(sums.edges)[early])), 1e-300)
+    least = np.maximum(1 - sums.edges[1:] / length, np.where(early, 0.8, 0.0))
+    left = np.concatenate([[1.0], np.clip(np.where(early, least, np.maximum(least, seen)), 0.01, 1.0)])
+    return _Readings(step, steps * step, length, together, min(max(rows, float(chance.max())), 1.0), left)
 
 
 def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> FloatArray:
@@ -446,7 +485,7 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
     excess, n_steps = how.together - 1, how.time / step
     per_bin = [np.flatnonzero(of.bins == b) for b in range(len(of.at))]
     found = np.empty((len(of.value), len(of.value)))
-    left = np.maximum(n_steps - (n_steps * step / how.length) * of.at / step, 0.1 * n_steps)
+    left = how.left * n_steps
     for b, rows in enumerate(per_bin):
         for c in range(b + 1):
             columns = per_bin[c]
@@ -531,21 +570,28 @@ def _descend(start: _Point, free: BoolArray, of: _Moments, weights: FloatArray, 
     return _Fit(_Point.of(vector, d), misfit, weights)
 
 
-def _start(of: _Moments) -> _Point:
-    """Every variable by itself: its rate is where its covariance falls to half of the first one."""
+def _start(of: _Moments, has_levels: bool = False) -> _Point:
+    """Every variable by itself: the line through the logarithms of its covariances, less those at the longest delays."""
     d = len(of.scale)
-    rates, variances = np.ones(d), np.ones(d)
-    usual = float(np.median(of.delay[of.bins > 0])) if (of.bins > 0).any() else 1.0
+    rates, variances, L = np.empty(d), np.ones(d), np.zeros((d, d))
+    usual = float(np.median(of.delay[of.bins > 0]))
+    if has_levels:
+        last = of.bins >= of.bins.max() - 1
+        pair = (of.later[last], of.earlier[last])
+        n = np.zeros((d, d))
+        np.add.at(L, pair, of.value[last])
+        np.add.at(n, pair, 1.0)
+        L = (L + L.T) / np.maximum(n + n.T, 1.0)
     for i in range(d):
-        own = (of.later == i) & (of.earlier == i) & (of.bins > 0) & (of.value > 0.05)
-        rates[i] = 1 / max(usual, 1e-12)
+        value = of.value - L[i, i]
+        own = (of.later == i) & (of.earlier == i) & (of.bins > 0) & (value > 0.05)
+        rates[i] = 1 / usual
         if own.sum() >= 2:
-            line = np.polyfit(
-                of.delay[own], np.log(of.value[own]), 1, w=of.value[own] * np.sqrt(of.counts[own])
-            )
-            variances[i] = np.clip(np.exp(line[1]), 0.2, 1.0)
+            weights = value[own] * np.sqrt(of.counts[own])
+            line = np.polyfit(of.delay[own], np.log(value[own]), 1, w=weights)
+            variances[i] = np.clip(np.exp(line[1]), 0.05, 1.0)
             rates[i] = np.clip(-line[0], 0.02 / usual, 50 / usual)
-    return _Point(-np.diag(rates), np.diag(2 * rates * variances), np.zeros(d), np.zeros((d, d)))
+    return _Point(-np.diag(rates), np.diag(2 * rates * variances), np.zeros(d), L)
 
 
 # --- Which rates there are ----------------------------------------------------------------------------------------------
@@ -707,7 +753,9 @@ def learn_rates(
             break
         seen.add(free.tobytes())
         start = _Point.of(np.where(free, fit.point.vector, 0.0), len(of.scale))
-        fit = _descend(start if start.is_allowed(0.0) else _start(of), free, of, fit.weights)
+        fit = _descend(
+            start if start.is_allowed(0.0) else _start(of, bool(start.L.any())), free, of, fit.weights
+        )
         fit = _descend(fit.point, free, of, _weights_at(fit.point, sums, of))
         evidence = -fit.misfit / 2 - float(price[free & ~always].sum())
         if best is None or evidence > best[0]:
@@ -745,7 +793,7 @@ def _rates(
         stationary=point.stationary * square,
         noise=point.Q * square,
         nugget=np.maximum(point.r, 0.0) * of.scale**2,
-        levels=point.L * square if has_levels else None,
+        levels=point.L * square if has_levels and np.trace(point.L) > 0 else None,
         mean=of.mean,
         misfit=fit.misfit,
         df=df,
@@ -808,22 +856,24 @@ def _weights_at(point: _Point, sums: LagSums, of: _Moments) -> FloatArray:
 
 
 def _wide_fit(sums: LagSums, of: _Moments, which: _Which) -> tuple[_Fit, bool]:
-    """All rates, noise of each variable by itself, and levels where they pay: their price is that of recordings."""
+    """All rates, noise of each variable by itself, errors of reading; and levels, unless it does as well without."""
     free = which.rate | which.own | which.nugget
-    point = _start(of)
-    weights = _weights_at(point, sums, of)
+    fit = None
+    if sums.n_recordings > 1:
+        fit = _settled(_start(of, has_levels=True), free | which.level, sums, of)
+        without = _descend(_start(of), free, of, fit.weights)
+        more = max(fit.misfit / max(len(of.value) - int((free | which.level).sum()), 1), 1.0)
+        price = which.level.sum() * np.log(max(sums.n_recordings, _FEW_RECORDINGS))
+        if (without.misfit - fit.misfit) / more > price:
+            return fit, True
+    return _settled(_start(of), free, sums, of), False
+
+
+def _settled(point: _Point, free: BoolArray, sums: LagSums, of: _Moments) -> _Fit:
+    """A fit whose weights are its own."""
     for _ in range(2):
-        point = _descend(point, free, of, weights).point
-        weights = _weights_at(point, sums, of)
-    fit = _descend(point, free, of, weights)
-    if sums.n_recordings < 2:
-        return fit, False
-    wide = _descend(fit.point, free | which.level, of, weights)
-    price = which.level.sum() * np.log(max(sums.n_recordings, _FEW_RECORDINGS))
-    if fit.misfit - wide.misfit <= price or np.trace(wide.point.L) <= 0:
-        return fit, False
-    weights = _weights_at(wide.point, sums, of)
-    return _descend(wide.point, free | which.level, of, weights), True
+        point = _descend(point, free, of, _weights_at(point, sums, of)).point
+    return _descend(point, free, of, _weights_at(point, sums, of))
 
 
 def _probabilities(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.linalg import expm, solve_continuous_lyapunov
@@ -114,7 +116,10 @@ def exact_sums(
         (d, d)
     )
     counts[0] += np.diag(np.full(d, rate * time * 0.6))
-    covariance = expm(A * at[:, None, None]) @ S + levels * (np.eye(d) + 0.5)
+    delays = np.linspace(np.append(0.0, edges[:-1]), np.append(0.0, edges[1:]), 41)
+    weights = np.full(41, 1 / 40) * np.where(np.arange(41) % 40 == 0, 0.5, 1.0)
+    bins = np.einsum("q,qbij->bij", weights, expm(A * delays[..., None, None]))
+    covariance = bins @ S + levels * (np.eye(d) + 0.5)
     covariance[0] += nugget * np.eye(d)
     none = np.zeros_like(counts)
     return LagSums(edges, counts, counts * covariance, counts * at[:, None, None], none, none, 50.0, time)
@@ -163,6 +168,7 @@ def test_the_same_seed_gives_the_same_bits_and_units_do_not_matter() -> None:
 
 def test_derivatives_are_those_of_small_differences() -> None:
     of = continuous._moments(exact_sums(FEEDBACK, NOISE, FINE), 1)
+    of = replace(of, spread=np.zeros_like(of.spread))
     point = continuous._Point(FEEDBACK, NOISE + 0.1, np.full(3, 0.2), 0.1 + np.eye(3))
     vector, step = point.vector, 1e-6
     np.testing.assert_array_equal(continuous._Point.of(vector, 3).vector, vector)
@@ -214,3 +220,60 @@ def test_a_variable_that_says_nothing_is_refused_by_name() -> None:
     with pytest.raises(DataError, match="'b'") as caught:
         learn_rates(few, np.random.default_rng(0), variables=("a", "b", "c"))
     assert caught.value.code == "too-few-pairs"
+
+
+@pytest.mark.parametrize("step", [0.0, 0.5, 1.0, 1.3])
+def test_readings_on_a_lattice_are_told_from_those_at_random_times(step: float) -> None:
+    rng = np.random.default_rng(5)
+    times = [step * np.arange(800) if step else np.cumsum(rng.exponential(0.7, 800)) for _ in range(3)]
+    recordings = [(t, np.where(rng.random((800, 2)) < 0.4, 1.0, np.nan)) for t in times]
+    edges = 2.0 ** ((np.arange(-4, 10) - 0.5) / 2)
+    assert continuous._lattice(lag_sums(recordings, edges)) == pytest.approx(step, rel=1e-6)
+
+
+def simulated(times: np.ndarray, rng: np.random.Generator, share: float) -> np.ndarray:
+    """Readings of the system with feedback at some times; a share of the cells is read."""
+    S = solve_continuous_lyapunov(FEEDBACK, -NOISE)
+    x = np.empty((len(times), 3))
+    x[0] = np.linalg.cholesky(S) @ rng.standard_normal(3)
+    E = expm(FEEDBACK * np.diff(times)[:, None, None])
+    shocks = np.linalg.cholesky(S - E @ S @ E.transpose(0, 2, 1) + 1e-12 * np.eye(3))
+    for t, (grown, shock) in enumerate(zip(E, shocks, strict=True)):
+        x[t + 1] = grown @ x[t] + shock @ rng.standard_normal(3)
+    x[rng.random(x.shape) >= share] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(("is_regular", "share"), [(False, 0.5), (True, 0.6), (True, 1.0)])
+def test_moments_scatter_as_bartlett_says(is_regular: bool, share: float) -> None:
+    rng = np.random.default_rng(6)
+    edges = 2.0 ** ((np.arange(0, 7) - 0.5) / 2)
+    grid = np.arange(250.0) if is_regular else np.cumsum(rng.exponential(0.8, 250))
+    drawn, spread = [], np.zeros(())
+    S = solve_continuous_lyapunov(FEEDBACK, -NOISE)
+    scale = np.sqrt(np.diag(S))
+    for _ in range(150):
+        times = grid if is_regular else np.cumsum(rng.exponential(0.8, 250))
+        sums = lag_sums([(times, simulated(times, rng, share))], edges)
+        of = continuous._moments(sums, 1)
+        # About the true mean and in the true units, as the formula has them.
+        drawn.append(
+            (sums.products / np.maximum(sums.counts, 1))[of.bins, of.later, of.earlier]
+            / (scale[of.later] * scale[of.earlier])
+        )
+    truth = continuous._Point(
+        FEEDBACK * np.multiply.outer(1 / scale, scale),
+        NOISE / np.multiply.outer(scale, scale),
+        np.zeros(3),
+        np.zeros((3, 3)),
+    )
+    how = continuous._readings(sums, 4.0)
+    spread = continuous._spread(truth, of, how, np.diff(np.concatenate([[0.0], edges])))
+    seen = np.cov(np.stack(drawn).T)
+    ratio = np.diag(seen) / np.diag(spread)
+    assert 0.85 < np.median(ratio) < 1.2
+    # Correlations between moments, too: 150 draws leave an error of .08 in each.
+    both = [np.asarray(m) / np.sqrt(np.multiply.outer(np.diag(m), np.diag(m))) for m in (seen, spread)]
+    apart = (both[0] - both[1])[np.triu_indices(len(seen), 1)]
+    assert np.sqrt(np.mean(apart**2)) < 0.12
+    assert np.linalg.eigvalsh(spread).min() > 0
