@@ -61,6 +61,7 @@ class Tally:
         lost = 1 - became / np.maximum(used, 1)
         shares = {self.variables[j]: float(lost[j]) for j in np.argsort(-lost, kind="stable") if lost[j] > 0}
         values = {"how": layout.way, "n": n, "n_values": left, "shares": shares, "step": layout.freq}
+        values["readings"] = dict(zip(self.variables, map(int, used), strict=True))
         is_coarse = layout.way == "average" and left < MOST_APART * n
         found = Finding("averaged", "warning" if is_coarse else "note", values)
         return (found, *beyond_limits(self.variables, beyond))

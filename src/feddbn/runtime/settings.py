@@ -77,6 +77,10 @@ class SiteSettings(_Settings):
             raise ParameterError(
                 f"{Given('site', layout.site)} is for a table of several sites; this is one of them."
             )
+        if layout.needs_step:
+            raise ParameterError(
+                "freq must say the step of this site's readings: one that each site chooses may differ."
+            )
         return {**rest, **({} if data is None else {"data": data}), "layout": layout}
 
     @property

@@ -106,6 +106,26 @@ def _data_read(it: Said) -> Card:
     )
 
 
+@says("variable-read")
+def _variable_read(it: Said) -> Card:
+    """Where a variable comes from, what is done to it, how much there is."""
+    sources = ", ".join(_source(one) for one in it["sources"])
+    limits = "no limits" if it["limits"] is None else f"within {it['limits'][0]:g} to {it['limits'][1]:g}"
+    beyond = f", {it['beyond']} more beyond the limits" if it["beyond"] else ""
+    counts = f"{counted(it['readings'], 'reading')}{beyond}; a value in {it['filled']} of {it['rows']} rows"
+    return Card(f"data: {it.names}", "", f"from {sources}; {limits}; {counts}")
+
+
+def _source(one: Mapping[str, object]) -> str:
+    unit, to, factor, offset = (one.get(key) for key in ("unit", "to", "factor", "offset"))
+    change = (
+        "" if (factor or 1, offset or 0) == (1, 0) else f"{factor:.6g} x{f' {offset:+.6g}' if offset else ''}"
+    )
+    units = f"{unit} to {to}" if to != unit else f"{unit or ''}"
+    inner = ", ".join(filter(None, [units, change]))
+    return f"{one['name']}{f' ({inner})' if inner else ''}"
+
+
 @says("own-data")
 def _own_data(it: Said) -> Card:
     """What a check of the site's own rows found by itself."""

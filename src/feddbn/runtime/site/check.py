@@ -38,7 +38,7 @@ from feddbn.runtime.settings import (
 )
 from feddbn.runtime.site.audit import budget_finding
 from feddbn.runtime.site.kit_files import read_identity, read_peers
-from feddbn.runtime.site.open_site import about_data, read_data, study_checks
+from feddbn.runtime.site.open_site import about_data, about_variables, read_data, study_checks
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.registers import FileShelf
 from feddbn.words import card
@@ -262,7 +262,7 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
     out: list[Finding] = []
     try:
         data = read_data(settings)
-        out.append(about_data(data))
+        out += [about_data(data), *about_variables(data, settings.layout)]
         policy = read_policy(settings.policy)
         out.append(about_policy(policy))
         if policy.max_epsilon is not None:

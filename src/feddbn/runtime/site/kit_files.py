@@ -19,8 +19,13 @@ _MORE = (
     '# time = "when"                           # the column with the time',
     "# sort = true                             # rows are not in the order of time",
     "# day_first = true                        # dates such as 31.01.2024",
-    "# [units]                                 # compared with what a study means; this table comes last",
+    '# names = "what"                          # one reading per row: the column that says of what,',
+    '# values = "value"                        # the one with its value,',
+    '# freq = "1h"                             # and the step in which readings are averaged',
+    "# [units]                                 # compared with what a study means; tables come last",
     '# heart_rate = "1/min"',
+    "# [variables]                             # instead of a list: where each is in the table, its unit and limits",
+    '# heart_rate = {name = "HR", unit = "1/min", limits = [10, 300]}',
     "",
 )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 
 from feddbn.core.backend.torch_device import open_device
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.checks import summary
-from feddbn.data.layout import ROW_TIMES
+from feddbn.data.checks import missing_cells, summary
+from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
@@ -63,6 +63,31 @@ def about_data(data: SiteData) -> Finding:
         "complete": int(counts["complete_rows"]),
     }
     return Finding("data-read", "good", values, tuple(data.variables))
+
+
+def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
+    """Yield of each variable where it comes from, what is done to it and how much there is; counts only."""
+    is_changed = any(one.factor != 1 or one.offset for one in layout.units.values())
+    if not (layout.names or layout.sources or layout.limits or is_changed):
+        return
+    said: dict[str, dict[str, int]] = {}
+    for one in getattr(data, "remarks", ()):
+        said |= {key: one.values[key] for key in ("readings", "cells") if key in one.values}
+    n_rows, empty = missing_cells(data)
+    for name, n_empty in zip(data.variables, empty, strict=True):
+        filled = n_rows - int(n_empty)
+        values = {
+            "sources": [
+                {"name": one.name, **({} if one.change is None else asdict(one.change))}
+                for _, one in layout.sources_of([name])
+            ],
+            "limits": layout.limits.get(name),
+            "readings": said.get("readings", {}).get(name, filled),
+            "beyond": said.get("cells", {}).get(name, 0),
+            "filled": filled,
+            "rows": n_rows,
+        }
+        yield Finding("variable-read", "note", values, (name,))
 
 
 def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:

@@ -75,6 +75,85 @@ def test_what_the_rows_show_by_themselves_is_told_with_lines_of_the_settings_and
     assert "glued" not in [one.values["finding"]["code"] for one in found if one.code == "own-data"]
 
 
+MAPPED = """
+series = "stay"
+time = "at"
+names = "what"
+values = "value"
+freq = "1h"
+[variables]
+pulse = {name = [1, 2], unit = "1/min", limits = [10, 300]}
+temp = {name = 3, unit = "F", to = "C"}
+"""
+
+
+def readings() -> pd.DataFrame:
+    """Two readings of a pulse each hour, every tenth pair with an impossible one, and a temperature every second hour."""
+    hours = pd.date_range("2024-01-01", periods=80, freq="h")
+    first = pd.DataFrame({"at": hours, "what": 1, "value": [70.0 + k % 5 for k in range(80)]})
+    second = first.assign(at=hours + pd.Timedelta("20min"), what=2)
+    second.loc[::10, "value"] = 801.0
+    warm = pd.DataFrame({"at": hours[::2], "what": 3, "value": [98.0 + k % 3 for k in range(40)]})
+    return pd.concat([first, second, warm]).assign(stay="a")
+
+
+def test_of_every_mapped_variable_it_is_told_where_it_is_from_what_is_done_and_how_much_there_is(tmp_path):
+    found = [one for one in checked(tmp_path, readings(), MAPPED) if one.code == "variable-read"]
+    pulse, temp = (dict(one.values) for one in found)
+    assert [one.about for one in found] == [("pulse",), ("temp",)]
+    assert [one["name"] for one in pulse["sources"]] == ["1", "2"]
+    assert pulse["limits"] == (10, 300)
+    assert (pulse["readings"], pulse["beyond"], pulse["filled"], pulse["rows"]) == (152, 8, 80, 80)
+    assert (temp["readings"], temp["beyond"], temp["filled"], temp["rows"]) == (40, 0, 40, 80)
+    (source,) = temp["sources"]
+    assert (source["unit"], source["to"]) == ("F", "C")
+    for word in ("F to C", "0.555556 x -17.7778", "40 of 80"):
+        assert word in card(found[1], "owner").detail
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "word"),
+    [
+        ('"F"', '"Fahrenheit"', "settings-wrong", "Fahrenheit"),
+        ("name = 3", "name = 33", "data-wrong", "'3'"),
+        ("name = 3", "name = 2", "settings-wrong", "'2'"),
+        ('"what"', '"which"', "data-wrong", "which"),
+        ('"1h"', '"auto"', "settings-wrong", "freq"),
+        ('unit = "1/min"', "units = 3", "settings-wrong", "unit"),
+    ],
+)
+def test_a_bad_mapping_is_an_error_of_one_sentence(tmp_path, before, after, code, word):
+    found = checked(tmp_path, readings(), MAPPED.replace(before, after))
+    (wrong,) = [one for one in found if one.level == "error"]
+    assert wrong.code == code
+    assert word in wrong.values["sentence"]
+
+
+def test_a_study_that_means_the_unit_before_the_change_is_refused(tmp_path):
+    found = joined(tmp_path, MAPPED, readings(), variables=["pulse", "temp"], units={"temp": "F"})
+    assert "other-units" in refusals([one for one in found if one.code != "variable-read"])
+
+
+def test_a_mapping_may_be_in_a_file_of_its_own(tmp_path):
+    readings().to_parquet(tmp_path / "vitals.parquet")
+    (tmp_path / "table.toml").write_text(f'data = "vitals.parquet"\n{MAPPED}', encoding="utf-8")
+    path = tmp_path / "site.toml"
+    path.write_text('name = "north"\ndata = "table.toml"\nstate = "state"\n', encoding="utf-8")
+    found = check_settings(path)
+    assert codes(found) == [
+        "settings-read",
+        "data-read",
+        "variable-read",
+        "variable-read",
+        "site-policy",
+        "state-place",
+    ]
+    (tmp_path / "table.toml").write_text(
+        f'data = "vitals.parquet"\nsite = "stay"\n{MAPPED}', encoding="utf-8"
+    )
+    assert codes(check_settings(path)) == ["settings-wrong"]
+
+
 def test_what_a_fit_of_these_rows_alone_would_do_is_a_note(tmp_path):
     frame = ward(200)
     frame["oxygen"] += [0.1 * row for row in range(200)]
