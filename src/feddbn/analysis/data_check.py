@@ -24,7 +24,7 @@ from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
 from feddbn.data.layout import Layout
 from feddbn.data.preflight import preflight
-from feddbn.data.read import readable_sites, reading_steps
+from feddbn.data.read import held, readable_sites, reading_steps
 from feddbn.errors import DataError, ParameterError, ResultWarning
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
@@ -75,7 +75,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     >>> [(one.code, one.level) for one in feddbn.check(data.sites)]
     [('own-courses', 'note')]
     """
-    layout = Layout.of(layout, columns, "check")
+    layout, data = Layout.of(layout, columns, "check"), held(data)
     shown = list(preflight(data, layout=layout))
     if any(one.code == "header" for one in shown):
         # The columns' names are values then, and belong into no sentence.

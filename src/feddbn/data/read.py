@@ -16,16 +16,16 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.core.designs.steps import MOST_APART, StepTable, step_table
 from feddbn.core.kinds import read_kinds
 from feddbn.data.described import described, descriptions
-from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
+from feddbn.data.layout import Layout, names_of_keys, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import beyond_limits, site_tally, tidy_frame
 from feddbn.data.streaming import FileSite, RowCutter, index_files, uneven_times
-from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, stem, table_of
+from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, is_labelled, stem, table_of
 from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
-__all__ = ["STREAM_BYTES", "read_sites", "readable_sites", "reading_steps"]
+__all__ = ["STREAM_BYTES", "held", "read_sites", "readable_sites", "reading_steps"]
 
 STREAM_BYTES = 64 * 2**20
 
@@ -60,17 +60,19 @@ def read_sites(
     Parameters
     ----------
     data
-        - a dict from site name to a DataFrame (pandas, Polars, PyArrow or another that narwhals reads), an array
-          (rows, variables), a list of them (one per recording), a path, or a `SiteData`, which passes through;
-        - one DataFrame: with `site` a long table of all sites, otherwise one site ``"site-0"``, as for a
-          bare array or list;
-        - a path to a .csv, .tsv or .parquet file: as the DataFrame in it, except that without `site` the one
-          site has the file's name; or to a directory: each file, or sub-directory of files, is one site with
-          its name, and each file in a sub-directory is one recording.
+        - a dict from site name to its rows: a frame that narwhals reads (pandas, Polars, PyArrow, Modin; lazily Polars,
+          DuckDB, Dask, Ibis), anything with ``__arrow_c_stream__``, an array (rows, variables), a DataArray or Dataset of
+          xarray, a `SqlTable`, a path; a list of them, or an array (recordings, rows, variables), one entry per
+          recording; or a `SiteData`, which passes through;
+        - one of these alone: with `site` a long table of all sites, otherwise one site ``"site-0"``;
+        - a path to a text (.csv, .tsv), Parquet (.parquet) or Arrow file (.arrow, .feather): as the frame in it, except
+          that without `site` the one site has the file's name; or to a directory: each file, or sub-directory of files, is
+          one site with its name, and each file in a sub-directory is one recording.
     layout, columns
         Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
     stream_bytes
-        A site whose files are larger than this together stays on disk and is read in batches.
+        A site whose files, lazy frames or answers to queries are larger than this together stays where it is and is read
+        in batches.
     same_variables
         False leaves every site with the variables it has.
 
@@ -106,6 +108,17 @@ def _together(
     return _align(found, layout)
 
 
+def held(data: Any) -> Any:
+    """Return data that can be read again and again: streams that would be used up become frames."""
+    if is_labelled(data) or issparse(data):
+        return data
+    if isinstance(data, Mapping):
+        return {name: held(value) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [held(value) if hasattr(value, "__arrow_c_stream__") else value for value in data]
+    return table_of(data) if hasattr(data, "__arrow_c_stream__") else data
+
+
 class _Reader:
     """Finds out what was given; every branch ends in `_memory_site` or a `FileSite`."""
 
@@ -117,13 +130,13 @@ class _Reader:
 
     def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
         """Return the sites and the clocks of those that have times."""
-        self._data = data
+        self._data = data = held(data)
         name = stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0"
         told, layout = described(data, self.layout)
         if layout is not self.layout and layout.site is None:
             return {name: self._site(name, data)}, self.clocks
         data, self.layout, site = told, self._settled(layout), layout.site
-        if isinstance(data, Mapping) and not issparse(data) and not _is_labelled(data):
+        if isinstance(data, Mapping) and not is_labelled(data) and not issparse(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
                 raise DataError("data has two sites of the same name; site names are compared as text.")
@@ -134,7 +147,7 @@ class _Reader:
             return {str(name): self._site(str(name), value) for name, value in data.items()}, self.clocks
         if isinstance(data, (str, PathLike)) and Path(data).is_dir():
             return self._directory(Path(data)), self.clocks
-        found = self._source(data)
+        found = table_of(data, self.layout)
         if site is None:
             return {name: self._site(name, found)}, self.clocks
         if isinstance(found, Table):
@@ -158,14 +171,6 @@ class _Reader:
             self.remarks = (Finding("auto-step", "note", values, cure={"freq": found[table.best]}),)
         return replace(layout, freq=self.remarks[0].values["step"], irregular="average")
 
-    def _source(self, value: Any) -> Any:
-        """What holds the rows of one or of all sites as a table, frame, array or list of them."""
-        if _is_labelled(value):
-            return frame_of_labelled(value, self.layout)
-        found = table_of(value, self.layout)
-        # Recordings x rows x variables.
-        return list(found) if isinstance(found, np.ndarray) and found.ndim == 3 else found
-
     def _site(self, name: str, value: Any) -> SiteData:
         value, layout = described(value, self.layout)
         if layout is not self.layout:
@@ -179,9 +184,8 @@ class _Reader:
             value = data_files(Path(value))
             if not value:
                 raise FileError(f"{where} has no {ENDINGS} file in its directory.")
-        value = self._source(value)
-        items = list(value) if isinstance(value, (list, tuple)) else [value]
-        items = [self._source(item) for item in items] if isinstance(value, (list, tuple)) else items
+        value = table_of(value, layout)
+        items = [table_of(item, layout) for item in value] if isinstance(value, (list, tuple)) else [value]
         if items and all(isinstance(item, Table) for item in items):
             return self._tables(name, items, layout)
         if items and all(isinstance(item, (pd.DataFrame, np.ndarray, Table)) for item in items):
@@ -340,40 +344,6 @@ class _KeepingReader(_EachReader):
 
     def _settled(self, layout: Layout) -> Layout:
         return replace(layout, irregular="keep", freq=None)
-
-
-def _is_labelled(value: Any) -> bool:
-    """Whether it is a DataArray or Dataset of xarray; a Dataset is a mapping, too."""
-    return type(value).__module__.partition(".")[0] == "xarray" and hasattr(value, "dims")
-
-
-def frame_of_labelled(value: Any, layout: Layout) -> pd.DataFrame | list[pd.DataFrame]:
-    """Return what xarray holds as one frame, or as one for each recording.
-
-    The last dimension of a DataArray has the variables; a Dataset has them by name. Rows are along the dimension that
-    `layout` names as the time, else the one with dates, else the last; any other one names the recording or the site.
-    """
-    if not hasattr(value, "data_vars"):
-        last = value.dims[-1]
-        if last not in value.coords:
-            value = value.assign_coords({last: list(unnamed(value.sizes[last]))})
-        value = value.to_dataset(dim=last)
-    dims = [*dict.fromkeys(dim for one in value.data_vars.values() for dim in one.dims)]
-    dated = [dim for dim in dims if isinstance(value.indexes.get(dim), pd.DatetimeIndex)]
-    rows = layout.time if layout.time in dims else (dated or dims)[-1]
-    others = [dim for dim in dims if dim != rows]
-    unknown = [dim for dim in others if dim not in (layout.site, layout.series)]
-    if len(unknown) > 1 or len(others) > 2:
-        raise DataError(
-            f"data has the dimensions {quoted(dims)}; name those of sites and recordings with {Given('site')} and "
-            f"{Given('series')}."
-        )
-    frame: pd.DataFrame = value.to_dataframe(dim_order=[*others, rows])[list(value.data_vars)].reset_index(
-        others
-    )
-    if not unknown:
-        return frame
-    return [part.drop(columns=unknown) for _, part in frame.groupby(unknown[0], sort=False)]
 
 
 def reading_steps(

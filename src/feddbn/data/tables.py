@@ -24,7 +24,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from feddbn.data.layout import Layout, quoted
+from feddbn.data.layout import Layout, quoted, unnamed
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Table",
     "data_files",
     "frame_within",
+    "is_labelled",
     "joined_table",
     "open_table",
     "plain_frame",
@@ -99,9 +100,16 @@ class Table(ABC):
 
 
 def table_of(value: Any, layout: Layout | None = None) -> Any:
-    """Return what a person may hold rows in as a `Table` or a frame of pandas; what is neither is returned as it is."""
+    """Return what a person may hold rows in as a `Table` or a frame of pandas, or as a list of them, one for each recording.
+
+    What is neither is returned as it is.
+    """
+    if isinstance(value, np.ndarray) and value.ndim == 3:
+        return list(value)
     if isinstance(value, (pd.DataFrame, np.ndarray, Table)):
         return value
+    if is_labelled(value):
+        return _of_labelled(value, layout or Layout())
     if isinstance(value, (str, PathLike)):
         return open_table(Path(value), layout)
     try:
@@ -118,6 +126,40 @@ def table_of(value: Any, layout: Layout | None = None) -> Any:
         # Polars hands its columns over by pyarrow.
         raise MissingExtra("pyarrow", "parquet") from None
     return value
+
+
+def is_labelled(value: Any) -> bool:
+    """Whether it is a DataArray or Dataset of xarray; a Dataset is a mapping, too."""
+    return type(value).__module__.partition(".")[0] == "xarray" and hasattr(value, "dims")
+
+
+def _of_labelled(value: Any, layout: Layout) -> pd.DataFrame | list[pd.DataFrame]:
+    """Return what xarray holds as one frame, or as one for each recording.
+
+    The last dimension of a DataArray has the variables; a Dataset has them by name. Rows are along the dimension that
+    `layout` names as the time, else the one with dates, else the last; any other one names the recording or the site.
+    """
+    if not hasattr(value, "data_vars"):
+        last = value.dims[-1]
+        if last not in value.coords:
+            value = value.assign_coords({last: list(unnamed(value.sizes[last]))})
+        value = value.to_dataset(dim=last)
+    dims = [*dict.fromkeys(dim for one in value.data_vars.values() for dim in one.dims)]
+    dated = [dim for dim in dims if isinstance(value.indexes.get(dim), pd.DatetimeIndex)]
+    rows = layout.time if layout.time in dims else (dated or dims)[-1]
+    others = [dim for dim in dims if dim != rows]
+    unknown = [dim for dim in others if dim not in (layout.site, layout.series)]
+    if len(unknown) > 1 or len(others) > 2:
+        raise DataError(
+            f"data has the dimensions {quoted(dims)}; name those of sites and recordings with {Given('site')} and "
+            f"{Given('series')}."
+        )
+    frame: pd.DataFrame = value.to_dataframe(dim_order=[*others, rows])[list(value.data_vars)].reset_index(
+        others
+    )
+    if not unknown:
+        return frame
+    return [part.drop(columns=unknown) for _, part in frame.groupby(unknown[0], sort=False)]
 
 
 def plain_frame(value: Any, layout: Layout | None = None) -> Any:
@@ -461,7 +503,7 @@ class ArrowTable(_ArrowFile):
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number).select(columns)
                 for row in range(0, batch.num_rows, batch_rows):
-                    yield batch.slice(row, batch_rows).to_pandas()
+                    yield batch.slice(row, batch_rows).to_pandas(ignore_metadata=True)
 
 
 class StreamTable(Table):
