@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from feddbn.data.described import described, descriptions
 from feddbn.data.layout import Layout, names_of_keys, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import beyond_limits, site_tally, tidy_frame
-from feddbn.data.streaming import FileSite, RowCutter, index_files, uneven_times
+from feddbn.data.segments import MOST_EMPTY
+from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
 from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, is_labelled, stem, table_of
 from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
@@ -101,7 +103,7 @@ def _together(
 ) -> dict[str, SiteData]:
     if not found:
         raise DataError("data has no sites; give at least one.")
-    _require_one_step(clocks)
+    found = _on_one_step(found, clocks, layout)
     read_kinds(layout.kinds, tuple(dict.fromkeys(name for one in found.values() for name in one.variables)))
     if not same_variables:
         return {name: _align({name: one}, layout)[name] for name, one in found.items()}
@@ -392,15 +394,28 @@ def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> t
     return tidy_frame(pd.DataFrame(table, columns=list(names), copy=False), layout, where)
 
 
-def _require_one_step(clocks: Mapping[str, Clock]) -> None:
+def _on_one_step(
+    sites: dict[str, SiteData], clocks: Mapping[str, Clock], layout: Layout
+) -> dict[str, SiteData]:
+    """Sites whose step is a whole multiple of the finest one are read on that, with empty rows in between."""
     known = {name: clock for name, clock in clocks.items() if clock.step is not None}
-    for other, b in known.items():
-        first, a = next(iter(known.items()))
-        if not a.is_like(b):
+    different = tuple(dict.fromkeys(known.values()))
+    most = MOST_EMPTY + 1 if layout.missing == "keep" and layout.way == "refuse" else 1
+    for finest in different:
+        steps = {clock: clock.steps_of(finest) for clock in different}
+        if all(0 < n <= most for n in steps.values()):
+            slow = {name: steps[clock] for name, clock in known.items() if steps[clock] > 1}
+            return sites | {
+                n: finer_site(sites[n], replace(finest, every=every)) for n, every in slow.items()
+            }
+    for (first, a), (other, b) in combinations(known.items(), 2):
+        if a.steps_of(b) != 1:
             raise DataError(
                 f"site {first!r} has a row every {a.describe()} but site {other!r} every {b.describe()}, so one "
-                f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}."
+                f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}.",
+                code="two-steps",
             )
+    return sites
 
 
 def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:

@@ -24,7 +24,7 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from feddbn.core.designs.recordings import Block
+from feddbn.core.designs.recordings import Block, FinerSite, SiteData
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
 from feddbn.data.segments import MOST_EMPTY, Segmenter
@@ -90,10 +90,25 @@ def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Fi
     is_said = layout.jitter is not None or layout.way != "refuse"
     found = None if is_said else counter.unevenness(clock, layout.tolerance)
     if found is None:
-        return ()
+        return _coarser(clock) if layout.missing == "keep" else ()
     share, most = found
     values = {"share": share, "most": most, "step": clock.describe()}
     return (Finding("uneven-times", "note", values, (str(layout.time),), {"jitter": 0}),)
+
+
+def finer_site(site: SiteData, clock: Clock) -> FinerSite:
+    """A site on a clock whose step is a part of its own."""
+    remarks = (*getattr(site, "remarks", ()), *_coarser(clock))
+    return FinerSite(site, clock.every, clock.text, remarks)
+
+
+def _coarser(clock: Clock) -> tuple[Finding, ...]:
+    """Return a finding if a site has rows at some of the steps only."""
+    if not 1 < clock.every <= MOST_EMPTY + 1 or clock.step is None:
+        return ()
+    own = replace(clock, step=clock.step * clock.every)
+    values = {"every": clock.every, "own": own.text, "step": clock.text}
+    return (Finding("coarser-rows", "note", values),)
 
 
 def index_files(

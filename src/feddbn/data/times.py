@@ -194,6 +194,7 @@ Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
 _DAY = 86_400 * 10**9
 _MONTHS = {"MonthBegin": 1, "MonthEnd": 1, "QuarterBegin": 3, "QuarterEnd": 3, "YearBegin": 12, "YearEnd": 12}
 _MOST_STEPS = 20_000
+_NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 _NUMBERS = ("integer", "decimal")
 # Differences that rounding leaves are not worth a word.
 _EXACT = 1e-4
@@ -261,18 +262,12 @@ class Clock:
             else found
         )
 
-    def is_like(self, other: Clock) -> bool:
-        """Whether a lag means the same on both; steps that are means of varying ones may differ by a hundredth."""
-        if self.step is None or other.step is None:
-            return True
-        if (self.unit in _NUMBERS) != (other.unit in _NUMBERS):
-            return False
-        mine, its = (
-            c.step * (DECIMAL if c.unit == "integer" else 1) for c in (self, other) if c.step is not None
-        )
-        if self.is_exact and other.is_exact:
-            return mine == its
-        return abs(mine - its) <= _ALIKE * max(mine, its)
+    def steps_of(self, other: Clock) -> int:
+        """How many steps of another clock are one of this one, 0 if no whole number is; means may be off by a hundredth."""
+        (mine, one), (its, another) = (_length(clock) for clock in (self, other))
+        whole = round(mine / its)
+        off = 0.0 if self.is_exact and other.is_exact else _ALIKE * mine
+        return whole if one == another and abs(mine - whole * its) <= off else 0
 
     @property
     def cycle(self) -> int:
@@ -302,6 +297,14 @@ class Clock:
             return f"{self.step / DECIMAL:.6g} units"
         noun = {"integer": "unit", "month": "month", "business": "working day"}[self.unit]
         return f"{self.step} {noun}{'' if self.step == 1 else 's'}"
+
+
+def _length(clock: Clock) -> tuple[int, str]:
+    """The step in the smallest unit of its kind, and the kind."""
+    step, unit = clock.step or 1, clock.unit
+    if unit in _NUMBERS:
+        return step * (DECIMAL if unit == "integer" else 1), "number"
+    return step, "instant" if unit == "wall" else unit
 
 
 def parse_freq(freq: Freq) -> Clock | None:
@@ -351,6 +354,19 @@ def usual_steps(unit: str | None) -> dict[str, float]:
     ns = [n * size for size in (10**9, 60 * 10**9) for n in (1, 2, 5, 10, 15, 30)]
     ns += [n * HOUR for n in (1, 2, 3, 4, 6, 8, 12, 24, 7 * 24)]
     return {str(Clock("instant", one).text): one / (clock.step or 1) for one in ns}
+
+
+def clock_of_step(text: str, argument: str = "freq") -> Clock:
+    """Return the clock of a step as `Clock.text` writes it: "1h", "0.5"."""
+    try:
+        found = parse_freq(float(text) if _NUMBER.fullmatch(text) else text)
+    except ParameterError:
+        found = None
+    if found is None:
+        raise ParameterError(
+            f"{Given(argument, text)} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
+        )
+    return found
 
 
 class StepCounter:

@@ -132,6 +132,11 @@ _SENTENCES = {
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
     ),
+    "coarser-rows": (
+        "rows are {own} apart, {every} steps of {step}: empty rows stand between them, so that relations over single steps "
+        "are those of sites with all steps.",
+        "{freq} says another step for all",
+    ),
     "uneven-times": (
         "{share:.1%} of the times in {one} are off the step of {step}, by at most {most:.1%} of it, and were taken as even.",
         "{cure} refuses such times, {fifth} allows a fifth of the step",

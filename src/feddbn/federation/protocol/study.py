@@ -29,6 +29,7 @@ from pydantic import (
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.core.kinds import Kind, read_kinds
+from feddbn.data.times import clock_of_step
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.federation.protocol.site import SiteState
@@ -179,7 +180,8 @@ class Study(Table):
 
     `held_by` says which sites hold a variable, where not all do; `rows` about how many rows all sites have together. Owners
     of data may ask for both: sites check them against what they hold.
-    `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
+    `units` may say in which unit a variable is meant, and `step` how far rows are apart; a site that says another one for its
+    data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
     one with a table of how well this and other methods predict such rows; or a check of the data, from which nothing is
     learned. `lead` says who answers for the study; it is
@@ -198,6 +200,7 @@ class Study(Table):
     held_by: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     rows: int | None = Field(default=None, ge=1)
     units: dict[str, str] = Field(default_factory=dict)
+    step: str = Field(default="", max_length=40)
     goal: Goal = "network"
     confidence: Confidence = Field(default_factory=Confidence)
     select: Select = Field(default_factory=Select)
@@ -217,6 +220,12 @@ class Study(Table):
         odd = self.units.keys() - set(self.variables)
         if odd:
             raise ValueError(f"units names {min(odd)!r}, which is not one of the variables")
+        return self
+
+    @model_validator(mode="after")
+    def _known_step(self) -> Study:
+        if self.step:
+            clock_of_step(self.step, "step")
         return self
 
     @model_validator(mode="after")
@@ -303,7 +312,9 @@ class Study(Table):
         """Return the canonical text: equal studies give equal text."""
         # A study that uses none of these has the text that it had before there were any.
         unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
-        unused |= dict.fromkeys(_unused(self, "units", "held_by", "rows", "goal", "lead", "update_of"), True)
+        unused |= dict.fromkeys(
+            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "update_of"), True
+        )
         unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection")
         unused["attendance"] = set() if self.attendance.collects else {"window_h", "enough"}
         values = self.model_dump(mode="json", exclude=unused)

@@ -12,6 +12,7 @@ from feddbn.core.kinds import Kind
 from feddbn.data.checks import missing_cells, summary
 from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.read import read_sites
+from feddbn.data.times import clock_of_step
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import (
@@ -90,8 +91,10 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
         yield Finding("variable-read", "note", values, (name,))
 
 
-def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:
-    """Return the site's own conditions on a study."""
+def study_checks(
+    settings: SiteSettings, policy: SitePolicy, data: SiteData | None = None
+) -> list[StudyCheck]:
+    """Return the site's own conditions on a study; `data` are its recordings, if they were read already."""
 
     def lags(study: Study) -> None:
         if study.n_lags is not None and study.n_lags > settings.max_lags:
@@ -123,6 +126,23 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 f"the study {study.name!r} and this site name other units ({'; '.join(differ)}); convert the data, or "
                 "correct `units` in the study or in the site's settings.",
                 code="other-units",
+            )
+
+    def step(study: Study) -> None:
+        if not study.step:
+            return
+        own: str | None = getattr(read_data(settings) if data is None else data, "step", None)
+        if own is None:
+            raise SiteRefused(
+                f"the study {study.name!r} has rows {study.step} apart, and those of this site have no times; name their "
+                "column in the site's settings (time).",
+                code="other-step",
+            )
+        if clock_of_step(own).steps_of(clock_of_step(study.step)) != 1:
+            raise SiteRefused(
+                f"the study {study.name!r} has rows {study.step} apart, and this site {own}; with freq = {study.step!r} in "
+                "the site's settings rows that are whole multiples of it apart are used for what they tell.",
+                code="other-step",
             )
 
     def kinds(study: Study) -> None:
@@ -166,6 +186,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         lambda study: check_tasks(policy, study),
         entries,
         units,
+        step,
         kinds,
         clock,
         blocks,
@@ -261,7 +282,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     return SiteEndpoint(
         Site(name, data, device=open_device(settings.device)),
         store,
-        checks=study_checks(settings, policy),
+        checks=study_checks(settings, policy, data),
         approve=approve,
         witness=owner.heads,
         guards=protection.guards,

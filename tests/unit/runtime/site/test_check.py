@@ -310,6 +310,39 @@ def test_times_are_read_as_the_settings_say(tmp_path):
     assert "day_first" in wrong.values["sentence"]
 
 
+@pytest.mark.parametrize(
+    ("more", "step", "cure"),
+    [
+        ("", "1h", "time"),
+        ('time = "when"\n', "1h", "freq = '1h'"),
+        ('time = "when"\n', "0.5", "freq = '0.5'"),
+        ('time = "when"\n', "2h", ""),
+        ('time = "when"\n', "120min", ""),
+        ('time = "when"\nfreq = "1h"\n', "1h", ""),
+        ('time = "when"\n', "", ""),
+    ],
+)
+def test_a_study_that_says_its_step_has_sites_with_that_step_only(tmp_path, more, step, cure):
+    frame = ward(200)
+    names = list(frame.columns)
+    if more:
+        frame["when"] = pd.date_range("2024-01-20", periods=200, freq="2h")
+    found = joined(tmp_path, more, frame, variables=names, step=step)
+    if cure:
+        assert cure in refusals(found)["other-step"]
+    else:
+        assert only(found, "study-joinable")
+
+
+def test_a_step_of_a_study_is_one_and_a_study_without_any_has_the_text_it_had(tmp_path):
+    values = {"name": "s", "method": "fdbnl", "variables": ["x"], "sites": ["a", "b"]}
+    assert "step" not in json.loads(Study(**values).to_json())
+    assert json.loads(Study(**values, step="1h").to_json())["step"] == "1h"
+    for wrong in ("soon", "-1h", "0"):
+        with pytest.raises(ValueError, match="step"):
+            Study(**values, step=wrong)
+
+
 def test_noise_needs_a_step_that_no_row_can_change(tmp_path):
     frame = ward(200)
     frame.insert(0, "when", range(200))
