@@ -155,7 +155,10 @@ def study_checks(
             )
 
     def clock(study: Study) -> None:
-        if study.privacy.epsilon is not None and settings.layout.time and settings.layout.freq is None:
+        layout = settings.layout
+        # Rows that keep their own times have no step to be found.
+        is_found = bool(layout.time) and layout.freq in (None, "auto") and layout.irregular != "keep"
+        if study.privacy.epsilon is not None and is_found:
             raise SiteRefused(
                 "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
                 'can change the others; say it in the site\'s settings (freq, for example "1h").',
