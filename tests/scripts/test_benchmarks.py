@@ -38,6 +38,7 @@ COMMANDS = {
     ],
     "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
+    "readings": ["20000"],
     "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
     "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],
     "arena": [
