@@ -157,7 +157,7 @@ def study_checks(
     def clock(study: Study) -> None:
         layout = settings.layout
         # Rows that keep their own times have no step to be found.
-        is_found = bool(layout.time) and layout.freq in (None, "auto") and layout.irregular != "keep"
+        is_found = bool(layout.time) and layout.freq is None and layout.irregular != "keep"
         if study.privacy.epsilon is not None and is_found:
             raise SiteRefused(
                 "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "

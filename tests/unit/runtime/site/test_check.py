@@ -350,7 +350,7 @@ def test_noise_needs_a_step_that_no_row_can_change(tmp_path):
     study = {"method": "oneshot", "privacy": {"epsilon": 4.0}, "variables": names}
     tasks = f"tasks = {json.dumps(['moments', 'counts.norms'])}\n"
     for k, (given, is_refused) in enumerate(
-        (("", True), ("freq = 1\n", False), ('freq = "auto"\n', True), ('irregular = "keep"\n', False))
+        (("", True), ("freq = 1\n", False), ('irregular = "keep"\n', False))
     ):
         place = tmp_path / str(k)
         place.mkdir()
