@@ -84,6 +84,11 @@ class DaskSite(FileSite):
     def _table(self, path: Path) -> Table:
         return ParquetTable(path)
 
+    def _gather(self) -> None:
+        raise ParameterError(
+            "DaskSite reads rows at equal steps; make them of readings first, or read the files with ParquetSite."
+        )
+
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
         for one in super().recordings():
@@ -92,7 +97,7 @@ class DaskSite(FileSite):
     def cuts(self, run: RowRange) -> list[int]:
         """Return the rows at which a recording is cut, its first and its end among them."""
         assert run.stop is not None
-        table = self._tables[run.table]
+        table = self.tables[run.table]
         assert isinstance(table, ParquetTable)
         files = sorted({run.start, run.stop, *(row for row in table.starts if run.start < row < run.stop)})
         return sorted({row for a, b in pairwise(files) for row in range(a, b, self.part_rows)} | {*files})

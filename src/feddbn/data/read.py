@@ -248,6 +248,7 @@ class _Reader:
         return streamed
 
     def _note_clock(self, name: str, site: FileSite) -> None:
+        site.said = self.remarks
         if site.layout.time is not None and site.index.clock is not None:
             self.clocks[name] = site.index.clock
 
@@ -269,10 +270,11 @@ class _Reader:
         frame = table.frame() if self.layout.sort else frame_within(table, self.stream_bytes)
         if frame is not None:
             return self._long(frame, table.where, table.name)
-        layout = FileSite([table], layout=self.layout).layout
+        whole = FileSite([table], layout=self.layout)
+        tables, layout = whole.tables, whole.layout
         sites: dict[str, SiteData] = {}
-        for name, index in index_files([table], layout, table.where).items():
-            streamed = FileSite([table], name=name, layout=layout, index=index)
+        for name, index in index_files(tables, layout, table.where).items():
+            streamed = FileSite(tables, name=name, layout=layout, index=index)
             self._note_clock(name, streamed)
             sites[name] = streamed
         return sites

@@ -16,8 +16,12 @@ The rule
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -35,12 +39,13 @@ from feddbn.data.layout import (
     refuse_misfits,
     with_levels,
 )
+from feddbn.data.tables import ParquetTable, Table, sorted_frames
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import Rule, setting
 
-__all__ = ["Gathered", "Gatherer", "Tally", "gathered", "tidy_frame"]
+__all__ = ["Gathered", "Gatherer", "Tally", "gathered", "gathered_table", "site_tally", "tidy_frame"]
 
 _MEASURED = ("continuous", "positive")
 
@@ -142,32 +147,70 @@ def _renamed(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFr
 
 def gathered(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFrame, Gathered]:
     """Return the rows that the readings in a table make, and their layout."""
+    gatherer = _gatherer(layout, list(frame.columns), lambda columns: iter([frame[columns]]), where)
+    rows = pd.concat([gatherer.feed(gatherer.readings(frame)), gatherer.close()], ignore_index=True)
+    return rows, gatherer.layout
+
+
+def gathered_table(table: Table, layout: Layout, batch_rows: int) -> tuple[Table, Gathered]:
+    """Return the rows of a table of any size as a table in a file of its own, and their layout (needs duckdb)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def frames(columns: list[str]) -> Iterator[pd.DataFrame]:
+        return table.frames(columns, 0, batch_rows)[1]
+
+    gatherer = _gatherer(layout, table.columns(), frames, table.where)
+    keys = [name for name in (layout.site, layout.series) if name is not None]
+    used = [name for name in layout.keys.values() if name is not None]
+    used += [one.name for _, one in layout.sources_of(gatherer.variables)] if layout.names is None else []
+    readings = (one for one in map(gatherer.readings, frames(used)) if len(one))
+    # Nobody else can read the folder, which is removed with the table.
+    folder = TemporaryDirectory(prefix="feddbn-")
+    path, writer = Path(folder.name) / "rows.parquet", None
+    in_order = sorted_frames(readings, [*keys, "tick", "variable", "value"], batch_rows)
+    for rows in chain(map(gatherer.feed, in_order), (gatherer.close() for _ in range(1))):
+        if not len(rows):
+            continue
+        found = pa.Table.from_pandas(rows, writer and writer.schema, preserve_index=False)
+        writer = writer or pq.ParquetWriter(path, found.schema)
+        writer.write_table(found)
+    assert writer is not None
+    writer.close()
+    made = ParquetTable(path)
+    weakref.finalize(made, folder.cleanup)
+    made.name, made.where = table.name, table.where
+    return made, gatherer.layout
+
+
+def _gatherer(
+    layout: Layout,
+    columns: Sequence[str],
+    frames: Callable[[list[str]], Iterator[pd.DataFrame]],
+    where: str,
+) -> Gatherer:
+    """What makes rows of the readings in a table; one look at its names and times says of which variables and clock."""
     if layout.time is None:
         said = Given("names", layout.names) if layout.names is not None else Given("irregular", layout.way)
         raise ParameterError(f"{said} needs times; name their column with {Given('time')}.", argument="time")
-    found: set[str] = set()
-    if layout.names is None:
-        variables = layout.choose_variables(list(frame.columns), where)
-    else:
-        found = set(_names(frame[layout.names].drop_duplicates()).dropna())
-        variables = named_variables(found, layout, where)
-    clock = reading_clock(layout, frame[layout.time], where)
-    gatherer = Gatherer(layout, clock, variables, where)
-    rows = pd.concat([gatherer.feed(frame), gatherer.close()], ignore_index=True)
-    return rows, replace(gatherer.layout, found=found)
-
-
-def named_variables(found: set[str], layout: Layout, where: str) -> tuple[str, ...]:
-    """The variables among the names of a table: those asked for, or all in the order of the alphabet."""
-    if layout.variables is not None:
-        return layout.variables
-    clash = sorted(found & set(layout.kept_keys))
-    if clash or not found:
-        what = f"the name {clash[0]!r}, which is a column, too" if clash else "no name of a variable"
-        raise DataError(
-            f"{where} has {what} in column {layout.names!r}; choose others with {Given('variables')}."
-        )
-    return tuple(sorted(found))
+    names, unit = set[str](), ""
+    variables = layout.choose_variables(columns, where) if layout.names is None else layout.variables
+    for frame in frames([name for name in (layout.time, layout.names) if name is not None]):
+        found = exact_unit(parse_times(frame[layout.time], where, layout.day_first))
+        unit = "decimal" if {unit, found} == {"integer", "decimal"} else found
+        if variables is None:
+            names |= set(_names(frame[layout.names].drop_duplicates()).dropna())
+        elif unit == "instant":
+            break
+    if variables is None:
+        clash = sorted(names & set(layout.kept_keys))
+        if clash or not names:
+            what = f"the name {clash[0]!r}, which is a column, too" if clash else "no name of a variable"
+            raise DataError(
+                f"{where} has {what} in column {layout.names!r}; choose others with {Given('variables')}."
+            )
+        variables = tuple(sorted(names))
+    return Gatherer(layout, reading_clock(layout, unit or "integer"), variables, where)
 
 
 def _names(column: pd.Series) -> pd.Series:
@@ -177,9 +220,9 @@ def _names(column: pd.Series) -> pd.Series:
     return column.astype(object).where(column.notna(), np.nan).map(str, na_action="ignore")
 
 
-def reading_clock(layout: Layout, column: pd.Series, where: str) -> Clock:
+def reading_clock(layout: Layout, unit: str) -> Clock:
     """The clock by which readings are put into rows: its step is that of "average", or the unit of times that are kept."""
-    unit, declared = exact_unit(parse_times(column, where, layout.day_first)), layout.clock
+    declared = layout.clock
     one = {"instant": HOUR, "integer": 1, "decimal": 10**9}[unit]
     if declared is None:
         return Clock(unit, one, True, layout.day_first)
@@ -201,14 +244,16 @@ class Gatherer:
 
     def __init__(self, layout: Layout, clock: Clock, variables: Sequence[str], where: str) -> None:
         self._layout, self._clock, self._where = layout, clock, where
-        self._variables = tuple(variables)
+        self.variables = tuple(variables)
         found = layout.sources_of(variables)
         self._owner, self._sources = np.array([k for k, _ in found]), pd.Index([one.name for _, one in found])
         self._keys = [name for name in (layout.site, layout.series) if name is not None]
         self._step = int(clock.step or 1) if layout.way == "average" else 1
-        kinds = (layout.kinds.get(name) for name in self._variables)
+        kinds = (layout.kinds.get(name) for name in self.variables)
         self._is_measured = np.array([kind is None or kind.name in _MEASURED for kind in kinds])
         self._held: pd.DataFrame | None = None
+        self._found: set[str] = set()
+        self._n_lines = 0
         self._zone: Any = None
         self._tallies: dict[str, Tally] = {}
 
@@ -217,13 +262,12 @@ class Gatherer:
         """How the rows are read on."""
         now = self._layout
         own = {name: getattr(now, name) for name in ("site", "series", "time", "label", "missing", "jitter")}
-        own |= {"irregular": now.way, "variables": self._variables}
+        own |= {"irregular": now.way, "variables": self.variables}
         own["freq"] = now.freq if now.way == "refuse" else self._clock.text
-        return Gathered(**own, tallies=self._tallies)
+        return Gathered(**own, tallies=self._tallies, found=self._found)
 
-    def feed(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def feed(self, readings: pd.DataFrame) -> pd.DataFrame:
         """Return the next rows; readings of the last one wait for more."""
-        readings = self._readings(frame)
         if self._held is not None:
             readings = pd.concat([self._held, readings], ignore_index=True)
         keys = [pd.factorize(readings[key], sort=True)[0] for key in self._keys]
@@ -236,38 +280,46 @@ class Gatherer:
 
     def close(self) -> pd.DataFrame:
         """Return the last row."""
-        assert self._held is not None
+        if self._held is None:
+            raise DataError(f"{self._where} has no reading that can be used.", code="no-reading")
         held, self._held = self._held, None
         return self._rows(held)
 
-    def _readings(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """One line for each reading: its keys, time, row, variable, value and label."""
-        layout, where = self._layout, self._where
+    def readings(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """One line for each reading of the next lines of a table: its keys, time, row, variable, value and label."""
+        layout, where, before = self._layout, self._where, self._n_lines
+        self._n_lines += len(frame)
         times = parse_times(frame[layout.time], where, layout.day_first)
         self._zone = getattr(times, "tz", self._zone)
         ticks = self._clock.ticks(frame[layout.time], where)
         if layout.names is None:
-            cells = frame_values(frame, self._variables, where, layout.kinds)
+            cells = frame_values(frame, self.variables, where, layout.kinds)
             at, source = np.nonzero(~np.isnan(cells))
             values = cells[at, source]
         else:
-            codes = self._sources.get_indexer(pd.Index(_names(frame[layout.names])))
-            numbers = self._numbers(frame[layout.values], np.where(codes >= 0, self._owner[codes], -1))
+            which, found = pd.factorize(frame[layout.names])
+            names = _names(pd.Series(found))
+            self._found.update(names.dropna())
+            # A line without a name has the code -1, which is the last place.
+            codes = np.append(self._sources.get_indexer(pd.Index(names)), -1)[which]
+            numbers = self._numbers(
+                frame[layout.values], np.where(codes >= 0, self._owner[codes], -1), before
+            )
             at = np.flatnonzero((codes >= 0) & ~np.isnan(numbers))
             source, values = codes[at], numbers[at]
         variable = self._owner[source]
         if np.isinf(values).any():
             k = int(np.flatnonzero(np.isinf(values))[0])
             raise DataError(
-                f"{where} has an infinite value of {self._variables[variable[k]]!r} at row {int(at[k])} (counted from 0); "
-                "remove it or leave it empty.",
+                f"{where} has an infinite value of {self.variables[variable[k]]!r} at row {before + int(at[k])} (counted "
+                "from 0); remove it or leave it empty.",
                 code="infinite",
             )
         arguments = {layout.site: "site", layout.series: "series"}
         columns: dict[str, Any] = {
             key: names_of_keys(frame[key], arguments[key], where)[at] for key in self._keys
         }
-        values = layout.plausible(values, self._variables, source)
+        values = layout.plausible(values, self.variables, source)
         columns |= {"row": ticks[at] // self._step, "tick": ticks[at], "variable": variable, "value": values}
         if layout.keys["label"] is not None:
             columns["label"] = frame[layout.label].to_numpy()[at]
@@ -276,34 +328,34 @@ class Gatherer:
         self._count(2, readings[beyond])
         return readings[~beyond]
 
-    def _numbers(self, column: pd.Series, codes: IntArray) -> FloatArray:
+    def _numbers(self, column: pd.Series, codes: IntArray, before: int) -> FloatArray:
         """(n,) values; levels of declared kinds are their positions."""
         plain = (
             column if pd.api.types.is_numeric_dtype(column.dtype) else pd.to_numeric(column, errors="coerce")
         )
         numbers = np.array(plain.to_numpy(dtype=np.float64, na_value=np.nan))
         for name, kind in with_levels(self._layout.kinds).items():
-            if name in self._variables:
-                mine = codes == self._variables.index(name)
+            if name in self.variables:
+                mine = codes == self.variables.index(name)
                 numbers[mine] = positions(column[mine], kind)[0]
         strange = np.isnan(numbers) & column.notna().to_numpy() & (codes >= 0)
         if strange.any():
             row = int(np.flatnonzero(strange)[0])
             raise DataError(
-                f"{self._where} has {str(column.iloc[row])!r} as a value of {self._variables[codes[row]]!r} in column "
-                f"{column.name!r} at row {row} (counted from 0), which is not a number; correct it, leave the variable out "
-                f"with {Given('variables')}, or declare its levels with {Given('kinds')}.",
+                f"{self._where} has {str(column.iloc[row])!r} as a value of {self.variables[codes[row]]!r} in column "
+                f"{column.name!r} at row {before + row} (counted from 0), which is not a number; correct it, leave the "
+                f"variable out with {Given('variables')}, or declare its levels with {Given('kinds')}.",
                 code="not-numeric",
                 columns=(str(column.name),),
             )
         for name, kind in self._layout.kinds.items():
-            if name in self._variables:
-                refuse_misfits(numbers[codes == self._variables.index(name)], name, kind, self._where)
+            if name in self.variables:
+                refuse_misfits(numbers[codes == self.variables.index(name)], name, kind, self._where)
         return numbers
 
     def _rows(self, readings: pd.DataFrame) -> pd.DataFrame:
         """One line for each row, of readings in order."""
-        d, places = len(self._variables), [readings[key].to_numpy() for key in (*self._keys, "row")]
+        d, places = len(self.variables), [readings[key].to_numpy() for key in (*self._keys, "row")]
         begins = np.ones(len(readings), dtype=bool)
         begins[1:] = np.any([one[1:] != one[:-1] for one in places], axis=0)
         cell = (np.cumsum(begins) - 1) * d + readings["variable"].to_numpy()
@@ -319,7 +371,7 @@ class Gatherer:
         self._count(0, readings)
         self._count(1, readings.iloc[order[firsts]])
         heads, layout = readings[begins], self._layout
-        found = pd.DataFrame(table, columns=list(self._variables))
+        found = pd.DataFrame(table, columns=list(self.variables))
         for key in self._keys:
             found[key] = heads[key].to_numpy()
         if layout.keys["label"] is not None:
@@ -328,8 +380,8 @@ class Gatherer:
         return found
 
     def _count(self, what: int, readings: pd.DataFrame) -> None:
-        d, site = len(self._variables), self._layout.site
+        d, site = len(self.variables), self._layout.site
         for name, mine in [("", readings)] if site is None else readings.groupby(site):
-            none = Tally(self._variables, np.zeros((3, d), dtype=np.int64))
+            none = Tally(self.variables, np.zeros((3, d), dtype=np.int64))
             tally = self._tallies.setdefault(str(name), none)
             tally.counts[what] += np.bincount(mine["variable"].to_numpy(dtype=np.intp), minlength=d)

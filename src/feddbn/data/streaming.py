@@ -27,9 +27,10 @@ import pandas as pd
 from feddbn.core.designs.recordings import Block, FinerSite, SiteData
 from feddbn.core.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
+from feddbn.data.readings import beyond_limits, gathered_table, site_tally
 from feddbn.data.segments import MOST_EMPTY, Segmenter
 from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, joined_table, open_table
-from feddbn.data.times import Clock, Grid, StepCounter
+from feddbn.data.times import Clock, Grid, IntArray, StepCounter
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import flag, whole
@@ -70,10 +71,13 @@ class Known:
         How many rows are left out for missing values.
     segments
         (time of the first row, number of rows) of each; None if a cell is missing, or if they are too many to keep.
+    n_beyond
+        How many cells of each variable lie beyond their limits.
     """
 
     n_dropped: int
     segments: tuple[tuple[int, int], ...] | None
+    n_beyond: IntArray
 
 
 @dataclass(frozen=True)
@@ -246,16 +250,23 @@ class FileSite:
         self.joined: bool = flag().check("joined", joined)
         if self.joined:
             tables = [joined_table(tables)]
-        self._tables = tuple(tables)
-        self.name = name or self._tables[0].name
+        self.tables = tuple(tables)
+        self.name = name or self.tables[0].name
         self._given_index = index
         self.known: dict[RowRange, Known] = {}
         self._versions = self._found_versions()
+        self.said: tuple[Finding, ...] = ()
+        indexed = {table.time_index for table in self.tables}
+        if self.layout.time is None and len(indexed) == 1:
+            self.layout = replace(self.layout, time=indexed.pop())
+        self._made: tuple[Layout, tuple[Layout, ...]] = (self.layout, (self.layout,))
+        if self.layout.gathers:
+            self._gather()
         self._resolve_columns()
         read_kinds(declared_kinds(columns.get("kinds")), self.variables)
 
     def _found_versions(self) -> list[object]:
-        return [table.version() for table in self._tables]
+        return [table.version() for table in self.tables]
 
     def _require_same_files(self) -> None:
         """Rows are read many times, and whatever is known of them is of the tables that were opened."""
@@ -268,21 +279,24 @@ class FileSite:
         """Return the table in a file."""
         return open_table(path, self.layout)
 
+    def _gather(self) -> None:
+        """Make rows of readings, once; they are tables of their own from then on."""
+        made = [gathered_table(table, self.layout, self.batch_rows) for table in self.tables]
+        self.tables = tuple(table for table, _ in made)
+        self._made = (self.layout, tuple(layout for _, layout in made))
+        self.layout, self._versions = made[0][1], self._found_versions()
+
     def _resolve_columns(self) -> None:
         where = f"site {self.name!r}"
-        indexed = {table.time_index for table in self._tables}
-        found = next(iter(indexed)) if len(indexed) == 1 else None
-        if self.layout.time is None and found is not None:
-            self.layout = replace(self.layout, time=found)
         chosen: tuple[str, ...] | None = None
-        for table in self._tables:
+        for table in self.tables:
             columns = table.columns()
             self.layout.require_keys(columns, where)
             keys = self.layout.keys.values()
             data = [name for name in columns if name in keys or name not in table.index_columns]
             mine = self.layout.choose_variables(data, where)
             if chosen is not None:
-                self.layout.require_same(mine, chosen, f"{table.where} of {where}", self._tables[0].where)
+                self.layout.require_same(mine, chosen, f"{table.where} of {where}", self.tables[0].where)
             chosen = chosen or mine
         assert chosen is not None
         self.variables: tuple[str, ...] = chosen
@@ -292,7 +306,7 @@ class FileSite:
         """Where the recordings are and the sampling step; the first use reads the key columns once."""
         if self._given_index is not None:
             return self._given_index
-        found = index_files(self._tables, self.layout, f"site {self.name!r}", self.batch_rows)
+        found = index_files(self.tables, self.layout, f"site {self.name!r}", self.batch_rows)
         return found.get("", FileIndex((), self.layout.clock))
 
     @property
@@ -302,19 +316,32 @@ class FileSite:
 
     @property
     def remarks(self) -> tuple[Finding, ...]:
-        """What was decided about the times."""
-        return self.index.remarks
+        """What was decided about the times, and what was done to readings and to cells beyond their limits."""
+        return (*self.said, *self.index.remarks, *site_tally(*self._made, self.name), *self._beyond)
+
+    @cached_property
+    def _beyond(self) -> tuple[Finding, ...]:
+        if not self.layout.limits:
+            return ()
+        self._read_all()
+        n = np.sum([known.n_beyond for known in self.known.values()], axis=0)
+        return beyond_limits(self.variables, n)
+
+    def _read_all(self) -> None:
+        for recording in self.recordings():
+            recording.count_dropped()
 
     @cached_property
     def n_dropped_rows(self) -> int:
         """Number of rows left out for missing values; recordings that were not read yet are."""
-        return sum(recording.count_dropped() for recording in self.recordings())
+        self._read_all()
+        return sum(known.n_dropped for known in self.known.values())
 
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
         self._require_same_files()
         ends = {run.table: run.stop for run in self.index.runs}
-        cursors = [self.cursor(number, ends.get(number)) for number in range(len(self._tables))]
+        cursors = [self.cursor(number, ends.get(number)) for number in range(len(self.tables))]
         before = 0
         for run in self.index.runs:
             if run.table != before:
@@ -328,7 +355,7 @@ class FileSite:
         """Return a place in one of the tables, at the columns that recordings are read from."""
         named = self.layout.keys
         keys = [name for name in (named["time"], named["label"]) if name is not None]
-        return Cursor(self._tables[table], [*self.renamed, *keys], self.batch_rows, end)
+        return Cursor(self.tables[table], [*self.renamed, *keys], self.batch_rows, end)
 
     @cached_property
     def renamed(self) -> dict[str, str]:
@@ -363,7 +390,8 @@ class FileRecording:
                 segments.append((time, n))
             yield block
         is_known = not cutter.segmenter.has_empty and len(segments) < _MOST_SEGMENTS
-        site.known[self.run] = Known(cutter.segmenter.n_dropped, tuple(segments) if is_known else None)
+        known = tuple(segments) if is_known else None
+        site.known[self.run] = Known(cutter.segmenter.n_dropped, known, cutter.n_beyond)
 
     def _feed(self, cutter: RowCutter) -> Iterator[Block]:
         row = self.run.start

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,8 @@ import pytest
 import feddbn
 from feddbn.core.designs.recordings import stretches
 from feddbn.core.designs.steps import step_table
-from feddbn.data import PLAUSIBLE, ArrayRecording, MemorySite, read_sites
+from feddbn.data import PLAUSIBLE, ArrayRecording, MemorySite, SqlTable, read_sites
+from feddbn.data.streaming import FileSite
 from feddbn.errors import DataError, ParameterError
 
 LONG = {"series": "stay", "time": "t", "names": "what", "values": "x"}
@@ -312,3 +315,59 @@ def test_check_says_what_steps_keep_and_which_limits_hold() -> None:
     refused = feddbn.check(data, time="t", sort=True)
     assert refused.of("refused")
     assert refused.of("steps")
+
+
+@pytest.mark.parametrize("irregular", ["average", "keep"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_tables_of_any_size_give_the_bits_of_memory(tmp_path: Path, irregular: str, wide: bool) -> None:
+    long = pd.concat([table(4, 900).assign(ward="w"), table(5, 700).assign(ward="v")], ignore_index=True)
+    long = long.sample(frac=1, random_state=0)
+    long["x"] += np.random.default_rng(1).normal(size=len(long))
+    read = {
+        "site": "ward",
+        "irregular": irregular,
+        "freq": "1h",
+        "missing": "keep",
+        "limits": {"pulse": (60, 99)},
+    }
+    read |= {"series": "stay", "time": "t"} if wide else LONG
+    if wide:
+        long = long.assign(pulse=long["x"], map=-long["x"]).drop(columns=["what", "x"])
+    memory = read_sites(long, **read)
+    path = tmp_path / "all.parquet"
+    long.to_parquet(path, index=False)
+    whole = read_sites(path, stream_bytes=0, **read)
+    assert isinstance(next(iter(whole.values())), FileSite)
+    cut = read_sites(SqlTable(f"SELECT * FROM '{path}' ORDER BY t, stay, ward"), stream_bytes=0, **read)
+    for found in (whole, cut):
+        assert {name: joined_bits(site) for name, site in found.items()} == {
+            name: joined_bits(site) for name, site in memory.items()
+        }
+        for name, site in found.items():
+            assert site.step == memory[name].step
+            assert {one.code: one.values for one in site.remarks} == {
+                one.code: one.values for one in memory[name].remarks
+            }
+
+
+@pytest.mark.parametrize("batch_rows", [7, 64, 1000])
+def test_batches_change_no_bit(tmp_path: Path, batch_rows: int) -> None:
+    path = tmp_path / "a.csv"
+    table(6).to_csv(path, index=False)
+    memory = read_sites(path, freq="2h", missing="keep", **LONG)["a"]
+    site = FileSite(path, batch_rows=batch_rows, freq="2h", missing="keep", **LONG)
+    assert joined_bits(site) == joined_bits(memory)
+
+
+def joined_bits(site: object) -> list[tuple[object, ...]]:
+    """Name, first time and rows of every segment, which batches cut elsewhere."""
+    found: list[tuple[object, ...]] = []
+    for one in site.recordings():  # type: ignore[attr-defined]
+        pieces: list[list[object]] = []
+        for block in one.blocks():
+            if block.starts_segment:
+                pieces.append([block.time, b"", []])
+            pieces[-1][1] += block.values.tobytes()  # type: ignore[operator]
+            pieces[-1][2] += [] if block.times is None else block.times.tolist()  # type: ignore[operator]
+        found.append((one.name, *map(tuple, pieces)))
+    return found
