@@ -88,8 +88,8 @@ def _from_file(path: Path) -> dict[str, Any]:
 Data = Annotated[
     Any,
     typer.Argument(
-        help="A directory with one CSV, Parquet or Arrow file (or folder of recordings) per site, one file, or a query "
-        "(--sql).",
+        help="A directory with one CSV, Parquet or Arrow file (or folder of recordings) per site, one file, a TOML file that "
+        "says where data are and how they are read (or a directory of them), or a query (--sql).",
         show_default=False,
         parser=str,
         metavar="DATA",

@@ -146,4 +146,4 @@ def _sources(variable: str, entry: Mapping[str, Any]) -> list[Source]:
 
 
 def _wrong(variable: str, what: str) -> ParameterError:
-    return ParameterError(f"{Given('variables')}: {variable!r} {what}.", code="mapping", argument="variables")
+    return ParameterError(f"variable {variable!r} {what}.", code="mapping", argument="variables")

@@ -34,7 +34,7 @@ def described(value: Any, layout: Layout) -> tuple[Any, Layout]:
     said = _read(path)
     data = located(said.pop("data", None), path.parent, where)
     try:
-        own = Layout.of(None, said, where)
+        own = Layout.of(None, said, "it")
     except ParameterError as error:
         raise ParameterError(f"{where}: {error}", code=error.code, **error.values) from None
     given = {one.name: getattr(layout, one.name) for one in fields(Layout)}

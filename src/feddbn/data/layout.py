@@ -275,7 +275,7 @@ class Layout(Settings):
         several = [name for name, found in said.items() if len(found) > 1 and self.names is None]
         if several:
             raise ParameterError(
-                f"{Given('variables')}: {several[0]!r} has several names, which only a column {Given('names')} can have."
+                f"variable {several[0]!r} has several names, which needs a column of names; give {Given('names')}."
             )
         named = [name for name in self.keys.values() if name is not None]
         if len(set(named)) < len(named):
@@ -417,8 +417,8 @@ class Layout(Settings):
             near = {name: get_close_matches(name, found, n=2) for name in lacking}
             meant = "; ".join(f"for {name!r} perhaps {quoted(one)}" for name, one in near.items() if one)
             raise DataError(
-                f"{where} lacks {what}{'' if len(lacking) == 1 else 's'} {quoted(lacking)}, which {Given('variables')} asks "
-                f"for; it has {quoted(sorted(found))}{f' ({meant})' if meant else ''}.",
+                f"{where} lacks {_columns(lacking) if what == 'column' else f'{what} {quoted(lacking)}'}, which "
+                f"{Given('variables')} asks for; it has {quoted(sorted(found))}{f' ({meant})' if meant else ''}.",
                 code="no-source",
                 lacking=tuple(lacking),
             )

@@ -19,7 +19,7 @@ from feddbn.core.kinds import read_kinds
 from feddbn.data.described import described, descriptions
 from feddbn.data.layout import Layout, names_of_keys, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
-from feddbn.data.readings import beyond_limits, site_tally, tidy_frame
+from feddbn.data.readings import Gathered, beyond_limits, site_tally, tidy_frame
 from feddbn.data.segments import MOST_EMPTY
 from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
 from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, is_labelled, stem, table_of
@@ -69,7 +69,9 @@ def read_sites(
         - one of these alone: with `site` a long table of all sites, otherwise one site ``"site-0"``;
         - a path to a text (.csv, .tsv), Parquet (.parquet) or Arrow file (.arrow, .feather): as the frame in it, except
           that without `site` the one site has the file's name; or to a directory: each file, or sub-directory of files, is
-          one site with its name, and each file in a sub-directory is one recording.
+          one site with its name, and each file in a sub-directory is one recording;
+        - a path to a .toml file that says where data are (``data = ...``) and how they are read (fields of `Layout`), or to
+          a directory of such files, one for each site.
     layout, columns
         Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
     stream_bytes
@@ -258,6 +260,8 @@ class _Reader:
         column = self.layout.site
         assert column is not None
         frame, layout = tidy_frame(frame, self.layout, origin)
+        if self.layout.names is not None and isinstance(layout, Gathered):
+            self.layout.require_sources(layout.found, origin, f"readings in column {self.layout.names!r} of")
         inner = replace(layout, site=None, variables=layout.choose_variables(list(frame.columns), origin))
         keys = names_of_keys(frame[column], "site", origin)
         sites: dict[str, SiteData] = {}

@@ -205,6 +205,12 @@ def test_a_bad_mapping_is_one_sentence(long, tmp_path, text, kind, word):
     assert "\n" not in str(refused.value)
 
 
+def test_a_name_that_no_site_of_a_table_has_is_refused_with_the_nearest(long):
+    with pytest.raises(DataError, match="'pulse'") as refused:
+        read_sites(long.assign(ward="a"), site="ward", variables=["puls", "sbp"], **READ)
+    assert refused.value.code == "no-source"
+
+
 def test_a_column_that_is_not_there_and_a_file_without_data_are_refused(long, tmp_path):
     text = ('data = "vitals.parquet"\n' + KEYS).replace('"at"', '"when"')
     with pytest.raises(DataError, match="when"):
