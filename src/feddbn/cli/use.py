@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from feddbn.data.history import History
     from feddbn.model.dbn import DBN
+    from feddbn.model.rates import RateNetwork
     from feddbn.results.result import Result
 
 
@@ -93,6 +94,8 @@ class Kind(Enum):
     effects = "effects"
     changes = "changes"
     drift = "drift"
+    horizons = "horizons"
+    fit = "fit"
 
 
 def plot(
@@ -103,7 +106,8 @@ def plot(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
             "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
             "straight lines. effects: on means and probabilities of variables of other kinds. changes: edges over time. "
-            "drift: weights over time."
+            "drift: weights over time. horizons: in continuous time, effects after any time. fit: how well rates describe "
+            "pairs of readings."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -162,7 +166,16 @@ def _axes(
             raise ParameterError(f"a plot of {kind.value} needs {what}.")
 
     if kind is Kind.graph:
-        return report.plot_process_graph(dbn, **style)
+        return report.plot_process_graph(result.rates or dbn, **style)
+    if kind in (Kind.horizons, Kind.fit):
+        needs(
+            f"rates, which {result.method} does not learn; use feddbn fit --method continuous", result.rates
+        )
+        assert result.rates is not None
+        if kind is Kind.horizons:
+            return report.plot_horizons(result.rates)
+        needs("the fit of pairs of readings, which this result does not hold", result.diagnostics.get("fit"))
+        return report.plot_fit(pd.DataFrame(result.diagnostics["fit"]), result.rates)
     if kind is Kind.time_series:
         return report.plot_time_series_graph(dbn, **style)
     if kind is Kind.weights:
@@ -214,6 +227,7 @@ class Form(Enum):
     tigramite = "tigramite"
     curves = "curves"
     coefficients = "coefficients"
+    rates = "rates"
 
 
 def export(
@@ -226,25 +240,35 @@ def export(
         typer.Option(
             "--format",
             help="By default what the name ends in; lingam and tigramite are .npz files, curves a .csv table of every effect "
-            "that is no straight line, coefficients one of every effect on variables of other kinds.",
+            "that is no straight line, coefficients one of every effect on variables of other kinds, rates one of every rate "
+            "in continuous time.",
         ),
     ] = None,
     of: OfSite = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, arrays of lingam or tigramite, or its curves."""
-    from feddbn.analysis.truth import read_network
+    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, arrays of lingam or tigramite, or its curves.
+
+    Of a network in continuous time it is the network over one step; --format rates writes the rates themselves.
+    """
+    from feddbn.analysis.truth import read_network, read_rates
 
     dbn = read_network(network, of)
     chosen = form or _form_of(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    _write_network(dbn, chosen, out)
+    if chosen is Form.rates:
+        rates = read_rates(network)
+        if rates is None:
+            raise ParameterError("--format rates needs a result of --method continuous, and this is another.")
+        write_csv(rates.to_frame(), out)
+    else:
+        _write_network(dbn, chosen, out)
     tell(as_json, {"file": str(out), "format": chosen.value}, f"Network: {out}")
 
 
 def _form_of(path: Path) -> Form:
     ending = path.suffix.lower().lstrip(".")
-    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients)
+    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients, Form.rates)
     known = [form.value for form in Form if form not in tables]
     if ending not in known:
         endings = ", ".join(f".{name}" for name in known)
@@ -411,6 +435,10 @@ def effects(
         typer.Argument(help="The variable that is looked at; all if left out.", show_default=False),
     ] = None,
     horizon: Annotated[int, typer.Option(help="How many time steps to follow the change.")] = 10,
+    hours: Annotated[
+        float | None,
+        typer.Option(help="In continuous time: the effect after so many hours instead.", show_default=False),
+    ] = None,
     through: Annotated[
         str | None,
         typer.Option(help="Count as mediated only what passes through these variables (commas between)."),
@@ -434,10 +462,23 @@ def effects(
     """Show what raising SOURCE by 1 for one time step adds to TARGET: in all, directly, and through others.
 
     Without a TARGET: the largest effect on every variable, when it comes, and the sum over all time steps. In a network with
-    curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers.
+    curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers. In
+    continuous time it is what a change of SOURCE by 1 now adds after some time, with 95 % intervals.
     """
-    from feddbn.analysis.truth import read_network
+    from feddbn.analysis.truth import read_network, read_rates
 
+    rates = read_rates(network)
+    if rates is not None:
+        for option, value in (("--through", through), ("--at", at), ("--by", by), ("--of", of)):
+            if value is not None:
+                raise ParameterError(f"{option} has no meaning for effects in continuous time; leave it out.")
+        table = _over_time(rates, source, target, horizon, hours)
+        _show_effects(table, f"a change of {source} by 1 now", source, target, out, as_json)
+        return
+    if hours is not None:
+        raise ParameterError(
+            f"--hours {hours:g} needs a network in continuous time (feddbn fit --method continuous); use --horizon."
+        )
     dbn = read_network(network, of)
     begin, step = (_value(text, name, dbn, source) for text, name in ((at, "--at"), (by, "--by")))
     if target is None:
@@ -445,15 +486,41 @@ def effects(
     else:
         mediators = parse_variables(through)
         table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
+    _show_effects(table, _change(dbn, source, begin, step), source, target, out, as_json)
+
+
+def _show_effects(
+    table: pd.DataFrame, change: str, source: str, target: str | None, out: Path | None, as_json: bool
+) -> None:
     if out is not None:
         write_csv(table, out)
     if as_json:
         print_json({"source": source, "target": target, "effects": table})
         return
-    title = _change(dbn, source, begin, step) + ("" if target is None else f", effect on {target}")
-    print_frame(table, title)
+    print_frame(table, change + ("" if target is None else f", effect on {target}"))
     if out is not None:
         say(f"Effects: {out}")
+
+
+def _over_time(
+    rates: RateNetwork, source: str, target: str | None, horizon: int, hours: float | None
+) -> pd.DataFrame:
+    """Frame target, steps, effect, error, lower, upper: on all others after the horizon, or on one at every step up to it."""
+    import pandas as pd
+
+    from feddbn.model.network import variable_index
+    from feddbn.settings import whole
+
+    whole(0).check("horizon", horizon)
+    end = float(horizon) if hours is None else rates.steps_of(hours=hours)
+    place = variable_index(source, rates.variables, "source")
+    if target is not None:
+        steps = list(range(horizon + 1)) if hours is None else [end]
+        return rates.effects(source, target, steps)
+    others = [name for k, name in enumerate(rates.variables) if k != place]
+    found = pd.concat([rates.effects(source, name, [end]).assign(target=name) for name in others])
+    found = found[["target", *(name for name in found if name != "target")]]
+    return found.sort_values("effect", key=abs, ascending=False, kind="stable", ignore_index=True)
 
 
 def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str | None:
