@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from feddbn.methods.baselines import LocalOnly as LocalOnly
     from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
+    from feddbn.methods.continuous import ContinuousDBN as ContinuousDBN
     from feddbn.methods.fdbnl import FDBNL as FDBNL
     from feddbn.methods.latent import LatentDBN as LatentDBN
     from feddbn.methods.mixed import MixedDBN as MixedDBN

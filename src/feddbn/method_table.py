@@ -231,6 +231,30 @@ _ROWS = (
         is_usual=False,
     ),
     Method(
+        name="continuous",
+        cls="ContinuousDBN",
+        module="feddbn.methods.continuous",
+        label="ContinuousDBN",
+        summary="rates of change in continuous time, from readings at any times",
+        assumes="linear effects that act all the time (a linear stochastic differential equation, feedback allowed), the "
+        "same at all sites and times; readings with independent measurement noise, at times that do not depend on the values",
+        reveals="its part of one sum of counts and products of two readings, by variables and by bins of the time between "
+        "them; before it which of these it has enough of, in zeros and ones",
+        rounds="2",
+        gives="`rates_` with intervals and probabilities, `effect` over any time, forecasts at any time from irregular "
+        "readings; as a network what happens over one step",
+        citation="this package; docs/continuous-time.md",
+        aliases=("continuousdbn", "continuous-time"),
+        in_studies=True,
+        takes_noise=True,
+        predicts=False,
+        plain_messages=(
+            "Products of its readings by the time between them.",
+            "What a site sends in one round are sums of products of two readings, by the time between them.",
+        ),
+        is_usual=False,
+    ),
+    Method(
         name="mixed",
         cls="MixedDBN",
         module="feddbn.methods.mixed",
@@ -440,7 +464,7 @@ def available_methods() -> list[Method]:
     --------
     >>> from feddbn.method_table import available_methods
     >>> [method.name for method in available_methods()][:3]
-    ['oneshot', 'changing', 'mixed']
+    ['oneshot', 'changing', 'continuous']
     """
     return [method for method in METHODS.values() if method.is_installed]
 

@@ -11,6 +11,7 @@ import typer
 from feddbn.cli.options import Json, Network, OfSite, Reading, parse_variables, reads_data
 from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
 from feddbn.errors import FileError, ParameterError
+from feddbn.findings import Finding
 from feddbn.words import say as say_finding
 
 if TYPE_CHECKING:
@@ -313,6 +314,13 @@ def forecast(
         ),
     ],
     steps: Annotated[int, typer.Option(help="How many time steps ahead.")] = 8,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="In continuous time: these times instead, dates or numbers as in the file, separated by commas.",
+            show_default=False,
+        ),
+    ] = None,
     interval: Annotated[float, typer.Option(help="Probability that an interval covers.")] = 0.9,
     do: Annotated[
         list[str] | None, typer.Option(metavar="VARIABLE=VALUE", help="Hold a variable at a value.")
@@ -326,12 +334,41 @@ def forecast(
     *,
     read: Reading,
 ) -> None:
-    """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do."""
-    from feddbn.analysis.truth import cell_maps_of, has_own_scales, own_course, read_network
+    """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do.
+
+    In continuous time readings may lie at any times, and so may what is forecast (--at).
+    """
+    from feddbn.analysis.truth import cell_maps_of, has_own_scales, own_course, read_network, read_rates
     from feddbn.data.history import read_history
     from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.network import variable_index
 
+    rates = read_rates(network)
+    if rates is not None:
+        for option, value in (("--do", do), ("--of", of)):
+            if value is not None:
+                raise ParameterError(
+                    f"{option} has no meaning for forecasts in continuous time; leave it out."
+                )
+        table = _ahead(rates, history, read, None if at else steps, parse_variables(at), interval)
+        if out is not None:
+            write_csv(table, out)
+        names = parse_variables(variables) or list(rates.variables)
+        kept = {rates.variables[variable_index(name, rates.variables, "--variables")] for name in names}
+        table = table[table["variable"].isin(kept)]
+        if as_json:
+            print_json({"interval": interval, "forecast": table})
+            return
+        print_frame(
+            table.sort_values("variable", kind="stable")[_AHEAD], f"{interval:.0%} intervals of readings"
+        )
+        if out is not None:
+            say(f"Forecast: {out}")
+        return
+    if at is not None:
+        raise ParameterError(
+            f"--at {at} needs a network in continuous time (feddbn fit --method continuous); use --steps."
+        )
     dbn = read_network(network, of)
     every = (*dbn.variables, *dbn.definitions)
     names = parse_variables(variables) or list(every)
@@ -386,6 +423,42 @@ def forecast(
         )
     if out is not None:
         say(f"Forecast: {out}")
+
+
+_AHEAD = ["variable", "time", "mean", "lower", "upper"]
+
+
+def _ahead(
+    rates: RateNetwork,
+    history: Path,
+    read: Reading,
+    steps: int | None,
+    at: list[str] | None,
+    interval: float,
+) -> pd.DataFrame:
+    """Frame step, time, variable, mean, sd, lower, upper of readings after, or among, those in a file."""
+    import pandas as pd
+
+    from feddbn.data.history import read_readings
+
+    rows, remarks = read_readings(history, rates.variables, read.layout)
+    if isinstance(rows.index, pd.RangeIndex):
+        remarks += (Finding("rows-one-step-apart", "note", {"step": rates.step}),)
+    for found in remarks:
+        remark(f"note: {say_finding(found, 'cli')}")
+    times: list[Any] | None = None
+    if at is not None:
+        is_date = isinstance(rows.index, pd.DatetimeIndex)
+        try:
+            times = at if is_date else [float(one) for one in at]
+        except ValueError:
+            raise ParameterError(
+                f"--at {','.join(at)!r} must be numbers, as the times of the file are."
+            ) from None
+    ahead = rates.forecast(rows, steps, interval, times=times)
+    table = ahead.to_frame()
+    table["time"] = [one if isinstance(one, (int, float)) else str(one) for one in table["time"]]
+    return table
 
 
 def _what(lost: dict[str, Any]) -> str:

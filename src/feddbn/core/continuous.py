@@ -897,3 +897,39 @@ def _probabilities(
     found = np.zeros(len(always))
     found[may] = _probable(subsets, rng, moves)
     return found
+
+
+@dataclass(frozen=True)
+class FittedMoments:
+    """Correlations of pairs of readings by the time between them, and what a model says they are; arrays are (m,).
+
+    Attributes
+    ----------
+    later, earlier
+        Variables of each pair.
+    delay
+        Mean time between its readings.
+    observed, error, expected
+        The correlation, its standard error where the model is right, and that of the model.
+    """
+
+    later: IntArray
+    earlier: IntArray
+    delay: FloatArray
+    observed: FloatArray
+    error: FloatArray
+    expected: FloatArray
+
+
+def fitted_moments(sums: LagSums, rates: Rates, least_pairs: int = LEAST_PAIRS) -> FittedMoments:
+    """Return what was fitted, moment by moment; pairs read at the same time are left out."""
+    sums = _merged(sums, MOST_MOMENTS)
+    of = _moments(sums, least_pairs)
+    unit, square = np.multiply.outer(of.scale, 1 / of.scale), np.multiply.outer(of.scale, of.scale)
+    levels = np.zeros_like(square) if rates.levels is None else rates.levels / square
+    point = _Point(rates.rates / unit, rates.noise / square, rates.nugget / of.scale**2, levels)
+    error = np.linalg.norm(_weights_at(point, sums, of), axis=1)
+    apart = of.bins > 0
+    later, earlier = of.later[apart], of.earlier[apart]
+    rest = (one[apart] for one in (of.delay, of.value, error, _expected(point, of)))
+    return FittedMoments(later, earlier, *rest)

@@ -24,7 +24,7 @@ from feddbn.errors import DataError
 from feddbn.findings import Finding
 from feddbn.words import card
 
-__all__ = ["History", "read_history"]
+__all__ = ["History", "read_history", "read_readings"]
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,22 @@ def read_history(
     # Reading cuts empty rows at the end, but time has gone on.
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
     return History(rows, mean, n_rows, n_empty, values, at, end + n_empty, last, clock, remarks)
+
+
+def read_readings(
+    source: Any, variables: Sequence[str], layout: Layout
+) -> tuple[pd.DataFrame, tuple[Finding, ...]]:
+    """Return the rows of the one recording in a file or table, with their times as index or numbered where they have none."""
+    where = "history"
+    irregular = layout.irregular or (None if layout.time is None else "keep")
+    layout = replace(layout, variables=tuple(variables), missing="keep", irregular=irregular)
+    frame, own = tidy_frame(plain_frame(source, layout), layout, where)
+    remarks, frame = _other_columns(source, layout, where), frame.reset_index(drop=True)
+    if own.time is not None:
+        order = order_of(frame[own.time], where, own.day_first) if own.sort else None
+        frame = frame if order is None else frame.iloc[order]
+        frame.index = pd.Index(parse_times(frame[own.time], where, own.day_first))
+    return frame[list(variables)], remarks
 
 
 def _all_rows(recording: Recording) -> tuple[FloatArray, FloatArray]:

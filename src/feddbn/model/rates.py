@@ -24,7 +24,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, Given, HistoryWarning, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
-from feddbn.model.network import Rows, rows_of, variable_index
+from feddbn.model.network import RandomState, Rows, random_generator, rows_of, variable_index
 from feddbn.settings import is_number, nothing, number, whole
 from feddbn.shown import Shown
 
@@ -331,7 +331,7 @@ class RateNetwork(Shown):
         if self.errors is not None:
             gradient = h * slope.T[np.nonzero(self.rates)]
             error = math.sqrt(max(float(gradient @ self.errors @ gradient), 0.0))
-        ends = value - reach * error, value + reach * error
+        ends = float(value - reach * error), float(value + reach * error)
         return Effect(self.variables[i], self.variables[j], h, value, error, *ends, float(level))
 
     def effects(
@@ -346,6 +346,21 @@ class RateNetwork(Shown):
         """(n, d, d) [delay, earlier, later] covariance of readings of one recording so many steps apart (above 0)."""
         own = 0.0 if self.levels is None else self.levels
         return np.stack([self.stationary @ self.transition(one)[0].T + own for one in steps])
+
+    def sample(self, times: Any, random_state: RandomState = None) -> pd.DataFrame:
+        """(n, d) frame of readings of one recording at ascending times, in steps; its index are the times."""
+        at = np.asarray(times, dtype=np.float64)
+        if at.ndim != 1 or not np.isfinite(at).all() or (np.diff(at) < 0).any():
+            raise ParameterError("times must be finite ascending numbers.")
+        rng = random_generator(random_state)
+        x, found = _root(self.stationary) @ rng.standard_normal(self.d), np.empty((len(at), self.d))
+        for k, ahead in enumerate(np.diff(at, prepend=at[:1])):
+            jump, noise = self.transition(float(ahead))
+            x = jump @ x + _root(noise) @ rng.standard_normal(self.d)
+            found[k] = x
+        own = 0.0 if self.levels is None else _root(self.levels) @ rng.standard_normal(self.d)
+        found += self.mean + own + np.sqrt(self.nugget) * rng.standard_normal(found.shape)
+        return pd.DataFrame(found, index=at, columns=list(self.variables))
 
     def forecast(
         self,
@@ -536,6 +551,12 @@ class RateNetwork(Shown):
             )
         given = {one.name: stored[one.name] for one in fields(cls) if one.name in stored}
         return cls(**given)
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    """R with R R' = covariance, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _listed(times: Any) -> Iterable[Any]:

@@ -60,7 +60,17 @@ EXPECTED = {
 }
 
 
-SLOW = {"OneShotDBN", "ChangingDBN", "PFDBNL", "MixedDBN", "LatentDBN", "Average", "Vote", "BestSite"}
+SLOW = {
+    "OneShotDBN",
+    "ChangingDBN",
+    "ContinuousDBN",
+    "PFDBNL",
+    "MixedDBN",
+    "LatentDBN",
+    "Average",
+    "Vote",
+    "BestSite",
+}
 
 
 @pytest.mark.parametrize(
