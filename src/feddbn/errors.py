@@ -18,8 +18,8 @@
     │   └── BudgetExceeded               the privacy budget does not allow it
     └── MissingExtra (ImportError)       an optional dependency is not installed
 
-A message is one sentence that names the argument, the value and the fix. It never contains data values
-of a site, because error messages travel.
+A message is one sentence that names the argument, the value and the fix. It contains no data of a site but a cell that
+cannot be read; a site that answers others tells them only that it refused.
 """
 
 from __future__ import annotations

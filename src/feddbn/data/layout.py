@@ -4,8 +4,9 @@ Cells of variables whose kinds are declared are positions of levels, 1 and 0 for
 the names of the levels first. Where these are no numbers, whole numbers are positions: 0 is the first level. An empty cell
 stays empty, and what is neither is refused.
 
-Error messages name sites, recordings, columns and row positions. The only value among them is one that does not fit
-its declared kind: its owner has to know which.
+Error messages name sites, recordings, columns and row positions. The only values among them are one that does not fit its
+declared kind, and text among numbers: their owner has to know which. Who asks from elsewhere is told that something was
+refused, and no more.
 """
 
 from __future__ import annotations
@@ -496,23 +497,22 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
 
 
 def _no_number(column: pd.Series, where: str) -> DataError:
-    """What to say of a column that is not numeric: its first cell that is no number, and what may be done."""
+    """What to say of a column that is not numeric: a cell among numbers that is none, and what may be done."""
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    cell, row = (
-        (str(strange.iloc[0])[:30], strange.index[0])
-        if len(strange)
-        else (str(texts.iloc[0]), texts.index[0])
-    )
-    cure = f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
-    if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell):
-        cure = f"give {Given('decimal', ',')} if that is a decimal comma"
-    elif len(strange) < len(texts):
-        cure = "leave such cells empty"
+    cell, row = (str(strange.iloc[0])[:30], strange.index[0]) if len(strange) else ("", -1)
+    at, cure = "", f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
+    has_comma = re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell) is not None
+    if has_comma or 0 < len(strange) < len(texts):
+        at = f": row {row} (counted from 0) has {cell!r}"
+        cure = (
+            f"give {Given('decimal', ',')} if that is a decimal comma"
+            if has_comma
+            else "leave such cells empty"
+        )
     return DataError(
-        f"{where} has column {column.name!r}, which is not numeric: row {row} (counted from 0) has {cell!r}; {cure}, leave "
-        f"the column out with {Given('variables')}, or name its role with {Given('site')}, {Given('series')}, "
-        f"{Given('time')} or {Given('label')}.",
+        f"{where} has column {column.name!r}, which is not numeric{at}; {cure}, leave it out with {Given('variables')}, "
+        f"or name its role with {Given('site')}, {Given('series')}, {Given('time')} or {Given('label')}.",
         code="not-numeric",
         columns=(str(column.name),),
         row=row,
