@@ -24,6 +24,7 @@ from feddbn.errors import ParameterError
 CLOCKS = ("rows", "numbers", "hours")
 """What time is counted in: rows that follow each other, a column of numbers, or dates."""
 BINS_PER_DOUBLING = 2
+_ROWS_AT_ONCE = 65_536
 FIRST_BIN, LAST_BIN = -40, 60
 """From 4 milliseconds to 120,000 years, if the clock has hours."""
 
@@ -152,18 +153,42 @@ def readings_in_pairs(
         count (n, d); None: all.
     """
     shape = design.shape
-    found = np.zeros((2, *shape), dtype=np.int64)
-    for times, there, wanted in recordings:
-        chosen = there if wanted is None else there & wanted
-        both = np.stack([chosen, there & ~chosen]).astype(np.int64)
+    found = np.zeros((2, *shape))
+    for times, there, chosen in _side_by_side(recordings, 2 * design.edges[-1]):
+        # As floats: products of whole numbers have no fast routine.
+        both = np.stack([chosen, there & ~chosen]).astype(np.float64)
         for b in range(shape[0]):
             low, high = (0.0, 0.0) if b == 0 else design.edges[b - 1 : b + 1].tolist()
             for side, (start, stop) in enumerate(_within(times, low, high)):
                 n_chosen, n_others = (_between(one, start, stop) for one in both)
                 # A chosen reading needs any other, every other reading a chosen one.
-                counts = both[0].T @ (n_chosen + n_others > 0) + both[1].T @ (n_chosen > 0)
+                counts = both[0].T @ ((n_chosen + n_others) > 0).astype(np.float64)
+                counts += both[1].T @ (n_chosen > 0).astype(np.float64)
                 found[side, b] += counts if side == 0 else counts.T
-    return np.asarray(found.min(axis=0))
+    return found.min(axis=0).astype(np.int64)
+
+
+def _side_by_side(
+    recordings: Iterable[tuple[FloatArray, BoolArray, BoolArray | None]], gap: float
+) -> Iterator[tuple[FloatArray, BoolArray, BoolArray]]:
+    """Many short recordings as one, far enough apart that no pair reaches from one to the next."""
+    parts: list[tuple[FloatArray, BoolArray, BoolArray]] = []
+    start, n = 0.0, 0
+    for times, there, wanted in recordings:
+        if not len(times):
+            continue
+        parts.append((times - times[0] + start, there, there if wanted is None else there & wanted))
+        start, n = float(parts[-1][0][-1]) + gap, n + len(times)
+        if n > _ROWS_AT_ONCE:
+            yield _joined(parts)
+            parts, start, n = [], 0.0, 0
+    if parts:
+        yield _joined(parts)
+
+
+def _joined(parts: list[tuple[FloatArray, BoolArray, BoolArray]]) -> tuple[FloatArray, BoolArray, BoolArray]:
+    times, there, chosen = zip(*parts, strict=True)
+    return np.concatenate(times), np.concatenate(there), np.concatenate(chosen)
 
 
 def _within(times: FloatArray, low: float, high: float) -> Iterator[tuple[IntArray, IntArray]]:
@@ -176,7 +201,7 @@ def _within(times: FloatArray, low: float, high: float) -> Iterator[tuple[IntArr
     yield np.searchsorted(times, times + low, "right"), np.searchsorted(times, times + high, "right")
 
 
-def _between(there: IntArray, start: IntArray, stop: IntArray) -> IntArray:
+def _between(there: FloatArray, start: IntArray, stop: IntArray) -> FloatArray:
     """(n, d) how many readings lie in rows start to stop."""
-    before = np.concatenate([np.zeros((1, there.shape[1]), dtype=np.int64), np.cumsum(there, axis=0)])
+    before = np.concatenate([np.zeros((1, there.shape[1])), np.cumsum(there, axis=0)])
     return np.asarray(before[stop] - before[start])
