@@ -247,6 +247,7 @@ _ROWS = (
         aliases=("continuousdbn", "continuous-time"),
         in_studies=True,
         takes_noise=True,
+        lag_reach=0,
         predicts=False,
         plain_messages=(
             "Products of its readings by the time between them.",

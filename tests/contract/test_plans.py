@@ -152,6 +152,7 @@ def test_no_study_asks_more_than_its_plan(drawn, seed):
         ("oneshot", {"resamples": 3, "features": "quadratic"}),
         ("summary", {"n_lags": 0}),
         ("latent", {}),
+        ("continuous", {}),
         ("fdbnl", {}),
         ("fdbnl", {"weighting": "sites", "prepare.on_disagreement": "warn"}),
     ],

@@ -155,17 +155,19 @@ def readings_in_pairs(
     shape = design.shape
     found = np.zeros((2, *shape))
     for times, there, chosen in _side_by_side(recordings, 2 * design.edges[-1]):
+        others = there & ~chosen
         # As floats: products of whole numbers have no fast routine.
-        both = np.stack([chosen, there & ~chosen]).astype(np.float64)
+        before_any, before_chosen = _before(there), _before(chosen)
+        rows, rest = chosen.astype(np.float64), others.astype(np.float64)
         for b in range(shape[0]):
             low, high = (0.0, 0.0) if b == 0 else design.edges[b - 1 : b + 1].tolist()
             for side, (start, stop) in enumerate(_within(times, low, high)):
-                n_chosen, n_others = (_between(one, start, stop) for one in both)
                 # A chosen reading needs any other, every other reading a chosen one.
-                counts = both[0].T @ ((n_chosen + n_others) > 0).astype(np.float64)
-                counts += both[1].T @ (n_chosen > 0).astype(np.float64)
+                counts = rows.T @ (before_any[stop] > before_any[start]).astype(np.float64)
+                if others.any():
+                    counts += rest.T @ (before_chosen[stop] > before_chosen[start]).astype(np.float64)
                 found[side, b] += counts if side == 0 else counts.T
-    return found.min(axis=0).astype(np.int64)
+    return np.asarray(found.min(axis=0).astype(np.int64))
 
 
 def _side_by_side(
@@ -201,7 +203,7 @@ def _within(times: FloatArray, low: float, high: float) -> Iterator[tuple[IntArr
     yield np.searchsorted(times, times + low, "right"), np.searchsorted(times, times + high, "right")
 
 
-def _between(there: FloatArray, start: IntArray, stop: IntArray) -> FloatArray:
-    """(n, d) how many readings lie in rows start to stop."""
-    before = np.concatenate([np.zeros((1, there.shape[1])), np.cumsum(there, axis=0)])
-    return np.asarray(before[stop] - before[start])
+def _before(there: BoolArray) -> IntArray:
+    """(n + 1, d) how many readings come before each row."""
+    none = np.zeros((1, there.shape[1]), dtype=np.int32)
+    return np.concatenate([none, np.cumsum(there, axis=0, dtype=np.int32)])
