@@ -16,7 +16,7 @@ from feddbn.errors import ResultWarning
 PUBLIC = (
     "feddbn",
     "feddbn.data",
-    "feddbn.data.preflight",
+    "feddbn.preflight",
     "feddbn.datasets",
     "feddbn.errors",
     "feddbn.interop.autoregression",

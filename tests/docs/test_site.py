@@ -22,7 +22,7 @@ TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 ROOMS = [
     "feddbn",
     "feddbn.data",
-    "feddbn.data.preflight",
+    "feddbn.preflight",
     "feddbn.datasets",
     "feddbn.errors",
     "feddbn.interop.autoregression",

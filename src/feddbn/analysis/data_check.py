@@ -23,7 +23,6 @@ from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
 from feddbn.data.layout import Layout
-from feddbn.data.preflight import preflight
 from feddbn.data.read import held, readable_sites, reading_steps
 from feddbn.errors import DataError, ParameterError, ResultWarning
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
@@ -39,6 +38,7 @@ from feddbn.federation.sums.treatment import (
 from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator, learned_from
 from feddbn.methods.oneshot import OneShotDBN
+from feddbn.preflight import preflight
 from feddbn.results.identities import near_identities
 from feddbn.results.remarks import made_up_findings
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from feddbn.data.history import History
+    from feddbn.analysis.history import History
     from feddbn.model.dbn import DBN
     from feddbn.model.rates import RateNetwork
     from feddbn.results.result import Result
@@ -338,8 +338,8 @@ def forecast(
 
     In continuous time readings may lie at any times, and so may what is forecast (--at).
     """
+    from feddbn.analysis.history import read_history
     from feddbn.analysis.truth import cell_maps_of, has_own_scales, own_course, read_network, read_rates
-    from feddbn.data.history import read_history
     from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.network import variable_index
 
@@ -439,7 +439,7 @@ def _ahead(
     """Frame step, time, variable, mean, sd, lower, upper of readings after, or among, those in a file."""
     import pandas as pd
 
-    from feddbn.data.history import read_readings
+    from feddbn.analysis.history import read_readings
 
     rows, remarks = read_readings(history, rates.variables, read.layout)
     if isinstance(rows.index, pd.RangeIndex):

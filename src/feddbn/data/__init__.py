@@ -1,4 +1,4 @@
-"""From files and frames to recordings, segments and rows; and what is wrong with them before a fit (`preflight`).
+"""From files and frames to recordings, segments and rows.
 
 What a table's columns are is one `Layout`, times are one `Clock`, and rows
 in memory and in files are cut into segments by the same code.

@@ -27,7 +27,6 @@ from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
 from feddbn.data.memory import with_columns
-from feddbn.data.preflight import quick_warnings
 from feddbn.errors import (
     DependentColumnsWarning,
     FeddbnError,
@@ -48,6 +47,7 @@ from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings, together
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
+from feddbn.preflight import quick_warnings
 from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (

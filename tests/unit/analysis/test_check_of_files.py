@@ -258,8 +258,8 @@ def test_streamed_files_give_the_findings_of_files_in_memory(tmp_path: Path, mon
         frame.to_csv(tmp_path / f"ward-{k}.csv", index=False)
     whole = check(tmp_path)
     assert set(whole.codes) == {"own-courses", "sentinel", "cells-bounded", "outliers"}
-    monkeypatch.setattr("feddbn.data.preflight.profile.STREAM_BYTES", 100)
-    monkeypatch.setattr("feddbn.data.preflight.profile._BATCH_ROWS", 37)
+    monkeypatch.setattr("feddbn.preflight.profile.STREAM_BYTES", 100)
+    monkeypatch.setattr("feddbn.preflight.profile._BATCH_ROWS", 37)
     assert check(tmp_path) == whole
 
 

@@ -15,9 +15,9 @@ import xarray as xr
 
 import feddbn
 from feddbn.data import read_sites
-from feddbn.data.preflight import preflight
 from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError
+from feddbn.preflight import preflight
 from support.saying import refused
 
 N = 60

@@ -11,8 +11,8 @@ import pytest
 
 from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks, stretches
 from feddbn.data import CsvSite, ParquetSite, missing_cells, read_sites, summary
-from feddbn.data.preflight import quick_warnings
 from feddbn.data.segments import MOST_EMPTY, Segmenter
+from feddbn.preflight import quick_warnings
 from feddbn.runtime.site.open_site import about_data
 
 Row = tuple[int, float, float]

@@ -13,9 +13,9 @@ import pytest
 import feddbn
 from feddbn import DBN
 from feddbn.analysis.confidence import ConfidenceTable
-from feddbn.data.preflight import preflight
 from feddbn.findings import Finding, Findings
 from feddbn.model.curves import Curve
+from feddbn.preflight import preflight
 from feddbn.report.graph_plots import BOTH, NEGATIVE, POSITIVE, graph_svg
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts

@@ -5,7 +5,7 @@ and say where something is. What is done to rows is decided by sums: `feddbn.ana
 
 `quick_warnings` is the part that every fit runs: cheap, and only what is certain. A look at the first rows of each site
 decides whether there is anything to examine; clean data stop there.
-May import: data.layout, data.memory, data.read, data.readings, data.tables, core, findings.
+May import: data and below.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.layout import Layout
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.data.preflight.columns import CODES, check_codes, check_values, is_code, sentinels
-from feddbn.data.preflight.profile import SiteProfile, chunks, profile_sites, recorded
-from feddbn.data.preflight.roles import check_index, check_keys, propose_kinds
 from feddbn.findings import Finding, Findings
+from feddbn.preflight.columns import CODES, check_codes, check_values, is_code, sentinels
+from feddbn.preflight.profile import SiteProfile, chunks, profile_sites, recorded
+from feddbn.preflight.roles import check_index, check_keys, propose_kinds
 
 __all__ = ["preflight", "quick_warnings"]
 
@@ -41,7 +41,7 @@ def preflight(data: Any, *, layout: Layout | None = None, **columns: Any) -> Fin
     Examples
     --------
     >>> import numpy as np
-    >>> from feddbn.data.preflight import preflight
+    >>> from feddbn.preflight import preflight
     >>> rows = np.random.default_rng(0).normal(size=(200, 2))
     >>> rows[50:70, 0] = 0.5
     >>> [(one.code, one.level) for one in preflight({"a": rows})]
@@ -128,7 +128,7 @@ def quick_warnings(
     --------
     >>> import numpy as np
     >>> from feddbn.data import read_sites, summary
-    >>> from feddbn.data.preflight import quick_warnings
+    >>> from feddbn.preflight import quick_warnings
     >>> data = {"a": np.random.default_rng(0).normal(size=(200, 2))}
     >>> sites = read_sites(data)
     >>> quick_warnings(data, sites, summary(sites, 1), n_lags=1, declared=[])

@@ -1,4 +1,4 @@
-"""`data.preflight.roles`: undeclared times and names of recordings, ignored indexes, proposed kinds."""
+"""`preflight.roles`: undeclared times and names of recordings, ignored indexes, proposed kinds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import feddbn
 from feddbn.core.kinds import read_kinds
 from feddbn.data import read_sites
-from feddbn.data.preflight import preflight
-from feddbn.data.preflight.columns import rows_held
-from feddbn.data.preflight.roles import check_index, role
+from feddbn.preflight import preflight
+from feddbn.preflight.columns import rows_held
+from feddbn.preflight.roles import check_index, role
 from support.wards import ward, wards
 
 N = 120

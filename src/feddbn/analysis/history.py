@@ -14,14 +14,14 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import Recording
 from feddbn.data.layout import Layout
-from feddbn.data.preflight.profile import chunks, profile_sites
-from feddbn.data.preflight.roles import check_keys
 from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.readings import tidy_frame
 from feddbn.data.tables import plain_frame
 from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
 from feddbn.errors import DataError
 from feddbn.findings import Finding
+from feddbn.preflight.profile import chunks, profile_sites
+from feddbn.preflight.roles import check_keys
 from feddbn.words import card
 
 __all__ = ["History", "read_history", "read_readings"]

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD
-from feddbn.data.preflight.profile import SiteProfile
 from feddbn.findings import Finding
+from feddbn.preflight.profile import SiteProfile
 
 __all__ = ["check_index", "check_keys", "propose_kinds", "role"]
 

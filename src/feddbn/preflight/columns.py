@@ -11,8 +11,8 @@ from collections.abc import Collection
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.preflight.profile import SiteProfile
 from feddbn.findings import Finding
+from feddbn.preflight.profile import SiteProfile
 
 __all__ = [
     "CODES",
