@@ -7,6 +7,7 @@ needed; frames in memory become frames of pandas. What no file holds still has t
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import weakref
 import zlib
@@ -112,20 +113,28 @@ def table_of(value: Any, layout: Layout | None = None) -> Any:
         return _of_labelled(value, layout or Layout())
     if isinstance(value, (str, PathLike)):
         return open_table(Path(value), layout)
-    try:
-        frame = nw.from_native(value, pass_through=True, allow_series=True)
-        if isinstance(frame, nw.LazyFrame):
-            return StreamTable(frame)
+    frame = nw.from_native(value, pass_through=True, allow_series=True)
+    if isinstance(frame, nw.LazyFrame):
+        return StreamTable(frame)
+    with _needing("pyarrow", "parquet"):
+        # Polars hands its columns over by pyarrow.
         if isinstance(frame, nw.DataFrame):
             return frame.to_pandas()
         if hasattr(value, "__arrow_c_stream__") and not isinstance(frame, nw.Series):
             import pyarrow as pa
 
             return pa.table(value).to_pandas()
-    except ImportError:
-        # Polars hands its columns over by pyarrow.
-        raise MissingExtra("pyarrow", "parquet") from None
     return value
+
+
+@contextmanager
+def _needing(package: str, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except FeddbnError:
+        raise
+    except ImportError:
+        raise MissingExtra(package, extra) from None
 
 
 def is_labelled(value: Any) -> bool:
@@ -172,13 +181,13 @@ def frame_within(table: Table, n_bytes: int) -> pd.DataFrame | None:
     """Return the whole table if it has at most so many bytes, else None."""
     if table.size is not None:
         return table.frame() if table.size <= n_bytes else None
-    parts, total = [], 0
+    parts, left = [], n_bytes
     for frame in table.frames(table.columns(), 0, _BATCH_ROWS)[1]:
         parts.append(frame)
-        total += int(frame.memory_usage().sum())
-        if total > n_bytes:
+        left -= int(frame.memory_usage().sum())
+        if left < 0:
             return None
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(table.columns()))
 
 
 _CSV = {".csv": ",", ".tsv": "\t"}
@@ -198,23 +207,16 @@ def _kind(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def is_data_file(path: Path) -> bool:
-    """Whether the file's ending is one we read; hidden files are not data."""
-    return (
-        path.is_file() and not path.name.startswith((".", "_")) and _kind(path) in (*_CSV, *_PARQUET, *_ARROW)
-    )
-
-
 def stem(path: Path) -> str:
     """Return the file's name without its endings (``a.csv.gz`` -> ``a``)."""
-    kind = _kind(path)
-    name = path.name
+    kind, name = _kind(path), path.name
     return name[: name.lower().rindex(kind)] if kind and path.is_file() else name
 
 
 def data_files(folder: Path) -> list[Path]:
-    """Return the data files directly inside a folder, sorted by name."""
-    return sorted(path for path in folder.iterdir() if is_data_file(path))
+    """Return the data files directly inside a folder, sorted by name; hidden files are none."""
+    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
+    return sorted(path for path in files if _kind(path) in (*_CSV, *_PARQUET, *_ARROW))
 
 
 def open_table(path: Path, layout: Layout | None = None) -> Table:
@@ -380,10 +382,8 @@ class ParquetTable(_ArrowFile):
         self.later = later
 
     def _open(self, path: Path | None = None) -> Any:
-        try:
+        with _needing("pyarrow", "parquet"):
             import pyarrow.parquet as pq
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet") from None
         path = path or self.path
         with reading(f"file {str(path)!r}", "Parquet"):
             # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
@@ -481,10 +481,8 @@ class ArrowTable(_ArrowFile):
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        try:
+        with _needing("pyarrow", "parquet"):
             import pyarrow as pa
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet") from None
         with reading(self.where, "Arrow"), pa.memory_map(str(self.path)) as file:
             yield pa.ipc.open_file(file)
 
@@ -516,8 +514,9 @@ class StreamTable(Table):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
-            yield
-        except (ImportError, FeddbnError):
+            with _needing("pyarrow", "parquet"):
+                yield
+        except FeddbnError:
             raise
         except Exception as error:
             # Every engine has errors of its own.
@@ -536,7 +535,9 @@ class StreamTable(Table):
 
     def frame(self) -> pd.DataFrame:
         """Return the whole table."""
-        return pd.concat(self.frames(self.columns(), 0, _BATCH_ROWS)[1], ignore_index=True)
+        found = frame_within(self, sys.maxsize)
+        assert found is not None
+        return found
 
     def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
         row, batches = 0, None
@@ -565,7 +566,7 @@ class StreamTable(Table):
         native, kind = self.source.to_native(), self.source.implementation
         if kind.is_duckdb():
             return _of_relation(native, columns, batch_rows)
-        if kind.is_polars():
+        if kind.is_polars() and hasattr(native, "collect_batches"):
             batches = native.select(columns).collect_batches(chunk_size=batch_rows, maintain_order=True)
             return (one.to_pandas() for one in batches)
         if kind.is_dask():
@@ -579,10 +580,8 @@ class StreamTable(Table):
 
 def _duckdb() -> Any:
     """DuckDB in a memory of its own, with bounds; whatever does not fit goes to a folder that nobody else can read."""
-    try:
+    with _needing("duckdb", "sql"):
         import duckdb
-    except ImportError:
-        raise MissingExtra("duckdb", "sql") from None
     spill = tempfile.TemporaryDirectory(prefix="feddbn-")
     # One thread gives rows in one order; nothing is fetched from elsewhere, nor taken from variables of Python.
     options: dict[str, Any] = {"threads": 1, "memory_limit": _SQL_MEMORY, "temp_directory": spill.name}
@@ -679,6 +678,10 @@ class SqlTable(StreamTable):
         self.query, self.database, self.folder = query, database, folder
         super().__init__(None)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the database itself.
+        return {name: value for name, value in vars(self).items() if name != "_engine"}
+
     @cached_property
     def _engine(self) -> tuple[Any, str | None]:
         """DuckDB with the database, if there is one, under the name it has there."""
@@ -693,19 +696,20 @@ class SqlTable(StreamTable):
         if not database.startswith(("postgres:", "postgresql:")):
             with reading(f"database {database!r}", "a database"), open(database, "rb") as file:
                 kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else "duckdb"
-            name, target = Path(database).stem, database
+            name = Path(database).stem
         elif target.startswith("//"):
             target = database
-        target = target.replace("'", "''")
+        literal = target.replace("'", "''")
         try:
-            engine.execute(f"ATTACH '{target}' AS {_quoted(name)} (READ_ONLY, TYPE {kind})")
+            engine.execute(f"ATTACH '{literal}' AS {_quoted(name)} (READ_ONLY, TYPE {kind})")
         except Exception as error:
-            if f"INSTALL {kind}" not in str(error):
-                raise
+            # The words that connect to a server may have a password among them.
+            reason = str(error).replace(target, "...").splitlines()[0].rstrip(".")
+            if f"INSTALL {kind}" in str(error):
+                reason = f"DuckDB lacks its extension; once: python -c \"import duckdb; duckdb.sql('INSTALL {kind}')\""
             raise DataError(
-                f"database {database!r} needs an extension of DuckDB that is not installed; install it once with: "
-                f"python -c \"import duckdb; duckdb.sql('INSTALL {kind}')\"",
-                code="no-extension",
+                f"the {kind} database cannot be opened ({reason}).",
+                code="no-extension" if "INSTALL" in reason else "engine",
             ) from None
         return name
 

@@ -1,11 +1,16 @@
 """Rows that DuckDB answers a query with: the same sites as from a file, in batches, and nothing but a SELECT."""
 
+import pickle
+import sqlite3
+
 import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
-from feddbn.data import SqlTable, read_sites
+import feddbn
+from feddbn.data import SqlTable, check_sites, read_sites
 from feddbn.data.tables import sorted_frames
 from feddbn.errors import DataError, FileError, ParameterError
 from support.saying import refused
@@ -143,3 +148,62 @@ def test_an_error_among_frames_that_are_sorted_is_told_as_it_is():
 
     with refused(DataError, "row 3", code="strange"):
         list(sorted_frames(parts(), ["t"]))
+
+
+def test_no_row_is_no_traceback(database):
+    for stream_bytes in (0, 2**26):
+        with refused(DataError, "a"):
+            check_sites(
+                read_sites(
+                    {"a": SqlTable("SELECT * FROM stays WHERE x > 1e9", database)},
+                    **READ,
+                    stream_bytes=stream_bytes,
+                ),
+                1,
+            )
+
+
+def can_load(extension):
+    try:
+        duckdb.connect(config={"autoinstall_known_extensions": False}).execute(f"LOAD {extension}")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def test_other_databases_need_extensions_and_passwords_stay_secret(tmp_path):
+    with sqlite3.connect(tmp_path / "ward.db") as made:
+        rows().to_sql("stays", made, index=False)
+    made.close()
+    table = SqlTable("SELECT * FROM stays", database=tmp_path / "ward.db")
+    if can_load("sqlite"):
+        assert blocks(read_sites(table, **READ)) == blocks(read_sites(rows(), **READ))
+    else:
+        with refused(DataError, "INSTALL sqlite", code="no-extension"):
+            read_sites(table, **READ)
+    with refused(DataError) as caught:
+        read_sites(SqlTable("SELECT 1", database="postgres:host=127.0.0.1 port=1 password=secret"))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_query_goes_to_another_process(database):
+    table = SqlTable("SELECT * FROM stays", database)
+    assert table.columns() == pickle.loads(pickle.dumps(table)).columns()
+
+
+@pytest.mark.parametrize("lazy", ["query", "relation", "polars"])
+def test_a_fit_of_a_stream_is_that_of_its_rows(database, tmp_path, lazy):
+    frame = rows().drop(columns=["hour"])
+    if lazy == "query":
+        given = SqlTable("SELECT patient, x, y FROM stays", database)
+    elif lazy == "relation":
+        own = duckdb.connect(database, read_only=True)
+        given = own.sql("SELECT patient, x, y FROM stays")
+    else:
+        given = pl.from_pandas(frame).lazy()
+    streamed = read_sites({"a": given}, series="patient", stream_bytes=1000, missing="keep")
+    assert type(streamed["a"]).__name__ == "FileSite"
+    found = feddbn.OneShotDBN().fit(streamed)
+    expected = feddbn.OneShotDBN().fit({"a": frame}, series="patient")
+    np.testing.assert_allclose(found.dbn_.A, expected.dbn_.A, rtol=1e-9)
+    assert found.findings_.codes == expected.findings_.codes
