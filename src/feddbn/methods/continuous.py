@@ -12,7 +12,8 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.continuous import FittedMoments, LagSums, Rates, fitted_moments, learn_rates
 from feddbn.core.penalised.path import Status
-from feddbn.data import SiteData
+from feddbn.core.statistics.moments import dependences
+from feddbn.data import SiteData, check_variances
 from feddbn.data.layout import Layout
 from feddbn.errors import DataError, ParameterError, ResidualsWarning
 from feddbn.federation.programs.continuous import AskedLags, lag_sums_program
@@ -26,6 +27,7 @@ from feddbn.model.forecast import Forecast
 from feddbn.model.network import Rows
 from feddbn.model.rates import Effect, RateNetwork
 from feddbn.settings import MethodSettings, by_variable, nothing, number, setting, several, takes, text, whole
+from feddbn.words import say
 
 __all__ = ["ContinuousDBN", "ContinuousSettings"]
 
@@ -33,7 +35,8 @@ _STEPS = {"hours": "1h", "numbers": "1", "rows": None}
 # What a misfit is told from: so many times what is expected, and correlations so many standard errors off in the mean; slow
 # variables alone make the first, since chance moves all their correlations together.
 _TIMES, _OFF = 1.5, 2.0
-_NOISE = 0.1
+# Common noise is told from so large a correlation on, and may be the same variable twice from the other.
+_NOISE, _SAME_NOISE = 0.1, 0.9
 _MORE_PAIRS = 6
 
 
@@ -179,6 +182,7 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
 
     def _learn(self, asked: AskedLags, step: str | None) -> None:
         names, sums = self._variables, _in_steps(asked.summed.sums, step)
+        _require_different(sums, asked.summed.means, names)
         try:
             rates = learn_rates(sums, np.random.default_rng(self._settings.random_state), variables=names)
         except np.linalg.LinAlgError:
@@ -245,6 +249,24 @@ def _in_steps(sums: LagSums, step: str | None) -> LagSums:
     """Sums whose times are in steps, from those on the clock."""
     length = clock_of(step)[1]
     return replace(sums, edges=sums.edges / length, delays=sums.delays / length, time=sums.time / length)
+
+
+def _require_different(sums: LagSums, mean: FloatArray, names: tuple[str, ...]) -> None:
+    """Refuse variables that do not vary, or that follow from others: no rates can be told apart then."""
+    counts, d = sums.counts, len(names)
+    each = sums.products / np.maximum(counts, 1.0)
+    check_variances(names, np.diagonal(each[0]), mean)
+    near = next((b for b in range(1, len(counts)) if counts[b].min() > 0), None)
+    if near is None or counts[0].min() <= 0:
+        return
+    both = np.block([[each[0], each[near]], [each[near].T, each[0]]])
+    n = float(min(counts[0].min(), counts[near].min()))
+    found = dependences(n * both, n, d)
+    if found:
+        columns = tuple(names[one.column] for one in found)
+        raise DataError(
+            " ".join(say(one.finding(names)) for one in found[:3]), code="dependent-column", columns=columns
+        )
 
 
 def _network(
@@ -361,12 +383,13 @@ def _findings(
         told = {names[i]: float(share[i]) for i in np.argsort(-share, kind="stable") if share[i] > 0.01}
         yield Finding("own-levels", "note", {"shares": told}, tuple(told))
     sd = np.sqrt(np.diag(rates.noise).clip(1e-300))
-    tied = np.abs(np.tril(rates.noise / np.multiply.outer(sd, sd), -1))
-    pairs = [(int(i), int(j)) for i, j in np.argwhere(tied > _NOISE)]
+    shared = (rates.noise / np.multiply.outer(sd, sd)).clip(-1.0, 1.0)
+    pairs = [(int(i), int(j)) for i, j in np.argwhere(np.abs(np.tril(shared, -1)) > _NOISE)]
     if pairs:
-        pairs.sort(key=lambda pair: -tied[pair])
-        told_pairs = [
-            [names[j], names[i], float((rates.noise / np.multiply.outer(sd, sd))[i, j])] for i, j in pairs
+        told_pairs: list[list[Any]] = [
+            [names[j], names[i], float(shared[i, j])]
+            for i, j in sorted(pairs, key=lambda one: -abs(shared[one]))
         ]
         about = tuple(dict.fromkeys(name for one in told_pairs for name in one[:2]))
-        yield Finding("correlated-noise", "note", {"pairs": told_pairs}, about)
+        is_all = abs(told_pairs[0][2]) > _SAME_NOISE
+        yield Finding("correlated-noise", "warning" if is_all else "note", {"pairs": told_pairs}, about)
