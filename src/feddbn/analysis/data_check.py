@@ -22,6 +22,7 @@ from feddbn.core.statistics.diagnostics import slow_findings
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
+from feddbn.data.described import layouts
 from feddbn.data.layout import Layout
 from feddbn.data.read import held, readable_sites, reading_steps
 from feddbn.errors import DataError, ParameterError, ResultWarning
@@ -80,9 +81,10 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     if any(one.code == "header" for one in shown):
         # The columns' names are values then, and belong into no sentence.
         return Findings(shown)
-    has_kinds = any(kind.name != "continuous" for kind in layout.kinds.values())
+    every = layouts(data, layout)
+    has_kinds = any(kind.name != "continuous" for one in every for kind in one.kinds.values())
     look = Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare())
-    names: tuple[str, ...] = layout.variables or ()
+    names: tuple[str, ...] = every[0].variables or ()
     try:
         sites, errors = readable_sites(data, replace(layout, missing="keep"))
         names = names or tuple(dict.fromkeys(name for site in sites.values() for name in site.variables))
@@ -102,14 +104,20 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
             found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:
         found = _explained(shown, _refusal(error))
-    found = [*found, *_limits(layout, names)]
-    is_irregular = layout.gathers or any(one.values.get("why") == "closer" for one in found)
+    found = [*found, *_limits(every, names)]
+    is_irregular = any(one.gathers for one in every) or any(
+        one.values.get("why") == "closer" for one in found
+    )
     return Findings([*found, *_steps(data, layout)] if is_irregular else found)
 
 
-def _limits(layout: Layout, names: Iterable[str]) -> list[Finding]:
-    """Which limits hold for variables."""
-    limits = {name: list(layout.limits[name]) for name in names if name in layout.limits}
+def _limits(every: Sequence[Layout], names: Iterable[str]) -> list[Finding]:
+    """Which limits hold for variables, at all sites."""
+    first = every[0].limits
+    common = (
+        name for name in names if name in first and all(one.limits.get(name) == first[name] for one in every)
+    )
+    limits = {name: list(first[name]) for name in common}
     return [Finding("limits", "note", {"limits": limits}, tuple(limits))] if limits else []
 
 

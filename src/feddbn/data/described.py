@@ -13,7 +13,7 @@ from feddbn.data.layout import Layout
 from feddbn.data.tables import SqlTable
 from feddbn.errors import ParameterError, reading
 
-__all__ = ["described", "descriptions", "located"]
+__all__ = ["described", "descriptions", "layouts", "located"]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -24,6 +24,13 @@ def _read(path: Path) -> dict[str, Any]:
 def descriptions(folder: Path) -> list[Path]:
     """Return the files of a folder that describe data; a study or anything else in TOML is none."""
     return [path for path in sorted(folder.glob("*.toml")) if "data" in _read(path)]
+
+
+def layouts(data: Any, layout: Layout) -> list[Layout]:
+    """Return how data are read: one layout, or one for each file of a folder that describes data."""
+    is_folder = isinstance(data, (str, PathLike)) and Path(data).is_dir()
+    found = [described(one, layout)[1] for one in (descriptions(Path(data)) if is_folder else [data])]
+    return found or [layout]
 
 
 def described(value: Any, layout: Layout) -> tuple[Any, Layout]:

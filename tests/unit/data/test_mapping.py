@@ -113,8 +113,9 @@ def test_the_same_bits_from_frames_files_sql_and_a_table_of_concepts(long, expec
         "temp = {name = [3020891, 3016502], limits = [25, 45]}\n",
     }
     for text in described.values():
-        (site,) = read_sites(written(tmp_path, text), missing="keep").values()
-        assert_same_bits(site, expected)
+        for stream_bytes in (2**30, 100):
+            (site,) = read_sites(written(tmp_path, text), missing="keep", stream_bytes=stream_bytes).values()
+            assert_same_bits(site, expected)
 
 
 def test_a_fit_on_mapped_tables_has_the_bits_of_a_fit_on_the_frames(long, tmp_path):
@@ -141,6 +142,13 @@ def test_a_fit_on_mapped_tables_has_the_bits_of_a_fit_on_the_frames(long, tmp_pa
     assert one.dbn_.variables == two.dbn_.variables
     assert one.dbn_.W.tobytes() == two.dbn_.W.tobytes()
     assert one.dbn_.A.tobytes() == two.dbn_.A.tobytes()
+
+
+def test_a_check_of_a_described_table_says_what_one_of_the_frame_says(long, tmp_path):
+    described = feddbn.check(written(tmp_path, 'data = "vitals.parquet"\n' + KEYS + VARIABLES))
+    plain = feddbn.check({"site": long}, variables=list(CONCEPTS), limits=LIMITS, **READ)
+    assert {"steps", "limits", "beyond-limits"} <= set(described.codes)
+    assert [one.to_dict() for one in described] == [one.to_dict() for one in plain]
 
 
 def test_units_are_changed_before_limits(long, expected, tmp_path):
