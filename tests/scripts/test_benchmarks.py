@@ -38,6 +38,10 @@ COMMANDS = {
     ],
     "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
+    "continuous": [
+        "--d 3 --seeds 1 --readings 2000 --methods sums oneshot --what plain regular",
+        "--d 2 --seeds 1 --readings 1500 --count rows --methods sums --what levels",
+    ],
     "readings": ["20000"],
     "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
     "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],

@@ -23,8 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import expm, solve_continuous_lyapunov, solve_triangular
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
@@ -40,9 +42,11 @@ _EXPLAINED = 0.3
 _UNEVEN = 0.05
 _STEPS_TRIED = 400
 _FASTEST = 30.0
-_LATTICE = 400
+_LATTICE = 250
+_FORGOTTEN = 5.0
 _ROUNDS = 6
 _PRIOR_ODDS = 4.0
+_SHARED_ODDS = 20.0
 _FEW_RECORDINGS = 8
 
 
@@ -428,7 +432,7 @@ def _lattice(sums: LagSums) -> float:
 
 def _readings(sums: LagSums, slowest: float) -> _Readings:
     length = max(sums.time / max(sums.n_recordings, 1), 1e-12)
-    step = max(_lattice(sums), max(min(length, 8 * slowest), sums.edges[-1]) / _LATTICE)
+    step = max(_lattice(sums), max(min(length, _FORGOTTEN * slowest), sums.edges[-1]) / _LATTICE)
     n = np.maximum(np.diagonal(sums.counts[0]), 1)
     steps = max(sums.time / step + sums.n_recordings, n.max())
     together = np.maximum(sums.counts[0] * steps / np.multiply.outer(n, n), 1.0)
@@ -453,7 +457,7 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
     """
     d, S, step = len(point.A), point.stationary, how.step
     slowest = 1 / max(-np.linalg.eigvals(point.A).real.max(), 1e-3 / how.length)
-    reach = int(np.ceil(min(how.length, 8 * slowest) / step)) + 1
+    reach = int(np.ceil(min(how.length, _FORGOTTEN * slowest) / step)) + 1
     lags = np.rint(of.at / step).astype(int)
     most = reach + 2 * int(lags.max()) + 1
     half = np.empty((most + 1, d, d))
@@ -483,6 +487,7 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
 
     CL = C + point.L
     excess, n_steps = how.together - 1, how.time / step
+    pairs = of.later * d + of.earlier
     per_bin = [np.flatnonzero(of.bins == b) for b in range(len(of.at))]
     found = np.empty((len(of.value), len(of.value)))
     left = how.left * n_steps
@@ -491,28 +496,31 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
             columns = per_bin[c]
             if not len(rows) or not len(columns):
                 continue
-            i, j = of.later[rows][:, None], of.earlier[rows][:, None]
-            k, m = of.later[columns][None], of.earlier[columns][None]
             x, y = int(lags[b]), int(lags[c])
             near, far = CL[most + x - y], CL[most + x + y]
             zero, one, two = CL[most], CL[most + x], CL[most + y]
-            part = sum_of(x - y)[i, k, j, m] + sum_of(x + y)[i, m, j, k]
+            # All four variables: [i, j, k, m], pairs (i, j) of this bin and (k, m) of the other one.
+            every = sum_of(x - y).transpose(0, 2, 1, 3) + sum_of(x + y).transpose(0, 2, 3, 1)
             if b == 0:
-                part = part + _same_row(how, i, j, k, m) * (zero[i, k] * zero[j, m] + zero[i, m] * zero[j, k])
+                every = every + _same_row(how) * (_ik(zero) * _jm(zero) + _im(zero) * _jk(zero))
             elif c == 0:
                 # k and m are one row.
-                by_j, by_i = np.maximum(excess[j, m], excess[j, k]), np.maximum(excess[i, k], excess[i, m])
-                part = part + by_j * (near[i, k] * zero[j, m] + near[i, m] * zero[j, k])
-                part = part + by_i * (zero[i, k] * near[m, j] + zero[i, m] * near[k, j])
+                every += np.maximum(_jm(excess), _jk(excess)) * (
+                    _ik(near) * _jm(zero) + _im(near) * _jk(zero)
+                )
+                every += np.maximum(_ik(excess), _im(excess)) * (
+                    _ik(zero) * _jm(near.T) + _im(zero) * _jk(near.T)
+                )
             else:
                 # The readings j and m are one, then i and k, i and m, j and k.
-                part = part + excess[j, m] * (near[i, k] * zero[j, m] + one[i, m] * two[k, j])
-                part = part + excess[i, k] * (zero[i, k] * near[m, j] + two[i, m] * one[k, j])
-                part = part + excess[i, m] * (two[k, i] * one[m, j] + zero[i, m] * far[k, j])
-                part = part + excess[j, k] * (one[i, k] * two[j, m] + far[i, m] * zero[j, k])
+                every += _jm(excess) * (_ik(near) * _jm(zero) + _im(one) * _jk(two.T))
+                every += _ik(excess) * (_ik(zero) * _jm(near.T) + _im(two) * _jk(one.T))
+                every += _im(excess) * (_ik(two.T) * _jm(one.T) + _im(zero) * _jk(far.T))
+                every += _jk(excess) * (_ik(one) * _jm(two) + _im(far) * _jk(zero))
                 if b == c:
-                    both = excess[j, m] * excess[i, k] / max(widths[b] / step, 1.0)
-                    part = part + both * (zero[i, k] * zero[j, m] + one[i, m] * one[k, j])
+                    both = _jm(excess) * _ik(excess) / max(widths[b] / step, 1.0)
+                    every += both * (_ik(zero) * _jm(zero) + _im(one) * _jk(one.T))
+            part = every.reshape(d * d, d * d)[np.ix_(pairs[rows], pairs[columns])]
             part = part / np.sqrt(left[b] * left[c])
             found[np.ix_(rows, columns)] = part
             found[np.ix_(columns, rows)] = part.T
@@ -520,12 +528,30 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
     return found
 
 
-def _same_row(how: _Readings, i: IntArray, j: IntArray, k: IntArray, m: IntArray) -> FloatArray:
-    """How much more often than by chance pairs (i, j) and (k, m), each of one row, are of the same row."""
+def _ik(M: NDArray[Any]) -> NDArray[Any]:
+    """Entries of a matrix by the first and third of four variables; so are the other three."""
+    return M[:, None, :, None]
+
+
+def _jm(M: NDArray[Any]) -> NDArray[Any]:
+    return M[None, :, None, :]
+
+
+def _im(M: NDArray[Any]) -> NDArray[Any]:
+    return M[:, None, None, :]
+
+
+def _jk(M: NDArray[Any]) -> NDArray[Any]:
+    return M[None, :, :, None]
+
+
+def _same_row(how: _Readings) -> FloatArray:
+    """(d, d, d, d) how much more often than by chance pairs (i, j) and (k, m), each of one row, are of the same row."""
     share = np.minimum(1 / np.diagonal(how.together) / how.rows, 1.0)
-    both = np.where((i == k) | (i == m), share[i], 1.0)
-    both = both * np.where((j != i) & ((j == k) | (j == m)), share[j], 1.0)
-    return np.asarray(1 / (how.rows * both) - 1)
+    same = np.eye(len(share), dtype=bool)
+    first = np.where(_ik(same) | _im(same), share[:, None, None, None], 1.0)
+    second = np.where((_jk(same) | _jm(same)) & ~same[:, :, None, None], share[None, :, None, None], 1.0)
+    return np.asarray(1 / (how.rows * first * second) - 1)
 
 
 # --- Fits ---------------------------------------------------------------------------------------------------------------
@@ -743,23 +769,29 @@ def learn_rates(
     which = _Which.of(len(of.scale))
     fit, has_levels = _wide_fit(sums, of, which)
     always = which.own | which.level if has_levels else which.own
-    price = np.where(which.nugget, 0.0, np.log(_PRIOR_ODDS)) + np.log1p(np.diagonal(of.joint).sum()) / 2
+    odds = np.where(which.rate, _PRIOR_ODDS, np.where(which.nugget, 1.0, _SHARED_ODDS))
+    price = np.log(odds) + np.log1p(np.diagonal(of.joint).sum()) / 2
+    # Where a model is linear depends on where it is: the search starts with all edges, and with none.
+    none = _settled(_start(of, has_levels), always | which.nugget, sums, of)
     best: tuple[float, _Fit, BoolArray, FloatArray] | None = None
     seen: set[bytes] = set()
-    for _ in range(_ROUNDS):
-        found = _probabilities(fit, of, which, always, price, rng, moves)
-        free = always | (found > 0.5)
-        if free.tobytes() in seen:
-            break
-        seen.add(free.tobytes())
-        start = _Point.of(np.where(free, fit.point.vector, 0.0), len(of.scale))
-        fit = _descend(
-            start if start.is_allowed(0.0) else _start(of, bool(start.L.any())), free, of, fit.weights
-        )
-        fit = _descend(fit.point, free, of, _weights_at(fit.point, sums, of))
-        evidence = -fit.misfit / 2 - float(price[free & ~always].sum())
-        if best is None or evidence > best[0]:
-            best = evidence, fit, free, found
+    for first in (fit, none):
+        fit = first
+        for _ in range(_ROUNDS):
+            found = _probabilities(fit, of, which, always, price, rng, moves)
+            free = always | (found > 0.5)
+            if free.tobytes() in seen:
+                break
+            seen.add(free.tobytes())
+            start = _Point.of(np.where(free, fit.point.vector, 0.0), len(of.scale))
+            start = start if start.is_allowed(0.0) else _start(of, has_levels)
+            fit = _descend(start, free, of, fit.weights)
+            fit = _descend(fit.point, free, of, _weights_at(fit.point, sums, of))
+            evidence = -fit.misfit / 2 - float(
+                np.log(np.diagonal(fit.weights)).sum() + price[free & ~always].sum()
+            )
+            if best is None or evidence > best[0]:
+                best = evidence, fit, free, found
     assert best is not None
     return _rates(*best, sums=sums, of=of, which=which, has_levels=has_levels)
 

@@ -4,7 +4,14 @@ Other systems with a known graph are in `differential`. It stands above `model`,
 May import: model and below.
 """
 
-from feddbn.sim.differential import Trajectories, lorenz96, lotka_volterra, river_levels
+from feddbn.sim.differential import (
+    Trajectories,
+    diffusion,
+    draw_rates,
+    lorenz96,
+    lotka_volterra,
+    river_levels,
+)
 from feddbn.sim.federated import SimulatedArrays, draw_systems, simulate_arrays
 from feddbn.sim.mess import MESSES, Mess, MessNames
 from feddbn.sim.settings import AskedKinds, SimulationSettings, connectivity_degree, kinds_asked, split_evenly
@@ -26,6 +33,8 @@ __all__ = [
     "TrueCurve",
     "TrueProduct",
     "connectivity_degree",
+    "diffusion",
+    "draw_rates",
     "draw_systems",
     "kinds_asked",
     "lorenz96",

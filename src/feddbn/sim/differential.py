@@ -1,5 +1,5 @@
-"""Series of systems with known graphs that are no drawn networks: Lorenz-96, predators with their prey, and levels of
-rivers.
+"""Series of systems with known graphs that are no drawn networks: Lorenz-96, predators with their prey, levels of rivers,
+and linear stochastic differential equations at any times.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import expm, solve_continuous_lyapunov
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
@@ -301,3 +302,71 @@ def _bursts(n_rows: int, d: int, rng: np.random.Generator) -> NDArray[np.float64
     """(n_rows, d) rain: now and then a shower, otherwise next to nothing."""
     showers = (rng.random((n_rows, d)) < _WET) * rng.exponential(1.0, (n_rows, d))
     return showers + _DRIZZLE * rng.standard_normal((n_rows, d))
+
+
+def draw_rates(
+    d: int,
+    n_edges: int,
+    *,
+    rng: np.random.Generator,
+    own: tuple[float, float] = (0.3, 1.0),
+    strength: tuple[float, float] = (0.3, 0.8),
+) -> FloatArray:
+    """Return A of a stable system ``dx = A x dt + G dw``, [to, from]: cycles are allowed.
+
+    Parameters
+    ----------
+    d, n_edges
+        Variables (at least 2), and entries off the diagonal that are not 0.
+    rng
+        Source of randomness.
+    own
+        Range of the rates at which variables forget.
+    strength
+        Range of the sizes of the other rates, in geometric means of the two variables' own rates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import draw_rates
+    >>> A = draw_rates(4, 5, rng=np.random.default_rng(0))
+    >>> int((A != 0).sum()), bool(np.linalg.eigvals(A).real.max() < 0)
+    (9, True)
+    """
+    whole(2).check("d", d)
+    whole(0, d * (d - 1)).check("n_edges", n_edges)
+    while True:
+        forgets = rng.uniform(*own, d)
+        A = -np.diag(forgets)
+        places = rng.choice(d * (d - 1), n_edges, replace=False)
+        to, step = places // (d - 1), places % (d - 1)
+        source = (to + 1 + step) % d
+        sizes = rng.choice([-1.0, 1.0], n_edges) * rng.uniform(*strength, n_edges)
+        A[to, source] = sizes * np.sqrt(forgets[to] * forgets[source])
+        # No motion is slower than a third of the slowest variable by itself.
+        if np.linalg.eigvals(A).real.max() < -own[0] / 3:
+            return A
+
+
+def diffusion(A: FloatArray, Q: FloatArray, times: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return (n, d) values of a stable ``dx = A x dt + G dw`` with ``Q = G G'`` at ascending times, exact at each of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import diffusion
+    >>> A, Q = np.array([[-1.0, 0.5], [0.0, -1.0]]), np.eye(2)
+    >>> diffusion(A, Q, np.array([0.0, 0.3, 2.5]), np.random.default_rng(0)).shape
+    (3, 2)
+    """
+    d = len(A)
+    S = solve_continuous_lyapunov(A, -Q)
+    grown = np.asarray(expm(A * np.diff(times)[:, None, None]))
+    left = S - grown @ S @ grown.transpose(0, 2, 1)
+    shocks = np.linalg.cholesky((left + left.transpose(0, 2, 1)) / 2 + 1e-12 * np.trace(S) * np.eye(d))
+    z = rng.standard_normal((len(times), d))
+    x = np.empty((len(times), d))
+    x[0] = np.linalg.cholesky(S) @ z[0]
+    for t in range(len(times) - 1):
+        x[t + 1] = grown[t] @ x[t] + shocks[t] @ z[t + 1]
+    return x

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm, solve_continuous_lyapunov
 
 from feddbn import OneShotDBN
 from feddbn.core.statistics.diagnostics import slow_levels
 from feddbn.metrics import ranking_scores
 from feddbn.results.edge_table import pair_ranking
-from feddbn.sim import lorenz96, lotka_volterra, river_levels
+from feddbn.sim import diffusion, draw_rates, lorenz96, lotka_volterra, river_levels
 from feddbn.sim.differential import lorenz96_slope, lotka_volterra_slope, runge_kutta
 from support.saying import only
 from support.simulated_moments import lagged, lagged_moments
@@ -161,3 +162,19 @@ def test_slow_levels_are_ranked_at_least_as_well_as_by_signed_weights_and_with_a
     assert precision[0].mean() >= precision[1].mean()
     gain = np.array([a.auroc - b.auroc for a, b in zip(ours, signed, strict=True)])
     assert gain.mean() >= -gain.std(ddof=1) / np.sqrt(len(gain)), "up to a standard error"
+
+
+def test_values_of_a_diffusion_have_its_covariances():
+    rng = _rng(3)
+    A, Q = draw_rates(3, 4, rng=rng), np.array([[1.0, 0.4, 0.0], [0.4, 2.0, 0.0], [0.0, 0.0, 0.5]])
+    assert np.linalg.eigvals(A).real.max() < 0
+    assert (A != 0).sum() == 7
+    gaps = np.tile([0.5, 1.5], 10_000)
+    x = diffusion(A, Q, np.cumsum(gaps), rng)
+    S = solve_continuous_lyapunov(A, -Q)
+    error = 6 * np.abs(S).max() / np.sqrt(len(x) / 10)
+    np.testing.assert_allclose(np.cov(x.T), S, atol=error)
+    for start, gap in ((1, 0.5), (0, 1.5)):
+        earlier = x[:-1][start::2]
+        later = x[1:][start::2]
+        np.testing.assert_allclose(later.T @ earlier / len(later), expm(A * gap) @ S, atol=error)
