@@ -1,0 +1,78 @@
+"""Options for readings: a table with one reading per row goes from the command line to a network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from feddbn.cli.main import app
+
+RUN = CliRunner()
+READ = ["--site", "ward", "--series", "stay", "--time", "t", "--names", "what", "--values", "x"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Readings of three wards; the pulse is in beats per second, some of it beyond what is plausible."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for ward in "abc":
+        level = np.zeros(2)
+        for hour in range(400):
+            level = np.array([0.7 * level[0], 0.5 * level[0] + 0.3 * level[1]]) + rng.normal(size=2)
+            for name, value in zip(("pulse", "map"), (1.2 + 0.02 * level[0], 80 + level[1]), strict=True):
+                n = 1 + int(rng.random() < 0.2)
+                minutes = rng.integers(0, 60, n)
+                parts += [
+                    (ward, "s", f"2024-01-{1 + hour // 24:02d}T{hour % 24:02d}:{m:02d}", name, value)
+                    for m in minutes
+                ]
+    long = pd.DataFrame(parts, columns=["ward", "stay", "t", "what", "x"])
+    long.loc[[5, 50], "x"] = 900.0
+    path = tmp_path_factory.mktemp("readings") / "long.csv"
+    long.sample(frac=1, random_state=0).to_csv(path, index=False)
+    return path
+
+
+def test_check_tells_what_was_done_to_readings(table: Path) -> None:
+    options = ["--units", "pulse=Hz,bpm", "--limits", "pulse=20,300", "--limits", "map=10,300"]
+    done = RUN.invoke(app, ["check", str(table), *READ, *options, "--json"])
+    assert done.exit_code == 0, done.output
+    found = {one["code"]: one for one in json.loads(done.stdout)}
+    assert found["auto-step"]["values"]["step"] == "1h"
+    assert found["steps"]["cure"] == {"freq": "1h"}
+    assert sum(found["beyond-limits"]["values"]["cells"].values()) == 2
+    assert found["limits"]["values"]["limits"] == {"map": [10, 300], "pulse": [20, 300]}
+    shown = RUN.invoke(app, ["check", str(table), *READ, *options])
+    assert "kept apart" in shown.output
+
+
+def test_a_network_is_learned_from_readings(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    command = ["fit", str(table), *READ, "--freq", "1h", "--limits", "adult-icu", "--out", str(out)]
+    done = RUN.invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert {one["code"] for one in json.loads(out.read_text())["findings"]} >= {"averaged"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--names", "what"], "--names what"),
+        ([*READ, "--limits", "pulse"], "--limits pulse"),
+        ([*READ, "--limits", "pulse=1"], "--limits"),
+        ([*READ, "--units", "pulse=Hz,kg"], "'kg'"),
+        ([*READ, "--irregular", "guess"], "--irregular guess"),
+        ([*READ, "--freq", "soon"], "--freq soon"),
+        ([*READ, "--variables", "pulse,rain"], "'rain'"),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    refuses, table: Path, tmp_path: Path, options: list[str], said: str
+) -> None:
+    assert said in refuses("fit", table, *options, "--out", tmp_path / "r.json")
