@@ -193,14 +193,11 @@ class _Reader:
         if items and all(isinstance(item, Table) for item in items):
             return self._tables(name, items, layout)
         if items and all(isinstance(item, (pd.DataFrame, np.ndarray, Table)) for item in items):
-            frames = [item.frame() if isinstance(item, Table) else item for item in items]
-            return self._memory_site(
-                name, [_Part(f"recording-{i}", item) for i, item in enumerate(frames)], layout
-            )
+            frames = (item.frame() if isinstance(item, Table) else item for item in items)
+            parts = [_Part(f"recording-{i}", item) for i, item in enumerate(frames)]
+            return self._memory_site(name, parts, layout)
         if issparse(value):
-            raise DataError(
-                f"{where} is sparse, which is not supported; give {type(value).__name__}.toarray()."
-            )
+            raise DataError(f"{where} is sparse, which is not read; give {type(value).__name__}.toarray().")
         if isinstance(value, (list, tuple)) and not value:
             raise DataError(f"{where} is an empty list; give at least one recording or leave the site out.")
         if isinstance(value, SiteData):
@@ -220,9 +217,7 @@ class _Reader:
         if told:
             return {stem(file): self._site(stem(file), file) for file in told}
         groups = [(stem(file), [file]) for file in data_files(path)]
-        folders = sorted(
-            one for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))
-        )
+        folders = [one for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))]
         groups += [(one.name, data_files(one)) for one in folders if data_files(one)]
         names = [name for name, _ in groups]
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -39,7 +39,7 @@ from feddbn.data.layout import (
     refuse_misfits,
     with_levels,
 )
-from feddbn.data.tables import ParquetTable, Table, sorted_frames
+from feddbn.data.tables import ParquetTable, Table, refuse_twice, sorted_frames
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
@@ -123,11 +123,7 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
             layout = replace(layout, time=name)
     columns = frame.columns.tolist()
     names = [str(name) for name in columns]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise DataError(
-            f"{where} has more than one column {quoted(twice)}; give every column its own name.", code="twice"
-        )
+    refuse_twice(names, where)
     if any(type(name) is not str for name in columns):
         frame = frame.set_axis(names, axis=1)
     layout.require_keys(names, where)

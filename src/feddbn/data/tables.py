@@ -13,9 +13,9 @@ import weakref
 import zlib
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, chain
 from os import PathLike, fspath
 from pathlib import Path
@@ -28,26 +28,9 @@ import pandas as pd
 from feddbn.data.layout import Layout, quoted, unnamed
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
 
-__all__ = [
-    "ArrowTable",
-    "CsvTable",
-    "Cursor",
-    "ParquetTable",
-    "SqlTable",
-    "StreamTable",
-    "Table",
-    "data_files",
-    "frame_within",
-    "is_labelled",
-    "joined_table",
-    "open_table",
-    "plain_frame",
-    "refuse_twice",
-    "sorted_frames",
-    "stem",
-    "table_of",
-]
+__all__ = ["SqlTable", "Table", "frame_within", "open_table", "plain_frame", "sorted_frames", "table_of"]
 
+Frames = Iterator[pd.DataFrame]
 _BATCH_ROWS = 65536
 _SQL_MEMORY = "1GB"
 
@@ -57,10 +40,8 @@ class Table(ABC):
 
     Attributes
     ----------
-    name, where
-        What a recording or a site gets called, and how sentences name the table.
-    size
-        In bytes; None where only reading tells.
+    name, where, size
+        What a recording or a site gets called, how sentences name the table, and its bytes, None where only reading tells.
     index_columns, time_index
         Columns that hold the row index of the DataFrame the table was written from; the one of them that holds dates, if
         it is the only one.
@@ -82,7 +63,7 @@ class Table(ABC):
         """Return the whole table, with the index it was written with."""
 
     @abstractmethod
-    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
         """Yield batches of these columns."""
 
     def n_rows(self) -> int | None:
@@ -93,9 +74,7 @@ class Table(ABC):
         """Return what changes if the rows may have."""
         return None
 
-    def frames(
-        self, columns: Sequence[str], start: int, batch_rows: int
-    ) -> tuple[int, Iterator[pd.DataFrame]]:
+    def frames(self, columns: Sequence[str], start: int, batch_rows: int) -> tuple[int, Frames]:
         """(first row, batches of these columns from there on); most tables can only be read from the beginning."""
         return 0, self._frames(list(columns), batch_rows)
 
@@ -163,12 +142,10 @@ def _of_labelled(value: Any, layout: Layout) -> pd.DataFrame | list[pd.DataFrame
             f"data has the dimensions {quoted(dims)}; name those of sites and recordings with {Given('site')} and "
             f"{Given('series')}."
         )
-    frame: pd.DataFrame = value.to_dataframe(dim_order=[*others, rows])[list(value.data_vars)].reset_index(
-        others
-    )
-    if not unknown:
-        return frame
-    return [part.drop(columns=unknown) for _, part in frame.groupby(unknown[0], sort=False)]
+    found: pd.DataFrame = value.to_dataframe(dim_order=[*others, rows])[list(value.data_vars)]
+    found = found.reset_index(others)
+    parts = found.groupby(unknown[0], sort=False) if unknown else ()
+    return [part.drop(columns=unknown) for _, part in parts] if unknown else found
 
 
 def plain_frame(value: Any, layout: Layout | None = None) -> Any:
@@ -223,15 +200,11 @@ def open_table(path: Path, layout: Layout | None = None) -> Table:
     """Return the table in a file, chosen by its ending."""
     if not path.exists():
         raise FileError(f"file {str(path)!r} does not exist; check the path.")
-    if _kind(path) in _PARQUET:
-        return ParquetTable(path)
-    if _kind(path) in _ARROW:
-        return ArrowTable(path)
+    if _kind(path) in (*_PARQUET, *_ARROW):
+        return ParquetTable(path) if _kind(path) in _PARQUET else ArrowTable(path)
     if _kind(path) in _CSV:
         return CsvTable(path, layout)
-    raise FileError(
-        f"file {str(path)!r} is not of a kind this package reads; use {ENDINGS} (text also as .gz)."
-    )
+    raise FileError(f"file {str(path)!r} is of a kind that is not read; use {ENDINGS} (text also as .gz).")
 
 
 class _File(Table):
@@ -298,12 +271,12 @@ class CsvTable(_File):
         with self._reading():
             head = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False, **plain)
         names = [str(name) for name in head.iloc[0]] if len(head) else []
-        for mark in (";", "\t", ",", "|"):
-            if len(names) == 1 and mark in names[0] and mark != plain["sep"]:
-                raise FileError(
-                    f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}.",
-                    code="separator",
-                )
+        mark = next(
+            (one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]), None
+        )
+        if mark is not None:
+            said = f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
+            raise FileError(said, code="separator")
         refuse_twice([name for name in names if name], self.where)
         plain["dtype"] = dict.fromkeys(layout.text_columns, str)
         words = {name: _EMPTY & set(levels) for name, levels in layout.level_names.items()}
@@ -320,14 +293,12 @@ class CsvTable(_File):
     def frame(self) -> pd.DataFrame:
         """Return the whole table."""
         with self._reading():
-            frame: pd.DataFrame = pd.read_csv(self.path, low_memory=False, **self._options)
-        return frame
+            return pd.DataFrame(pd.read_csv(self.path, low_memory=False, **self._options))
 
-    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
+        read: dict[str, Any] = {"usecols": columns, "chunksize": batch_rows, "low_memory": False}
         with self._reading():
-            reader = pd.read_csv(
-                self.path, usecols=columns, chunksize=batch_rows, low_memory=False, **self._options
-            )
+            reader = pd.read_csv(self.path, **read, **self._options)
         with reader:
             while True:
                 with self._reading():
@@ -429,9 +400,7 @@ class ParquetTable(_ArrowFile):
         """Return the number of rows."""
         return self.starts[-1]
 
-    def frames(
-        self, columns: Sequence[str], start: int, batch_rows: int
-    ) -> tuple[int, Iterator[pd.DataFrame]]:
+    def frames(self, columns: Sequence[str], start: int, batch_rows: int) -> tuple[int, Frames]:
         """(first row, batches of these columns from there on), from the row group that holds row `start`."""
         number = min(max(bisect_right(self.starts, start) - 1, 0), len(self.later))
         paths = (self.path, *self.later)[number:]
@@ -444,19 +413,14 @@ class ParquetTable(_ArrowFile):
         parts = (self._rows(one, columns, at, batch_rows) for one, at in zip(paths, groups, strict=True))
         return first, chain.from_iterable(parts)
 
-    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
         return self.frames(columns, 0, batch_rows)[1]
 
-    def _rows(
-        self, path: Path, columns: Sequence[str], group: int, batch_rows: int
-    ) -> Iterator[pd.DataFrame]:
+    def _rows(self, path: Path, columns: Sequence[str], group: int, batch_rows: int) -> Frames:
         with self._open(path) as file:
             groups = list(range(group, file.num_row_groups))
-            if not groups:
-                return
-            batches = file.iter_batches(
-                batch_size=batch_rows, row_groups=groups, columns=list(columns), use_threads=False
-            )
+            read = {"row_groups": groups, "columns": list(columns), "use_threads": False}
+            batches = file.iter_batches(batch_rows, **read) if groups else iter(())
             while True:
                 with reading(f"file {str(path)!r}", "Parquet"):
                     batch = next(batches, None)
@@ -493,15 +457,13 @@ class ArrowTable(_ArrowFile):
     def frame(self) -> pd.DataFrame:
         """Return the whole table, with the index it was written with."""
         with self._open() as file:
-            frame: pd.DataFrame = file.read_all().to_pandas()
-        return frame
+            return pd.DataFrame(file.read_all().to_pandas())
 
-    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
         with self._open() as file:
-            for number in range(file.num_record_batches):
-                batch = file.get_batch(number).select(columns)
+            for batch in map(file.get_batch, range(file.num_record_batches)):
                 for row in range(0, batch.num_rows, batch_rows):
-                    yield batch.slice(row, batch_rows).to_pandas(ignore_metadata=True)
+                    yield batch.select(columns).slice(row, batch_rows).to_pandas(ignore_metadata=True)
 
 
 class StreamTable(Table):
@@ -539,7 +501,7 @@ class StreamTable(Table):
         assert found is not None
         return found
 
-    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
         row, batches = 0, None
         while True:
             with self._reading():
@@ -562,20 +524,19 @@ class StreamTable(Table):
                 code="other-rows",
             )
 
-    def _batches(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _batches(self, columns: list[str], batch_rows: int) -> Frames:
         native, kind = self.source.to_native(), self.source.implementation
         if kind.is_duckdb():
             return _of_relation(native, columns, batch_rows)
-        if kind.is_polars() and hasattr(native, "collect_batches"):
-            batches = native.select(columns).collect_batches(chunk_size=batch_rows, maintain_order=True)
-            return (one.to_pandas() for one in batches)
         if kind.is_dask():
             return (part.compute() for part in native[columns].partitions)
-        if kind.is_ibis():
-            return (
-                one.to_pandas() for one in native.select(columns).to_pyarrow_batches(chunk_size=batch_rows)
-            )
-        return iter([self.source.select(columns).collect("pandas").to_native()])
+        if kind.is_polars() and hasattr(native, "collect_batches"):
+            batches = native.select(columns).collect_batches(chunk_size=batch_rows, maintain_order=True)
+        elif kind.is_ibis():
+            batches = native.select(columns).to_pyarrow_batches(chunk_size=batch_rows)
+        else:
+            batches = [self.source.select(columns).collect("pandas")]
+        return (one.to_pandas() for one in batches)
 
 
 def _duckdb() -> Any:
@@ -591,9 +552,7 @@ def _duckdb() -> Any:
     return engine
 
 
-def sorted_frames(
-    frames: Iterator[pd.DataFrame], by: Sequence[str], batch_rows: int = _BATCH_ROWS
-) -> Iterator[pd.DataFrame]:
+def sorted_frames(frames: Frames, by: Sequence[str], batch_rows: int = _BATCH_ROWS) -> Frames:
     """Yield the rows of frames with the same columns in the order of `by`, however many they are (needs duckdb).
 
     Rows that are equal in all of these columns come in no order that can be relied on.
@@ -601,8 +560,7 @@ def sorted_frames(
     engine, failed = _duckdb(), list[BaseException]()
     import pyarrow as pa
 
-    first = next(frames, None)
-    if first is None:
+    if (first := next(frames, None)) is None:
         return
     schema = pa.Schema.from_pandas(first, preserve_index=False)
 
@@ -629,17 +587,14 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _of_relation(relation: Any, columns: Sequence[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+def _of_relation(relation: Any, columns: Sequence[str], batch_rows: int) -> Frames:
     """Yield the rows of a relation of DuckDB; exact decimals become the nearest numbers, which Arrow would miss."""
-    exact = {
-        name: str(kind).startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
-        for name, kind in zip(relation.columns, relation.types, strict=True)
-    }
-    chosen = (f"CAST({_quoted(c)} AS DOUBLE) AS {_quoted(c)}" if exact[c] else _quoted(c) for c in columns)
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    exact = [name for name, kind in kinds.items() if kind.startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))]
+    chosen = (f"CAST({_quoted(c)} AS DOUBLE) AS {_quoted(c)}" if c in exact else _quoted(c) for c in columns)
     found = relation.project(", ".join(chosen))
-    # The second is its name before DuckDB 1.4.
-    reader = (getattr(found, "to_arrow_reader", None) or found.fetch_record_batch)(batch_rows)
-    for batch in reader:
+    # The second is its name in earlier versions of DuckDB.
+    for batch in (getattr(found, "to_arrow_reader", None) or found.fetch_record_batch)(batch_rows):
         yield batch.to_pandas()
 
 
@@ -692,25 +647,23 @@ class SqlTable(StreamTable):
         return engine, None if self.database is None else self._attach(engine, fspath(self.database))
 
     def _attach(self, engine: Any, database: str) -> str:
-        kind, name, target = "postgres", "postgres", database.removeprefix("postgres:")
+        kind, name, target = "postgres", "postgres", database
         if not database.startswith(("postgres:", "postgresql:")):
             with reading(f"database {database!r}", "a database"), open(database, "rb") as file:
                 kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else "duckdb"
             name = Path(database).stem
-        elif target.startswith("//"):
-            target = database
+        elif "://" not in database:
+            target = database.removeprefix("postgres:")
         literal = target.replace("'", "''")
         try:
             engine.execute(f"ATTACH '{literal}' AS {_quoted(name)} (READ_ONLY, TYPE {kind})")
         except Exception as error:
             # The words that connect to a server may have a password among them.
-            reason = str(error).replace(target, "...").splitlines()[0].rstrip(".")
+            reason, code = str(error).replace(target, "...").splitlines()[0].rstrip("."), "engine"
             if f"INSTALL {kind}" in str(error):
+                code = "no-extension"
                 reason = f"DuckDB lacks its extension; once: python -c \"import duckdb; duckdb.sql('INSTALL {kind}')\""
-            raise DataError(
-                f"the {kind} database cannot be opened ({reason}).",
-                code="no-extension" if "INSTALL" in reason else "engine",
-            ) from None
+            raise DataError(f"the {kind} database cannot be opened ({reason}).", code=code) from None
         return name
 
     def _relation(self) -> Any:
@@ -727,7 +680,7 @@ class SqlTable(StreamTable):
     def _columns(self) -> tuple[str, ...]:
         return tuple(self._relation().columns)
 
-    def _batches(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _batches(self, columns: list[str], batch_rows: int) -> Frames:
         return _of_relation(self._relation(), columns, batch_rows)
 
 
@@ -738,12 +691,9 @@ class Cursor:
     """
 
     def __init__(self, table: Table, columns: Sequence[str], batch_rows: int, end: int | None = None) -> None:
-        self._end = end
-        self._open: Callable[[int], tuple[int, Iterator[pd.DataFrame]]] = lambda start: table.frames(
-            columns, start, batch_rows
-        )
-        self._seekable = table.seekable
-        self._frames: Iterator[pd.DataFrame] | None = None
+        self._end, self._seekable = end, table.seekable
+        self._open = partial(table.frames, columns, batch_rows=batch_rows)
+        self._frames: Frames | None = None
         self._buffer = pd.DataFrame()
         self._at = 0
 
