@@ -28,6 +28,8 @@ from feddbn.errors import DataError, Given, ParameterError
 
 KINDS = ("continuous", "positive", "count", "binary", "ordinal", "categorical")
 _WITH_LEVELS = ("binary", "ordinal", "categorical")
+_TRUTH = {"true": 1.0, "false": 0.0}
+_VALUES = {"positive": "above 0", "count": "0, 1, 2 and so on"}
 _FEWEST_LEVELS = 2
 _MOST_LEVELS = 50
 
@@ -139,6 +141,21 @@ class Kind:
             x = np.log1p(x)
         return np.asarray(x[..., None])
 
+    def position_in(self, cell: str) -> float | None:
+        """The position of the level that a cell names, NaN if the cell is empty, None if it names no level."""
+        text = cell.strip()
+        if not text:
+            return np.nan
+        if text in self.levels:
+            return float(self.levels.index(text))
+        number = _TRUTH.get(text.lower(), _number(text))
+        names = [_number(level) for level in self.levels]
+        if number is None:
+            return None
+        if None in names:
+            names = [float(k) for k in range(self.n_levels)]
+        return float(names.index(number)) if number in names else None
+
     def misfits(self, values: FloatArray) -> FloatArray:
         """The values that such a variable cannot have, in their order; empty cells are none."""
         x = np.asarray(values, dtype=np.float64).ravel()
@@ -149,6 +166,23 @@ class Kind:
             return x[~(x > 0)]
         most = self.n_levels - 1 if self.levels else np.inf
         return np.asarray(x[~((x >= 0) & (x <= most) & (x == np.floor(x)))])
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def refuse_misfits(column: FloatArray, name: str, kind: Kind, where: str) -> None:
+    """Refuse a value that such a variable cannot have."""
+    wrong = kind.misfits(column)
+    if len(wrong):
+        raise DataError(
+            f"{where} has {wrong[0]:g} in column {name!r}, but a variable of kind {kind.name} is "
+            f"{_VALUES.get(kind.name, 'one of its levels')}; correct such cells, or declare another kind in {Given('kinds')}."
+        )
 
 
 CONTINUOUS = Kind()

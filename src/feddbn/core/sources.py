@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from feddbn.core.arrays import FloatArray
 from feddbn.core.plausible import PLAUSIBLE
 from feddbn.core.units import conversion
 from feddbn.errors import Given, ParameterError
 from feddbn.settings import is_number, shown, word
 
-__all__ = ["Change", "Limits", "Source", "read_limits", "read_sources", "read_units"]
+__all__ = ["Change", "Limits", "Source", "changed", "read_limits", "read_sources", "read_units"]
 
 Limits = dict[str, tuple[float, float]]
 _SAID = ("name", "unit", "to", "factor", "offset", "limits")
@@ -83,6 +87,24 @@ def _change(variable: object, said: Any) -> Change:
     unit, to = (words[0], words[-1]) if words else ("", "")
     factor, offset = [*map(float, numbers), 0.0][:2] if numbers else conversion(unit, to)
     return Change(unit, to, factor, offset)
+
+
+def changed(
+    values: FloatArray,
+    changes: Sequence[Change],
+    limits: Sequence[tuple[float, float]],
+    which: NDArray[np.intp] | None = None,
+) -> FloatArray:
+    """Values in the units that are wanted, NaN beyond limits: a change and limits for each column, or `which` for each."""
+    factor, offset = np.array([(one.factor, one.offset) for one in changes]).T
+    low, high = np.array(limits).T
+    is_same = (factor == 1) & (offset == 0)
+    if is_same.all() and np.isinf(low).all() and np.isinf(high).all():
+        return values
+    each = slice(None) if which is None else which
+    # What keeps its unit keeps its bits.
+    values = np.where(is_same[each], values, factor[each] * values + offset[each])
+    return np.where((values < low[each]) | (values > high[each]), np.nan, values)
 
 
 def read_sources(given: Mapping[Any, Any] | None) -> tuple[dict[str, tuple[Source, ...]], Limits]:

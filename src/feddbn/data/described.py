@@ -44,9 +44,8 @@ def described(value: Any, layout: Layout) -> tuple[Any, Layout]:
         own = Layout.of(None, said, "it")
     except ParameterError as error:
         raise ParameterError(f"{where}: {error}", code=error.code, **error.values) from None
-    given = {one.name: getattr(layout, one.name) for one in fields(Layout)}
-    default = {one.name: one.default for one in fields(Layout)}
-    return data, replace(own, **{key: one for key, one in given.items() if one not in (default[key], {})})
+    given = ((one.name, getattr(layout, one.name), one.default) for one in fields(Layout))
+    return data, replace(own, **{name: value for name, value, default in given if value not in (default, {})})
 
 
 def located(data: Any, folder: Path, where: str) -> Any:

@@ -22,8 +22,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, rows_in_cache
-from feddbn.core.kinds import Kind, read_kinds
-from feddbn.core.sources import Change, Source, read_limits, read_sources, read_units
+from feddbn.core.kinds import Kind, read_kinds, refuse_misfits
+from feddbn.core.sources import Change, Source, changed, read_limits, read_sources, read_units
 from feddbn.data.segments import MISSING
 from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times
 from feddbn.errors import DataError, Given, ParameterError
@@ -42,9 +42,6 @@ __all__ = [
     "unnamed",
     "with_levels",
 ]
-
-_TRUTH = {"true": 1.0, "false": 0.0}
-_VALUES = {"positive": "above 0", "count": "0, 1, 2 and so on"}
 
 
 def declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
@@ -76,46 +73,13 @@ def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
     places = np.full(len(cells) + 1, np.nan)
     strange: str | None = None
     for k, cell in enumerate(cells):
-        place = _position(cell, kind)
+        place = kind.position_in(str(cell))
         if place is not None:
             places[k] = place
         elif strange is None:
             strange = str(cell)
     # Empty cells have the code -1, which is the last place.
     return places[codes], strange
-
-
-def _position(cell: Any, kind: Kind) -> float | None:
-    """The position of the level in a cell, NaN if it is empty, None if it has no level."""
-    text = str(cell).strip()
-    if not text:
-        return np.nan
-    if text in kind.levels:
-        return float(kind.levels.index(text))
-    number = _TRUTH.get(text.lower(), _number(text))
-    names = [_number(level) for level in kind.levels]
-    if number is None:
-        return None
-    if None in names:
-        names = [float(k) for k in range(kind.n_levels)]
-    return float(names.index(number)) if number in names else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def refuse_misfits(column: FloatArray, name: str, kind: Kind, where: str) -> None:
-    """Refuse a value that such a variable cannot have."""
-    wrong = kind.misfits(column)
-    if len(wrong):
-        raise DataError(
-            f"{where} has {wrong[0]:g} in column {name!r}, but a variable of kind {kind.name} is "
-            f"{_VALUES.get(kind.name, 'one of its levels')}; correct such cells, or declare another kind in {Given('kinds')}."
-        )
 
 
 IRREGULAR = ("refuse", "average", "keep")
@@ -340,28 +304,13 @@ class Layout(Settings):
             for one in self.sources.get(name, (Source(name),))
         ]
 
-    @property
-    def wanted_units(self) -> dict[str, str]:
-        """Variable -> its unit after reading, in words, where one is said."""
-        names = [*self.units, *(name for name in self.sources if name not in self.units)]
-        found = {name: [one.change for _, one in self.sources_of([name]) if one.change] for name in names}
-        return {name: changes[0].to for name, changes in found.items() if changes and changes[0].to}
-
     def plausible(
         self, values: FloatArray, variables: Sequence[str], which: NDArray[np.intp] | None = None
     ) -> FloatArray:
         """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of source `which`."""
         found = self.sources_of(variables)
-        changes = [one.change or Change() for _, one in found]
-        if not self.limits and all((one.factor, one.offset) == (1, 0) for one in changes):
-            return values
-        factor, offset = np.array([(one.factor, one.offset) for one in changes]).T
-        low, high = np.array([self.limits.get(variables[k], (-np.inf, np.inf)) for k, _ in found]).T
-        each = slice(None) if which is None else which
-        # What keeps its unit keeps its bits.
-        is_same = ((factor == 1) & (offset == 0))[each]
-        values = np.where(is_same, values, factor[each] * values + offset[each])
-        return np.where((values < low[each]) | (values > high[each]), np.nan, values)
+        limits = [self.limits.get(variables[k], (-np.inf, np.inf)) for k, _ in found]
+        return changed(values, [one.change or Change() for _, one in found], limits, which)
 
     @property
     def text_columns(self) -> tuple[str, ...]:

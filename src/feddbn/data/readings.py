@@ -29,16 +29,9 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.steps import MOST_APART
+from feddbn.core.kinds import refuse_misfits
 from feddbn.core.sources import Source
-from feddbn.data.layout import (
-    Layout,
-    frame_values,
-    names_of_keys,
-    positions,
-    quoted,
-    refuse_misfits,
-    with_levels,
-)
+from feddbn.data.layout import Layout, frame_values, names_of_keys, positions, quoted, with_levels
 from feddbn.data.tables import ParquetTable, Table, refuse_twice, sorted_frames
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times
 from feddbn.errors import DataError, Given, ParameterError
@@ -289,6 +282,7 @@ class Gatherer:
         self._zone = getattr(times, "tz", self._zone)
         ticks = self._clock.ticks(frame[layout.time], where)
         if layout.names is None:
+            frame = frame.rename(columns=dict(zip(self._sources, self.variables, strict=True)))
             cells = frame_values(frame, self.variables, where, layout.kinds)
             at, source = np.nonzero(~np.isnan(cells))
             values = cells[at, source]

@@ -86,7 +86,11 @@ class SiteSettings(_Settings):
     @property
     def units(self) -> dict[str, str]:
         """Variable -> the unit it is read in, in words; compared with what a study declares."""
-        return self.layout.wanted_units
+        changes = dict(self.layout.units)
+        changes |= {
+            name: one.change for name, found in self.layout.sources.items() for one in found if one.change
+        }
+        return {name: change.to for name, change in changes.items() if change.to}
 
 
 class ServerSettings(_Settings):

@@ -240,3 +240,18 @@ def test_what_is_said_by_name_is_said_instead_of_the_file(long, tmp_path):
     (site,) = read_sites(path, freq="2h", variables=["sbp"]).values()
     assert tuple(site.variables) == ("sbp",)
     assert Path(path).exists()
+
+
+@pytest.mark.parametrize("stream_bytes", [100, 2**30])
+def test_irregular_rows_of_a_wide_table_have_the_names_of_the_study(tmp_path, stream_bytes):
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta([5, 50, 70, 130, 190, 200, 260], unit="min")
+    wide = pd.DataFrame({"when": times, "HR": np.arange(60.0, 67.0), "BT": 98.6, "pulse": "no number"})
+    wide.to_parquet(tmp_path / "wide.parquet")
+    variables = {"pulse": "HR", "temp": {"name": "BT", "unit": "F", "to": "C"}}
+    (site,) = read_sites(
+        tmp_path / "wide.parquet", time="when", irregular="average", freq="1h", variables=variables,
+        stream_bytes=stream_bytes,
+    ).values()  # fmt: skip
+    (found,) = [values for *_, values in blocks(site)]
+    np.testing.assert_allclose(found[:, 0], [60.5, 62, 63, 64.5, 66])
+    np.testing.assert_allclose(found[:, 1], 37)
