@@ -194,6 +194,9 @@ def _missing_attribute(estimator: Any, name: str) -> AttributeError:
         return NotFittedError(  # type: ignore[no-any-return]
             f"this {owner} has not learned anything yet, so it has no {name}; call fit first."
         )
+    own = _ELSEWHERE.get(name.rstrip("_"))
+    if own is not None and hasattr(type(estimator), own):
+        return AttributeError(f"{owner!r} object has no attribute {name!r}; use {own}.")
     return AttributeError(_where_instead(owner, fitted, name))
 
 

@@ -32,9 +32,9 @@ from feddbn.words import say
 __all__ = ["ContinuousDBN", "ContinuousSettings"]
 
 _STEPS = {"hours": "1h", "numbers": "1", "rows": None}
-# What a misfit is told from: so many times what is expected, and correlations so many standard errors off in the mean; slow
-# variables alone make the first, since chance moves all their correlations together.
-_TIMES, _OFF = 1.5, 2.0
+# What a misfit is told from: correlations so many standard errors off in the mean, over all pairs of variables or over one.
+# The weighted misfit is no guide: chance moves all correlations of slow variables together.
+_OFF, _PAIR_OFF = 2.0, 3.5
 # Common noise is told from so large a correlation on, and may be the same variable twice from the other.
 _NOISE, _SAME_NOISE = 0.1, 0.9
 _MORE_PAIRS = 6
@@ -236,10 +236,6 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
         """Mean and bounds of readings at any time, given the readings of one recording; see `RateNetwork.forecast`."""
         return self.rate_network_.forecast(history, steps, interval, times=times)
 
-    def predict(self, history: Rows, steps: int = 1) -> pd.DataFrame:
-        """The expected readings of the next steps after `history`; `forecast` has intervals and other times."""
-        return self.forecast(history, steps).mean
-
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """The rates that are not 0, with intervals of that probability; see `RateNetwork.to_frame`."""
         return self.rate_network_.to_frame(level)
@@ -347,14 +343,17 @@ def _findings(
     """What has to be said about a fit."""
     names = network.variables
     off = np.abs(moments.observed - moments.expected) / moments.error
-    spread = float(np.sqrt((off**2).mean())) if len(off) else 0.0
-    if rates.misfit > _TIMES * rates.df and spread > _OFF:
-        worst = int(off.argmax())
+    by_pair = pd.Series(off**2).groupby([moments.earlier, moments.later]).mean() ** 0.5
+    if len(off) and (np.sqrt((off**2).mean()) > _OFF or by_pair.max() > _PAIR_OFF):
+        most: Any = by_pair.idxmax()
+        earlier, later = most
+        of_pair = (moments.earlier == earlier) & (moments.later == later)
+        worst = int(np.where(of_pair, off, -1.0).argmax())
         about = tuple(dict.fromkeys((names[moments.earlier[worst]], names[moments.later[worst]])))
         values: dict[str, Any] = {
             "misfit": rates.misfit,
             "df": rates.df,
-            "errors": spread,
+            "errors": float(by_pair.max()),
             "steps": float(moments.delay[worst]),
             "observed": float(moments.observed[worst]),
             "expected": float(moments.expected[worst]),

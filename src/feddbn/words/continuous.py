@@ -20,10 +20,10 @@ def _one_step_apart(it: Said) -> str:
 def _do_not_fit(it: Said) -> str:
     where = "; `fit_` and report.plot_fit show all" if it.in_python else "; the report shows all"
     return (
-        f"the rates do not describe the readings: correlations are {it['errors']:.1f} standard errors off in the mean. Worst "
-        f"are {' and '.join(it.finding.about)} {it['steps']:.2g} steps apart, which correlate by {it['observed']:.2f} and "
-        f"not by {it['expected']:.2f}{where}. Effects may be curved, change over time, or go through something that is not "
-        "measured; errors and probabilities allow for the misfit, edges may be wrong."
+        f"the rates do not describe the readings. Worst are those of {' and '.join(it.finding.about)}: {it['steps']:.2g} "
+        f"steps apart they correlate by {it['observed']:.2f} and not by {it['expected']:.2f}, and at all delays they are "
+        f"{it['errors']:.1f} standard errors off in the mean{where}. Effects may be curved, change over time, or go through "
+        "something that is not measured; errors and probabilities allow for the misfit, edges may be wrong."
     )
 
 

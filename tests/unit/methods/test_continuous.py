@@ -102,7 +102,8 @@ def test_forecasts_cover_what_comes(model):
         ahead = model.forecast(rows.iloc[:30], times=rows.index[30:], interval=0.8)
         inside.append(((rows.iloc[30:] >= ahead.lower) & (rows.iloc[30:] <= ahead.upper)).to_numpy().mean())
     assert 0.74 < np.mean(inside) < 0.86
-    assert model.predict(rows, 2).shape == (2, 3)
+    with pytest.raises(AttributeError, match="use forecast"):
+        _ = model.predict
 
 
 def test_the_file_reads_back_bit_for_bit(model, tmp_path):
@@ -210,7 +211,9 @@ def test_what_is_found_against_a_fit():
     assert codes(rates()) == {}
     # A large misfit alone is what slow variables make.
     assert codes(rates(misfit=300.0)) == {}
-    found = codes(rates(misfit=300.0), off=0.5)["rates-do-not-fit"]
+    assert codes(rates(), off=0.2) == {}
+    found = codes(rates(misfit=300.0), off=0.4)["rates-do-not-fit"]
+    assert found.values["errors"] == pytest.approx(4.0)
     assert (found.about, found.values["steps"], found.level) == (("q",), 2.0, "warning")
     found = codes(rates(shortest=np.array([0.1, 3.0])))["too-fast-for-readings"]
     assert found.about == ("q",)

@@ -52,7 +52,12 @@ EXPECTED_OF_ALL = {
     "check_estimators_empty_data_messages": "refused, in our words: no column is left for variables",
     "check_fit2d_1sample": "refused, in our words: the site, its longest segment and n_lags are named",
 }
+FEW = "refused, in our words: too few readings at two distances of time"
 EXPECTED = {
+    "ContinuousDBN": dict.fromkeys(
+        ("check_n_features_in_after_fitting", "check_positive_only_tag_during_fit", "check_fit2d_1feature"),
+        FEW,
+    ),
     "LaggedEdgeRanker": {"check_fit2d_1feature": "refused, in our words: edges need two variables"},
     "PFDBNL": {
         "check_methods_sample_order_invariance": "the check sets n_clusters=2 by itself, for one site",
