@@ -76,3 +76,26 @@ def test_bad_options_are_one_sentence(
     refuses, table: Path, tmp_path: Path, options: list[str], said: str
 ) -> None:
     assert said in refuses("fit", table, *options, "--out", tmp_path / "r.json")
+
+
+def test_a_forecast_goes_on_from_readings(run, refuses, table: Path, tmp_path: Path) -> None:
+    out, history = tmp_path / "result.json", tmp_path / "history.csv"
+    assert run("fit", table, *READ, "--freq", "1h", "-o", out).exit_code == 0
+    long = pd.read_csv(table)
+    one = long[(long["ward"] == "a") & (long["x"] < 900)].drop(columns=["ward", "stay"])
+    one.to_csv(history, index=False)
+    options = ["--time", "t", "--names", "what", "--values", "x"]
+    assert "--freq" in refuses("forecast", out, history, *options)
+    done = run("forecast", out, history, *options, "--freq", "1h", "--steps", "2", "--json")
+    assert done.exit_code == 0, done.output
+    wide = one.assign(t=pd.to_datetime(one["t"]).dt.floor("h")).pivot_table(
+        index="t", columns="what", values="x"
+    )
+    wide.to_csv(tmp_path / "wide.csv")
+    same = run("forecast", out, tmp_path / "wide.csv", "--time", "t", "--steps", "2", "--json")
+    assert same.exit_code == 0, same.output
+    # Means differ in their last bits.
+    mine, its = (
+        json.loads(each.stdout, parse_float=lambda text: round(float(text), 7)) for each in (done, same)
+    )
+    assert mine == its

@@ -18,7 +18,7 @@ from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.readings import tidy_frame
 from feddbn.data.tables import plain_frame
 from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
-from feddbn.errors import DataError
+from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
 from feddbn.preflight.profile import chunks, profile_sites
 from feddbn.preflight.roles import check_keys
@@ -87,6 +87,11 @@ def read_history(
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     layout = replace(layout or Layout(), variables=tuple(variables), missing="keep")
+    if layout.needs_step:
+        raise ParameterError(
+            f"{where} has readings, which are averaged; give the step of the fit with {Given('freq')}, such as "
+            f"{Given('freq', '1h')}."
+        )
     sites, clocks = _Reader(layout, STREAM_BYTES).read(source)
     recordings = [one for site in sites.values() for one in MappedSite(site, cell_maps).recordings()]
     if len(recordings) != 1:

@@ -304,7 +304,7 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
         getattr(dbn, f"to_{form.value}")(path)
 
 
-@reads_data("time", "freq", "sort", "jitter", "day_first")
+@reads_data("time", "names", "values", "freq", "irregular", "limits", "units", "sort", "jitter", "day_first")
 def forecast(
     network: Network,
     history: Annotated[

@@ -181,7 +181,7 @@ def _gatherer(
     """What makes rows of the readings in a table; one look at its names and times says of which variables and clock."""
     if layout.time is None:
         said = Given("names", layout.names) if layout.names is not None else Given("irregular", layout.way)
-        raise ParameterError(f"{said} needs times; name their column with {Given('time')}.", argument="time")
+        raise ParameterError(f"{said} needs times; name their column with {Given('time')}.")
     names, unit = set[str](), ""
     variables = layout.choose_variables(columns, where) if layout.names is None else layout.variables
     for frame in frames([name for name in (layout.time, layout.names) if name is not None]):
@@ -212,6 +212,7 @@ def _names(column: pd.Series) -> pd.Series:
 def reading_clock(layout: Layout, unit: str) -> Clock:
     """The clock by which readings are put into rows: its step is that of "average", or the unit of times that are kept."""
     declared = layout.clock
+    assert declared is not None or layout.way != "average", "a step is chosen before"
     one = {"instant": HOUR, "integer": 1, "decimal": 10**9}[unit]
     if declared is None:
         return Clock(unit, one, True, layout.day_first)
