@@ -72,11 +72,16 @@ class _RawReader(_Reader):
         return MemorySite((), ())
 
     def _tables(self, name: str, tables: Sequence[Table], layout: Layout) -> SiteData:
+        if layout.gathers:
+            # Rows are made of readings first.
+            return super()._tables(name, tables, layout)
         self.tables[name] = (layout, list(tables))
         return MemorySite((), ())
 
     def _long_table(self, table: Table) -> dict[str, SiteData]:
         frame = frame_within(table, self.stream_bytes)
+        if frame is None and self.layout.gathers:
+            return super()._long_table(table)
         if frame is not None:
             return self._long(frame, table.where, table.name)
         # One pass for all sites: the rows say to which of them they belong.
@@ -116,7 +121,10 @@ def _table_chunks(
             for key, kind in with_levels(own.kinds).items()
             if key in columns
         }
-        body = tidy[columns].assign(**levels)
+        numeric = [c for c in chosen if c not in levels and pd.api.types.is_numeric_dtype(tidy[c].dtype)]
+        plausible = own.plausible(tidy[numeric].to_numpy(dtype=float, na_value=np.nan), numeric)
+        within = dict(zip(numeric, plausible.T, strict=True)) if own.limits or own.units else {}
+        body = tidy[columns].assign(**levels, **within)
         if not names:
             yield Chunk(site, name, body, tuple(chosen), index, is_file)
             continue

@@ -20,6 +20,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.designs.checks import check_variances
 from feddbn.core.penalised.acyclicity import ACYCLICITIES
 from feddbn.core.penalised.consensus import (
     OPTIMA,
@@ -38,7 +39,6 @@ from feddbn.core.statistics.diagnostics import (
     summary_of_moments,
 )
 from feddbn.core.statistics.moments import symmetric, upper_triangle
-from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol import task as asked_for
 from feddbn.federation.protocol.rows import RowsQuestion, treated

@@ -16,6 +16,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.designs.checks import check_variances
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,
@@ -48,7 +49,6 @@ from feddbn.core.statistics.diagnostics import (
 )
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
-from feddbn.data.checks import check_variances
 from feddbn.errors import DataError
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from feddbn._version import __version__
-from feddbn.data.checks import check_sites, summary
+from feddbn.core.designs.checks import check_sites
+from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.sampling_noise import about_noise, few_rows

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 
 from feddbn.core.backend.torch_device import open_device
+from feddbn.core.designs.checks import missing_cells
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.checks import missing_cells, summary
+from feddbn.data.checks import summary
 from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.read import read_sites
 from feddbn.data.times import clock_of_step

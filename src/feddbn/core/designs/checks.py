@@ -1,0 +1,121 @@
+"""Whether a model with a given number of lags can be fitted to sites, and which of their cells are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.designs.recordings import SiteData
+from feddbn.errors import DataError, Given
+from feddbn.settings import whole
+
+__all__ = ["check_sites", "check_variances", "missing_cells"]
+
+
+def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) -> None:
+    """Raise DataError unless there are enough sites, with the same variables, each with a usable row.
+
+    A row is usable if its `n_lags` predecessors lie in the same segment. Reads a site only until one is
+    found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import check_sites, read_sites
+    >>> sites = read_sites({"a": np.ones((5, 2))})
+    >>> check_sites(sites, n_lags=1)
+    >>> check_sites(sites, n_lags=5)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.DataError: site 'a' has only 5 rows in its longest segment; n_lags=5 needs at least 6...
+    """
+    whole(0).check("n_lags", n_lags)
+    if len(sites) < min_sites:
+        raise DataError(
+            f"data has {len(sites)} site{'' if len(sites) == 1 else 's'}; this needs at least {min_sites}."
+        )
+    variables: tuple[str, ...] | None = None
+    for name, site in sites.items():
+        if variables is not None and tuple(site.variables) != variables:
+            raise DataError(
+                f"site {name!r} has other variables, or another order of them, than site "
+                f"{next(iter(sites))!r}; "
+                "pass the data through feddbn.data.read_sites, which aligns them."
+            )
+        variables = tuple(site.variables)
+        longest = _longest_segment(site, enough=n_lags + 1)
+        if longest <= n_lags:
+            rows = (
+                f"only {longest} row{'' if longest == 1 else 's'} in its longest segment"
+                if longest
+                else "no usable row"
+            )
+            raise DataError(
+                f"site {name!r} has {rows}; n_lags={n_lags} needs at least {n_lags + 1}: lower n_lags, fill "
+                "its gaps, "
+                "or leave the site out."
+            )
+
+
+def _longest_segment(site: SiteData, enough: int) -> int:
+    longest = 0
+    for recording in site.recordings():
+        length = 0
+        for block in recording.blocks():
+            length = len(block.values) + (0 if block.starts_segment else length)
+            longest = max(longest, length)
+            if longest >= enough:
+                return longest
+    return longest
+
+
+def check_variances(
+    variables: Sequence[str], variances: FloatArray, means: FloatArray | None = None, rtol: float = 1e-13
+) -> None:
+    """Raise DataError if a variable is constant over the whole federation.
+
+    Takes sums only: a variance counts as zero if it is at most ``rtol * mean**2``, which is what rounding
+    leaves of a constant when a variance is computed from totals of squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import check_variances
+    >>> check_variances(["x", "y"], np.array([1.0, 0.0]))
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.DataError: variable 'y' is constant over all sites, so no edge can be learned; leave it out with variables=.
+    """
+    floor = 0.0 if means is None else rtol * np.square(means)
+    constant = [name for name, flat in zip(variables, ~(np.asarray(variances) > floor), strict=True) if flat]
+    if constant:
+        many = len(constant) > 1
+        more = f" and {len(constant) - 10} more" if len(constant) > 10 else ""
+        names = ", ".join(map(repr, constant[:10])) + more
+        raise DataError(
+            f"variable{'s' if many else ''} {names} {'are' if many else 'is'} constant over all sites, so no edge can "
+            f"be learned; leave {'them' if many else 'it'} out with {Given('variables')}.",
+            columns=tuple(constant),
+        )
+
+
+def missing_cells(site: SiteData) -> tuple[int, IntArray]:
+    """Return the number of rows of a site and, for each of its variables, how many of them lack it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import missing_cells, read_sites
+    >>> site = read_sites({"a": np.array([[1.0, np.nan], [2.0, 3.0]])}, missing="keep")["a"]
+    >>> n_cells, by_variable = missing_cells(site)
+    >>> n_cells, by_variable.tolist()
+    (2, [0, 1])
+    """
+    n_rows, missing = 0, np.zeros(len(site.variables), dtype=np.intp)
+    for recording in site.recordings():
+        for block in recording.blocks():
+            n_rows += len(block.values)
+            missing += np.isnan(block.values).sum(axis=0)
+    return n_rows, missing
