@@ -2,7 +2,7 @@
 
 ``python benchmarks/readings.py [READINGS]`` writes a Parquet file of that many readings (ten million by default): patient,
 time, name and value, irregular and in no order of patients. It is read by a query, and as a file, each in a process of its
-own: seconds and peak memory until rows stand by hour, and then until OneShotDBN has learned from them.
+own: seconds, seconds of CPU time and peak memory until rows stand by hour, and until OneShotDBN has learned from them.
 """
 
 from __future__ import annotations
@@ -54,13 +54,16 @@ def write(path: Path, n_readings: int) -> None:
     writer.close()
 
 
-def peak() -> float:
+def taken(what: str, begun: float) -> None:
+    """Print what it took until now."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+    spent = f"{time.perf_counter() - begun:7.1f} s {time.process_time():7.1f} s CPU {peak:7.0f} MB"
+    print(f"{what:36} {spent}", flush=True)
 
 
 def learn(door: str, path: Path) -> None:
-    """Read the file and learn from it, and print what each took."""
+    """Read the file and learn from it."""
     import feddbn
     from feddbn.data import SqlTable, read_sites
 
@@ -68,10 +71,9 @@ def learn(door: str, path: Path) -> None:
     data = SqlTable(f"SELECT * FROM '{path}'") if door == "query" else path
     site = next(iter(read_sites(data, **READ, missing="keep").values()))
     rows = sum(len(block.values) for one in site.recordings() for block in one.blocks())
-    print(f"{door:6} {rows:9,} rows by hour  {time.perf_counter() - begun:7.1f} s {peak():7.0f} MB")
+    taken(f"{door}: {rows:,} rows by hour", begun)
     model = feddbn.OneShotDBN().fit({"hospital": site})
-    taken = time.perf_counter() - begun
-    print(f"{door:6} {len(model.dbn_.edges()):9,} edges learned {taken:7.1f} s {peak():7.0f} MB")
+    taken(f"{door}: {len(model.dbn_.edges())} edges learned", begun)
 
 
 def main() -> None:
@@ -82,10 +84,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "readings.parquet"
         write(path, n)
-        print(f"{n:,} readings, {path.stat().st_size / 2**20:.0f} MB of Parquet")
+        print(f"{n:,} readings, {path.stat().st_size / 2**20:.0f} MB of Parquet", flush=True)
         for door in ("query", "file"):
             command = [sys.executable, __file__, door, str(path)]
-            print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="")
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":
