@@ -11,6 +11,7 @@ refused, and no more.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,6 +92,13 @@ _LONG = 4096
 
 def _column() -> Rule:
     return text("the name of a column") | nothing()
+
+
+def _is_encoding(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(codecs.lookup(value))
+    except LookupError:
+        return False
 
 
 def _anything(what: str) -> Rule:
@@ -204,7 +212,7 @@ class Layout(Settings):
     )
     separator: str | None = setting(
         None,
-        text("a character") | nothing(),
+        Rule(lambda value: isinstance(value, str) and len(value) == 1, ("one character",)) | nothing(),
         "What stands between the columns of a text file: by default a comma, and a tab in .tsv files.",
     )
     decimal: str | None = setting(
@@ -214,7 +222,7 @@ class Layout(Settings):
     )
     encoding: str | None = setting(
         None,
-        text("an encoding") | nothing(),
+        Rule(_is_encoding, ("an encoding that Python knows",)) | nothing(),
         'How letters of a text file are written: UTF-8 by default, or such as "latin-1".',
     )
 

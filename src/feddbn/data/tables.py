@@ -241,19 +241,21 @@ class CsvTable(_File):
             with reading(self.where, "CSV"):
                 yield
         except FileError as error:
-            if error.code != "not-text" or self.layout.encoding is not None:
+            said = f"{self.where} is not {self.layout.encoding or 'UTF-8'} text{self._strange()}; say what it is, often "
+            said += f"{Given('encoding', 'latin-1')}."
+            if "saw" in str(error) and "Expected" in str(error):
+                said = f"{str(error)[:-1]}: a line has more cells than there are columns; say what separates columns with "
+                said += f"{Given('separator')}, and what begins decimals with {Given('decimal')}."
+            elif error.code != "not-text":
                 raise
-            raise FileError(
-                f"{self.where} is not UTF-8 text{self._strange()}; say what it is, often {Given('encoding', 'latin-1')}.",
-                code="not-text",
-            ) from None
+            raise FileError(said, code=error.code) from None
 
     def _strange(self) -> str:
-        """The first line that is no UTF-8 text, as a part of a sentence."""
+        """The first line that is no such text, as a part of a sentence."""
         with open(self.path, "rb") as file:
             for row, line in enumerate(file if self.path.suffix not in _PACKED else ()):
                 try:
-                    line.decode("utf-8")
+                    line.decode(self.layout.encoding or "utf-8")
                 except UnicodeDecodeError as error:
                     cell = line[: error.end].decode("latin-1").split(_CSV.get(_kind(self.path), ","))[-1]
                     return f": line {row + 1} has {cell!r}..."
@@ -267,9 +269,9 @@ class CsvTable(_File):
             "decimal": layout.decimal or ".",
             "encoding": layout.encoding,
         }
-        # Read as a row of text: as a header, pandas would rename what is there twice.
+        # Read as text: as a header, pandas would rename what is there twice, and take more cells below it for an index.
         with self._reading():
-            head = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False, **plain)
+            head = pd.read_csv(self.path, header=None, nrows=2, dtype=str, keep_default_na=False, **plain)
         names = [str(name) for name in head.iloc[0]] if len(head) else []
         mark = next(
             (one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]), None
@@ -277,6 +279,9 @@ class CsvTable(_File):
         if mark is not None:
             said = f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
             raise FileError(said, code="separator")
+        if plain["sep"] == plain["decimal"]:
+            said = f"{Given('decimal', plain['decimal'])} is what stands between columns, too; give {Given('separator')}."
+            raise ParameterError(said)
         refuse_twice([name for name in names if name], self.where)
         plain["dtype"] = dict.fromkeys(layout.text_columns, str)
         words = {name: _EMPTY & set(levels) for name, levels in layout.level_names.items()}
@@ -471,7 +476,7 @@ class StreamTable(Table):
 
     def __init__(self, source: nw.LazyFrame[Any] | None) -> None:
         self.source: Any = source
-        self._seen: dict[tuple[str, int], object] = {}
+        self._seen: dict[tuple[str, int, int], int] = {}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -516,8 +521,9 @@ class StreamTable(Table):
             yield frame
 
     def _require_same(self, column: str, row: int, found: Any) -> None:
-        held = found if isinstance(found, int) else (len(found), zlib.crc32(found.tobytes()))
-        if self._seen.setdefault((column, row), held) != held:
+        # Batches of other lengths cannot be compared; in the end their number of rows is.
+        n, held = (0, found) if isinstance(found, int) else (len(found), zlib.crc32(found.tobytes()))
+        if self._seen.setdefault((column, row, n), held) != held:
             raise DataError(
                 f"{self.where} gave other rows, or in another order, when it was read again; sort it by columns that tell "
                 "all rows apart, or write it to a Parquet file first.",

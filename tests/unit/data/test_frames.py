@@ -16,7 +16,7 @@ import xarray as xr
 import feddbn
 from feddbn.data import read_sites
 from feddbn.data.tables import plain_frame
-from feddbn.errors import DataError
+from feddbn.errors import DataError, InputError
 from feddbn.preflight import preflight
 from support.saying import refused
 
@@ -269,3 +269,27 @@ def test_exact_decimals_and_truths_beside_empty_cells_are_numbers():
     for one in (exact, pl.from_arrow(exact), exact.to_pandas()):
         ((_, values),) = blocks(read_sites({"s": one}, missing="keep"))["s"]
         np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "names", "code"),
+    [
+        (["t,temp", "0,36,5", "1,36,6"], {}, ("separator=", "decimal="), "not-csv"),
+        (["t,temp", "0,36", "1,36,6"], {}, ("separator=", "line 3"), "not-csv"),
+        (["t;temp", "0;36"], {}, ("separator=';'",), "separator"),
+        (["t\ttemp", "0\t36"], {}, ("separator='\\t'",), "separator"),
+        (["t,temp", "0,36"], {"decimal": ","}, ("separator=", "decimal=','"), ""),
+        (["t,temp", "0,36", "1,\xe4"], {}, ("encoding='latin-1'", "line 3"), "not-text"),
+        (["t,temp", "0,36", "1,\xe4"], {"encoding": "utf-8"}, ("encoding='latin-1'", "utf-8"), "not-text"),
+        (["t,temp", "0,36"], {"encoding": "utf-9"}, ("encoding='utf-9'",), ""),
+        (["t,temp", "0,36"], {"separator": ";;"}, ("separator=';;'",), ""),
+        (["t,temp", "0,36"], {"decimal": "|"}, ("decimal='|'",), ""),
+    ],
+)
+def test_a_text_file_that_is_written_otherwise_says_which_option_it_needs(
+    tmp_path, lines, options, names, code
+):
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(lines), encoding="latin-1")
+    with refused(InputError, *names, code=code):
+        read_sites(path, **options)
