@@ -394,6 +394,8 @@ class _Readings:
         Share of lattice points with a row.
     left
         (B + 1,) share of the time that has another time of the same recording so much later.
+    least_lags
+        Delays of the lattice that a bin has at least: 1 where readings are on it, and any part of one where they are not.
     """
 
     step: float
@@ -402,6 +404,7 @@ class _Readings:
     together: FloatArray
     rows: float
     left: FloatArray
+    least_lags: float
 
 
 def _lattice(sums: LagSums) -> float:
@@ -432,7 +435,8 @@ def _lattice(sums: LagSums) -> float:
 
 def _readings(sums: LagSums, slowest: float) -> _Readings:
     length = max(sums.time / max(sums.n_recordings, 1), 1e-12)
-    step = max(_lattice(sums), max(min(length, _FORGOTTEN * slowest), sums.edges[-1]) / _LATTICE)
+    lattice = _lattice(sums)
+    step = max(lattice, max(min(length, _FORGOTTEN * slowest), sums.edges[-1]) / _LATTICE)
     n = np.maximum(np.diagonal(sums.counts[0]), 1)
     steps = max(sums.time / step + sums.n_recordings, n.max())
     together = np.maximum(sums.counts[0] * steps / np.multiply.outer(n, n), 1.0)
@@ -446,7 +450,15 @@ def _readings(sums: LagSums, slowest: float) -> _Readings:
     seen = density / max(float(np.average(density[early], weights=np.diff(sums.edges)[early])), 1e-300)
     least = np.maximum(1 - sums.edges[1:] / length, np.where(early, 0.8, 0.0))
     left = np.concatenate([[1.0], np.clip(np.where(early, least, np.maximum(least, seen)), 0.01, 1.0)])
-    return _Readings(step, steps * step, length, together, min(max(rows, float(chance.max())), 1.0), left)
+    return _Readings(
+        step,
+        steps * step,
+        length,
+        together,
+        min(max(rows, float(chance.max())), 1.0),
+        left,
+        float(lattice == step),
+    )
 
 
 def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> FloatArray:
@@ -485,7 +497,10 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
             known[lag] = (shifted.T @ tapered + levels).reshape(d, d, d, d)
         return known[lag]
 
-    CL = C + point.L
+    # Long sums are smooth, and made on the lattice; what pairs that share a reading have in common is not.
+    alone, zero = np.asarray(expm(point.A * of.at[:, None, None])) @ S, half[0] + point.L
+    together = np.asarray(expm(point.A * np.add.outer(of.at, of.at)[..., None, None])) @ S
+    apart = np.asarray(expm(point.A * np.abs(np.subtract.outer(of.at, of.at))[..., None, None])) @ S
     excess, n_steps = how.together - 1, how.time / step
     pairs = of.later * d + of.earlier
     per_bin = [np.flatnonzero(of.bins == b) for b in range(len(of.at))]
@@ -497,8 +512,8 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
             if not len(rows) or not len(columns):
                 continue
             x, y = int(lags[b]), int(lags[c])
-            near, far = CL[most + x - y], CL[most + x + y]
-            zero, one, two = CL[most], CL[most + x], CL[most + y]
+            near = zero if b == c else apart[b, c] + point.L
+            far, one, two = (M + point.L for M in (together[b, c], alone[b], alone[c]))
             # All four variables: [i, j, k, m], pairs (i, j) of this bin and (k, m) of the other one.
             every = sum_of(x - y).transpose(0, 2, 1, 3) + sum_of(x + y).transpose(0, 2, 3, 1)
             if b == 0:
@@ -518,7 +533,7 @@ def _spread(point: _Point, of: _Moments, how: _Readings, widths: FloatArray) -> 
                 every += _im(excess) * (_ik(two.T) * _jm(one.T) + _im(zero) * _jk(far.T))
                 every += _jk(excess) * (_ik(one) * _jm(two) + _im(far) * _jk(zero))
                 if b == c:
-                    both = _jm(excess) * _ik(excess) / max(widths[b] / step, 1.0)
+                    both = _jm(excess) * _ik(excess) / max(widths[b] / step, how.least_lags)
                     every += both * (_ik(zero) * _jm(zero) + _im(one) * _jk(one.T))
             part = every.reshape(d * d, d * d)[np.ix_(pairs[rows], pairs[columns])]
             part = part / np.sqrt(left[b] * left[c])
