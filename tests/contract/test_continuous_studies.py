@@ -123,6 +123,20 @@ def test_an_owner_allows_it_by_name(tmp_path, tables):
         Server(rig, study())
 
 
+@pytest.mark.parametrize(
+    ("method", "parameters", "code"),
+    [
+        ("continuous", {}, "other-clock"),
+        ("continuous", {"step": "0.5"}, "other-clock"),
+        ("oneshot", {}, "irregular-times"),
+    ],
+)
+def test_a_study_with_another_clock_hears_why_before_it_begins(tmp_path, tables, method, parameters, code):
+    rig = TimedRig(tmp_path, tables, listing("gram.lags"))
+    with refused(SiteRefused, code=code):
+        Server(rig, study(method, parameters))
+
+
 def test_what_a_study_may_ask_is_its_own_bins():
     scope = scope_of(study(), 3)
     assert 0 in scope.lags
