@@ -170,7 +170,9 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
         step = settings.step
         if step is None and sites is not None:
             step = _STEPS[clock_of(getattr(next(iter(sites.values())), "step", None))[0]]
-        units = None if settings.units is None else public_units(settings.units, names)
+        # Noise is fitted to public units; without them nobody could say how much is enough.
+        has_noise = settings.units is not None or getattr(federation, "unit", None) is not None
+        units = public_units(settings.units, names) if has_noise else None
         design = lag_design(names, step, settings.shortest, settings.longest)
         # Under noise nobody has to be hidden, and in one process nobody is.
         n_sites = None if units is not None else fewest_sites(federation)
@@ -182,9 +184,18 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
 
     def _learn(self, asked: AskedLags, step: str | None) -> None:
         names, sums = self._variables, _in_steps(asked.summed.sums, step)
-        _require_different(sums, asked.summed.means, names)
+        if self._settings.units is None:
+            _require_different(sums, asked.summed.means, names)
         try:
             rates = learn_rates(sums, np.random.default_rng(self._settings.random_state), variables=names)
+        except DataError as error:
+            if self._settings.units is None or error.code != "too-few-pairs":
+                raise
+            raise DataError(
+                "the noise hides too much of some variable's readings; use more recordings, fewer bins of delays "
+                "('shortest', 'longest'), or a larger epsilon.",
+                code="noise-hides",
+            ) from None
         except np.linalg.LinAlgError:
             raise DataError(
                 "no rates describe these readings: what is fitted has no solution; leave out variables that hardly change, "

@@ -20,6 +20,7 @@ from feddbn.methods.continuous import _findings
 from feddbn.report import plot_fit, plot_horizons, render_report
 from feddbn.report.notebook import html_of
 from feddbn.results.result import Result
+from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.words import say
 
@@ -146,6 +147,22 @@ def test_masked_sums_give_the_same_network(sites, model):
     federation = secure_federation({name: Site(name, one) for name, one in read.items()}, 3)
     masked = ContinuousDBN(step="1h", federation=federation).fit(None)
     np.testing.assert_allclose(masked.rates_, model.rates_, atol=1e-4)
+
+
+def test_noise_needs_public_units_and_says_when_it_hides_everything():
+    few = tables(n_sites=3, n_recordings=4, n=30)
+    read = feddbn.data.read_sites(few, series="stay", time="t", irregular="keep", missing="keep")
+
+    def private():
+        sites = {name: Site(name, one) for name, one in read.items()}
+        return private_federation(sites, 1.0, clip=1000.0, delays=True, rng=np.random.default_rng(0))
+
+    with pytest.raises(ParameterError, match="units"):
+        ContinuousDBN(step="1h", federation=private()).fit(None)
+    units = {"a": [80, 2], "b": [10, 2], "c": [37, 2]}
+    with pytest.raises(DataError) as refused:
+        ContinuousDBN(8, step="1h", units=units, federation=private()).fit(None)
+    assert refused.value.code in ("noise-hides", "no-delays")
 
 
 def test_rows_without_times_are_said_to_be_one_step_apart():
