@@ -2,7 +2,7 @@
 
 Importing this package registers every site program, those of `federation.sums` included. A site loads this and nothing
 above it, so that its process starts without the estimators and their libraries.
-May import: federation.protocol, federation.sums, data and below.
+May import: federation.protocol, federation.sums, core and below.
 """
 
 from __future__ import annotations
