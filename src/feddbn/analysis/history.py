@@ -13,6 +13,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import Recording
+from feddbn.data.described import described
 from feddbn.data.layout import Layout
 from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.readings import tidy_frame
@@ -86,7 +87,9 @@ def read_history(
     A file whose other columns show that it holds several recordings, or rows out of order, is refused.
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
-    layout = replace(layout or Layout(), variables=tuple(variables), missing="keep")
+    source, layout = described(
+        source, replace(layout or Layout(), variables=tuple(variables), missing="keep")
+    )
     if layout.needs_step:
         raise ParameterError(
             f"{where} has readings, which are averaged; give the step of the fit with {Given('freq')}, such as "
@@ -122,6 +125,7 @@ def read_readings(
 ) -> tuple[pd.DataFrame, tuple[Finding, ...]]:
     """Return the rows of the one recording in a file or table, with their times as index or numbered where they have none."""
     where = "history"
+    source, layout = described(source, layout)
     irregular = layout.irregular or (None if layout.time is None else "keep")
     layout = replace(layout, variables=tuple(variables), missing="keep", irregular=irregular)
     frame, own = tidy_frame(plain_frame(source, layout), layout, where)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import feddbn
+from feddbn.analysis.history import read_history
 from feddbn.data import SqlTable, read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
 
@@ -149,6 +150,17 @@ def test_a_check_of_a_described_table_says_what_one_of_the_frame_says(long, tmp_
     plain = feddbn.check({"site": long}, variables=list(CONCEPTS), limits=LIMITS, **READ)
     assert {"steps", "limits", "beyond-limits"} <= set(described.codes)
     assert [one.to_dict() for one in described] == [one.to_dict() for one in plain]
+
+
+def test_a_forecast_goes_on_from_a_described_recording(long, tmp_path):
+    one = long[long["stay"] == "8"]
+    one.to_parquet(tmp_path / "vitals.parquet")
+    path = written(tmp_path, 'data = "vitals.parquet"\n' + KEYS + VARIABLES)
+    names = ("sbp", "pulse")
+    found = read_history(path, names)
+    plain = read_history(one, names, feddbn.Layout(limits=LIMITS, **READ))
+    np.testing.assert_array_equal(found.rows, plain.rows)
+    assert found.last == plain.last
 
 
 def test_units_are_changed_before_limits(long, expected, tmp_path):

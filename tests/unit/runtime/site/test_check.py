@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,7 +16,9 @@ from feddbn.federation.guards.study_plan import tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.privacy.policy import USUAL_TASKS
+from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.check import check_settings
+from feddbn.runtime.site.open_site import read_data
 from feddbn.words import card
 from support.owned_sites import OwnedSites, make_study
 from support.saying import codes, only
@@ -132,6 +135,16 @@ def test_a_bad_mapping_is_an_error_of_one_sentence(tmp_path, before, after, code
 def test_a_study_that_means_the_unit_before_the_change_is_refused(tmp_path):
     found = joined(tmp_path, MAPPED, readings(), variables=["pulse", "temp"], units={"temp": "F"})
     assert "other-units" in refusals([one for one in found if one.code != "variable-read"])
+
+
+def test_a_study_reads_some_of_the_mapped_variables(tmp_path):
+    checked(tmp_path, readings(), MAPPED)
+    settings = read_site_settings(tmp_path / "site.toml")
+    every, one = read_data(settings), read_data(settings, ("temp",))
+    assert tuple(one.variables) == ("temp",)
+    assert settings.units == {"pulse": "1/min", "temp": "C"}
+    whole, part = (next(next(site.recordings()).blocks()).values for site in (every, one))
+    assert part[:, 0][~np.isnan(part[:, 0])].tolist() == whole[:, 1][~np.isnan(whole[:, 1])].tolist()
 
 
 def test_a_mapping_may_be_in_a_file_of_its_own(tmp_path):
