@@ -181,7 +181,9 @@ def _gatherer(
     """What makes rows of the readings in a table; one look at its names and times says of which variables and clock."""
     if layout.time is None:
         said = Given("names", layout.names) if layout.names is not None else Given("irregular", layout.way)
-        raise ParameterError(f"{said} needs times; name their column with {Given('time')}.")
+        raise ParameterError(
+            f"{said} needs times; name their column with {Given('time')}.", code="needs-times"
+        )
     names, unit = set[str](), ""
     variables = layout.choose_variables(columns, where) if layout.names is None else layout.variables
     for frame in frames([name for name in (layout.time, layout.names) if name is not None]):

@@ -159,7 +159,7 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
         try:
             return super()._read(data, replace(layout, irregular="keep"))
         except ParameterError as error:
-            if error.values.get("argument") != "time":
+            if error.code != "needs-times":
                 raise
         return super()._read(data, layout)
 
