@@ -872,7 +872,7 @@ class _Which:
 def _merged(sums: LagSums, most: int) -> LagSums:
     """Neighbouring bins together, until there are no more moments than that."""
     n_bins, d = len(sums.edges) - 1, sums.counts.shape[1]
-    n_left = min(n_bins, max(3, most // (d * d)))
+    n_left = min(n_bins, max(5, most // (d * d)))
     first = 1 + (np.arange(n_left) * n_bins) // n_left
     ends = np.concatenate([first[1:] - 1, [n_bins]])
     arrays = {

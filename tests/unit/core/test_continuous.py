@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.linalg import expm, solve_continuous_lyapunov
+from scipy.optimize import minimize
 
 from feddbn.core import continuous
 from feddbn.core.continuous import LagSums, lag_sums, learn_rates
 from feddbn.errors import DataError
+from feddbn.sim import diffusion
 
 EDGES = np.array([0.0, 0.3, 0.9, 2.0])
 PARTS = ("counts", "products", "delays", "later", "earlier")
@@ -233,13 +235,7 @@ def test_readings_on_a_lattice_are_told_from_those_at_random_times(step: float) 
 
 def simulated(times: np.ndarray, rng: np.random.Generator, share: float) -> np.ndarray:
     """Readings of the system with feedback at some times; a share of the cells is read."""
-    S = solve_continuous_lyapunov(FEEDBACK, -NOISE)
-    x = np.empty((len(times), 3))
-    x[0] = np.linalg.cholesky(S) @ rng.standard_normal(3)
-    E = expm(FEEDBACK * np.diff(times)[:, None, None])
-    shocks = np.linalg.cholesky(S - E @ S @ E.transpose(0, 2, 1) + 1e-12 * np.eye(3))
-    for t, (grown, shock) in enumerate(zip(E, shocks, strict=True)):
-        x[t + 1] = grown @ x[t] + shock @ rng.standard_normal(3)
+    x = diffusion(FEEDBACK, NOISE, times, rng)
     x[rng.random(x.shape) >= share] = np.nan
     return x
 
@@ -277,3 +273,44 @@ def test_moments_scatter_as_bartlett_says(is_regular: bool, share: float) -> Non
     apart = (both[0] - both[1])[np.triu_indices(len(seen), 1)]
     assert np.sqrt(np.mean(apart**2)) < 0.12
     assert np.linalg.eigvalsh(spread).min() > 0
+
+
+def minus_log_likelihood(
+    A: np.ndarray, Q: np.ndarray, recordings: list[tuple[np.ndarray, np.ndarray]]
+) -> float:
+    """A Kalman filter, reading by reading."""
+    S, total = solve_continuous_lyapunov(A, -Q), 0.0
+    for times, values in recordings:
+        E = expm(A * np.diff(times, prepend=times[0])[:, None, None])
+        mean, P = np.zeros(len(A)), S
+        for grown, row in zip(E, values, strict=True):
+            mean, P = grown @ mean, S + grown @ (P - S) @ grown.T
+            for i in np.flatnonzero(~np.isnan(row)):
+                gain, error = P[:, i] / P[i, i], row[i] - mean[i]
+                total += (np.log(P[i, i]) + error**2 / P[i, i]) / 2
+                mean, P = mean + gain * error, P - np.multiply.outer(gain, P[i])
+    return float(total)
+
+
+def test_rates_are_near_those_of_the_highest_likelihood() -> None:
+    rng = np.random.default_rng(8)
+    A, Q = np.array([[-0.7, 0.5], [0.0, -0.5]]), np.diag([1.0, 0.8])
+    recordings = []
+    for _ in range(3):
+        times = np.cumsum(rng.exponential(0.7, 200))
+        x = diffusion(A, Q, times, rng)
+        x[rng.random(x.shape) < 0.4] = np.nan
+        recordings.append((times, x - np.nanmean(x, axis=0)))
+    found = learn_rates(lag_sums(recordings, FINE), rng, moves=200)
+    np.testing.assert_array_equal(found.rates != 0, A != 0)
+
+    def of(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([[-np.exp(p[0]), p[1]], [0.0, -np.exp(p[2])]]), np.diag(np.exp(p[3:]))
+
+    start = np.array([np.log(0.7), 0.5, np.log(0.5), 0.0, 0.0])
+    best = minimize(lambda p: minus_log_likelihood(*of(p), recordings), start, options={"maxiter": 8})
+    errors = np.sqrt(np.diag(found.covariance)).reshape(2, 2)
+    apart = (found.rates - of(best.x)[0])[A != 0] / errors[A != 0]
+    # Both come from the same readings; each entry by itself would be within 2 errors of the truth.
+    assert np.abs(apart).max() < 2
+    assert np.abs((found.rates - A)[A != 0] / errors[A != 0]).max() < 3
