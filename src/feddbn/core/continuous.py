@@ -44,6 +44,7 @@ _STEPS_TRIED = 400
 _FASTEST = 30.0
 _LATTICE = 250
 _FORGOTTEN = 5.0
+_LEAST_NOISE = 1e-3
 _ROUNDS = 6
 _PRIOR_ODDS = 4.0
 _SHARED_ODDS = 20.0
@@ -886,14 +887,15 @@ def _merged(sums: LagSums, most: int) -> LagSums:
 def _weights_at(point: _Point, sums: LagSums, of: _Moments) -> FloatArray:
     """Cholesky factor of the covariance of the moments at a model whose covariances are made possible ones."""
 
-    def possible(matrix: FloatArray) -> FloatArray:
+    def possible(matrix: FloatArray, least: float) -> FloatArray:
         values, vectors = np.linalg.eigh(matrix)
-        return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+        return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
-    sound = _Point(point.A, possible(point.Q), np.maximum(point.r, 0.0), possible(point.L))
+    noise = possible(point.Q, _LEAST_NOISE * float(np.abs(np.diagonal(point.Q)).mean()))
+    sound = _Point(point.A, noise, np.maximum(point.r, 0.0), possible(point.L, 0.0))
     how = _readings(sums, -1 / np.linalg.eigvals(point.A).real.max())
     spread = _spread(sound, of, how, np.diff(np.concatenate([[0.0], sums.edges])))
-    own = np.diagonal(spread).copy()
+    own = np.maximum(np.diagonal(spread), _LEAST_NOISE / of.counts)
     for ridge in (0.0, 1e-4, 1e-2, 1e-1, 1.0):
         try:
             return np.asarray(np.linalg.cholesky(spread + np.diag(ridge * own)))
