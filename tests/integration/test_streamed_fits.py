@@ -70,7 +70,7 @@ def test_a_default_fit_gives_the_answers_of_a_site_in_memory_for_any_batch(
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Counts readings of files, and how many are open at most."""
     count = {"now": 0, "most": 0, "readings": 0}
-    plain = ParquetTable._frames
+    plain = ParquetTable._rows
 
     def watched(self: ParquetTable, *given: Any) -> Iterator[pd.DataFrame]:
         count["readings"] += 1
@@ -81,7 +81,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         finally:
             count["now"] -= 1
 
-    monkeypatch.setattr(ParquetTable, "_frames", watched)
+    monkeypatch.setattr(ParquetTable, "_rows", watched)
     return count
 
 

@@ -269,9 +269,10 @@ class CsvTable(_File):
             "decimal": layout.decimal or ".",
             "encoding": layout.encoding,
         }
-        # Read as text: as a header, pandas would rename what is there twice, and take more cells below it for an index.
+        text: dict[str, Any] = {"header": None, "dtype": str, "keep_default_na": False, **plain}
+        # As a header, pandas would rename what is there twice, and take more cells below it for an index.
         with self._reading():
-            head = pd.read_csv(self.path, header=None, nrows=2, dtype=str, keep_default_na=False, **plain)
+            head = pd.read_csv(self.path, nrows=1, **text)
         names = [str(name) for name in head.iloc[0]] if len(head) else []
         mark = next(
             (one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]), None
@@ -282,6 +283,8 @@ class CsvTable(_File):
         if plain["sep"] == plain["decimal"]:
             said = f"{Given('decimal', plain['decimal'])} is what stands between columns, too; give {Given('separator')}."
             raise ParameterError(said)
+        with self._reading():
+            pd.read_csv(self.path, nrows=2, **text)
         refuse_twice([name for name in names if name], self.where)
         plain["dtype"] = dict.fromkeys(layout.text_columns, str)
         words = {name: _EMPTY & set(levels) for name, levels in layout.level_names.items()}
