@@ -3,15 +3,18 @@
     python benchmarks/continuous.py                                  # d = 6 and 10, all methods, seeds 700-709
     python benchmarks/continuous.py --d 6 --seeds 700-703 --what plain levels --methods sums
     python benchmarks/continuous.py --count rows                     # 20,000 rows, not 20,000 values
+    python benchmarks/continuous.py --what regular jitter two-rates --methods estimator oneshot   # rows at usual times
 
 dx = A x dt + G dw with G diagonal, as many edges as variables, drawn by `feddbn.sim.draw_rates`; rows at random times, one a
 step at half of the sites and two at the others, 60 % of the cells empty. A wrong edge is an entry of A off the diagonal that
 is missing or extra. Rates: median of \|found / true - 1\| over the entries found. Sure: edges with probability .95 or more.
+"regular", "jitter" and "two-rates" have whole rows, one a step, up to .3 steps early or late, or every second step at half of
+the sites; for these a further table has the share of pairs of variables of which two methods say the same, link or none.
 
-`sums` is `learn_rates` on the sums of all sites. The others get means over whole steps, empty cells where there is no
-reading, pooled or by site: OneShotDBN with one lag (its edges of A, and those of W or A), PCMCI+ (tigramite, ParCorr,
-alpha .01, empty cells flagged). SINDy (pysindy, linear terms, thresholds .05 to .2, the best one for each seed) gets the rows
-at their times, empty cells on the line between their neighbours.
+`sums` is `learn_rates` on the sums of all sites, `estimator` is ContinuousDBN on tables with times. The others get means over
+whole steps, empty cells where there is no reading, pooled or by site: OneShotDBN with one lag (its edges of A, and those of W
+or A), PCMCI+ (tigramite, ParCorr, alpha .01, empty cells flagged). SINDy (pysindy, linear terms, thresholds .05 to .2, the
+best one for each seed) gets the rows at their times, empty cells on the line between their neighbours.
 """
 
 from __future__ import annotations
@@ -64,14 +67,18 @@ def drawn(
         for i, j in rng.permutation(d)[: 2 * (d // 2)].reshape(-1, 2):
             Q[i, j] = Q[j, i] = 0.5 * sds[i] * sds[j]
     spread = np.sqrt(np.diag(np.cov(diffusion(A, Q, np.arange(4000.0), rng).T)))
-    share = 1.0 if what == "regular" else 0.4
+    share = 1.0 if what in USUAL_TIMES else 0.4
     n_rows = readings if count == "rows" else round(readings / d / share)
     n_recordings = {"levels": 128, "short": 128}.get(what, n_sites)
     sites: list[Recordings] = [[] for _ in range(n_sites)]
     for k in range(n_recordings):
         rows = max(10, round(n_rows / n_recordings * (rng.uniform(0.2, 1.8) if what == "short" else 1.0)))
         step = 1.0 if k % 2 else 0.5
-        times = np.arange(float(rows)) if what == "regular" else np.cumsum(rng.exponential(step, rows))
+        if what in USUAL_TIMES:
+            times = np.arange(float(rows)) * (2.0 if what == "two-rates" and k % 2 else 1.0)
+            times += rng.uniform(0.2, 0.8, rows) if what == "jitter" else 0.0
+        else:
+            times = np.cumsum(rng.exponential(step, rows))
         x = diffusion(A, Q, times, rng)
         if what == "errors of reading":
             x = x + 0.5 * spread * rng.standard_normal(x.shape)
@@ -82,16 +89,17 @@ def drawn(
     return Drawn(A, sites)
 
 
-WHAT = ("plain", "errors of reading", "levels", "short", "shared noise", "regular")
+USUAL_TIMES = ("regular", "jitter", "two-rates")
+WHAT = ("plain", "errors of reading", "levels", "short", "shared noise", *USUAL_TIMES)
 
 
 def hourly(recordings: Recordings) -> list[np.ndarray]:
     """Means of the readings of every step, NaN where there is none."""
     found = []
     for times, values in recordings:
-        step = np.floor(times - times[0]).astype(int)
+        step = np.floor(times).astype(int)
         means = pd.DataFrame(values).groupby(step).mean()
-        found.append(means.reindex(range(step[-1] + 1)).to_numpy())
+        found.append(means.reindex(range(step[0], step[-1] + 1)).to_numpy())
     return found
 
 
@@ -99,6 +107,17 @@ def by_sums(data: Drawn) -> dict[str, Any]:
     sums = reduce(add, (lag_sums(recordings, EDGES) for recordings in data.sites))
     found = learn_rates(sums, np.random.default_rng(0))
     return {"sums": found.rates, "probabilities": found.probabilities, "fit": found.misfit / max(found.df, 1)}
+
+
+def by_estimator(data: Drawn) -> dict[str, Any]:
+    sites = {
+        f"site-{k}": [
+            pd.DataFrame(x).rename(columns=lambda c: f"x{c}").assign(t=times) for times, x in recordings
+        ]
+        for k, recordings in enumerate(data.sites)
+    }
+    model = feddbn.ContinuousDBN().fit(sites, time="t")
+    return {"ContinuousDBN": model.rates_.to_numpy().T}
 
 
 def by_oneshot(data: Drawn) -> dict[str, Any]:
@@ -139,6 +158,7 @@ def by_sindy(data: Drawn) -> dict[str, Any]:
 
 METHODS: dict[str, tuple[str, Callable[[Drawn], dict[str, Any]]]] = {
     "sums": ("numpy", by_sums),
+    "estimator": ("numpy", by_estimator),
     "oneshot": ("numpy", by_oneshot),
     "pcmci": ("tigramite", by_pcmci),
     "sindy": ("pysindy", by_sindy),
@@ -148,6 +168,31 @@ METHODS: dict[str, tuple[str, Callable[[Drawn], dict[str, Any]]]] = {
 def wrong(truth: np.ndarray, found: np.ndarray) -> int:
     """Entries off the diagonal that are missing or extra."""
     return int(((truth != 0) != (found != 0))[~np.eye(len(truth), dtype=bool)].sum())
+
+
+def links(A: np.ndarray) -> np.ndarray:
+    """Of every pair of variables whether one acts on the other."""
+    return ((A != 0) | (A.T != 0))[np.triu_indices(len(A), 1)]
+
+
+def agreement(what: str, d: int, done: list[dict[str, Any]]) -> Iterator[Table]:
+    """The share of pairs of variables of which methods say the same as the one with W or A."""
+    of = {
+        label: np.concatenate([t["links"] for t in done if t["method"] == label]) for label in _labels(done)
+    }
+    oneshot = of.pop("OneShotDBN, W or A", None)
+    if what not in USUAL_TIMES or oneshot is None:
+        return
+    table = Table(
+        f"links of OneShotDBN (W or A) and others, {what}, d = {d}", ["method", "pairs", "the same"]
+    )
+    for label, own in of.items():
+        table.add(label, len(own), float((own == oneshot).mean()))
+    yield table
+
+
+def _labels(done: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(t["method"] for t in done))
 
 
 def errors(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -169,6 +214,7 @@ def trials(arguments: argparse.Namespace, what: str, d: int) -> Iterator[dict[st
             probabilities, fit = found.pop("probabilities", None), found.pop("fit", None)
             for label, A in found.items():
                 one = {"method": label, "wrong": wrong(data.A, A), "seconds": seconds, "fit": fit}
+                one["links"] = links(A)
                 if probabilities is not None:
                     one["rates"] = errors(data.A, A)
                     one["claims"] = np.stack([probabilities[off], (data.A != 0)[off]])
@@ -188,7 +234,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
                 f"{arguments.readings:,} {arguments.count}."
                 + (f" Not installed, left out: {', '.join(missing)}." if missing else ""),
             )
-            for label in dict.fromkeys(t["method"] for t in done):
+            for label in _labels(done):
                 own = [t for t in done if t["method"] == label]
                 counts = [t["wrong"] for t in own]
                 rates = [t["rates"] for t in own if "rates" in t]
@@ -202,6 +248,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
                     float(np.mean([t["seconds"] for t in own])),
                 )
             yield table
+            yield from agreement(what, d, done)
             yield from calibration(what, d, [t["claims"] for t in done if "claims" in t])
 
 

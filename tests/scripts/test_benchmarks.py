@@ -41,6 +41,7 @@ COMMANDS = {
     "continuous": [
         "--d 3 --seeds 1 --readings 2000 --methods sums oneshot --what plain regular",
         "--d 2 --seeds 1 --readings 1500 --count rows --methods sums --what levels",
+        "--d 3 --seeds 1 --readings 3000 --methods estimator oneshot --what jitter two-rates",
     ],
     "readings": ["20000"],
     "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
