@@ -1,4 +1,4 @@
-"""What it takes to read a large file in batches: feddbn's tables against pyarrow.dataset.
+"""What it takes to read a large file in batches: feddbn's tables, of files, queries and lazy frames, against pyarrow.dataset.
 
 ``python benchmarks/file_scan.py [ROWS]`` writes a CSV and a Parquet file of 20 columns into a temporary folder and reads each
 by each reader, in a process of its own: seconds of CPU time and peak memory.
@@ -31,10 +31,17 @@ def write(folder: Path, n_rows: int) -> None:
 def scan(reader: str, path: Path) -> None:
     """Add up all columns, and print what that took."""
     before, total = time.process_time(), np.zeros(len(NAMES))
-    if reader == "feddbn":
-        from feddbn.data.tables import open_table
+    if reader.startswith("feddbn"):
+        from feddbn.data.tables import SqlTable, table_of
 
-        frames = open_table(path).frames(NAMES, 0, BATCH)[1]
+        source: object = path
+        if reader == "feddbn, query":
+            source = SqlTable(f"SELECT * FROM '{path}'")
+        elif reader == "feddbn, Polars":
+            import polars as pl
+
+            source = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
+        frames = table_of(source).frames(NAMES, 0, BATCH)[1]
     else:
         from pyarrow.dataset import dataset
 
@@ -55,7 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), int(sys.argv[1]) if len(sys.argv) > 1 else 800_000)
         for path in sorted(Path(folder).iterdir()):
-            for reader in ("feddbn", "pyarrow.dataset"):
+            for reader in ("feddbn", "feddbn, query", "feddbn, Polars", "pyarrow.dataset"):
                 command = [sys.executable, __file__, reader, str(path)]
                 print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="")
 
