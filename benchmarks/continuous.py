@@ -7,7 +7,7 @@
 
 dx = A x dt + G dw with G diagonal, as many edges as variables, drawn by `feddbn.sim.draw_rates`; rows at random times, one a
 step at half of the sites and two at the others, 60 % of the cells empty. A wrong edge is an entry of A off the diagonal that
-is missing or extra. Rates: median of \|found / true - 1\| over the entries found. Sure: edges with probability .95 or more.
+is missing or extra. Rates: median of |found / true - 1| over the entries found. Sure: edges with probability .95 or more.
 "regular", "jitter" and "two-rates" have whole rows, one a step, up to .3 steps early or late, or every second step at half of
 the sites; for these a further table has the share of pairs of variables of which two methods say the same, link or none.
 
