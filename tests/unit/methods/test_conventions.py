@@ -120,6 +120,7 @@ def test_nothing_can_be_read_before_a_fit(name):
         _ = estimator.nonsense
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_fit_that_fails_leaves_nothing_behind(name):
     estimator = fitted(name)
@@ -147,6 +148,7 @@ def test_what_was_selected_does_not_survive_a_fit_without_selection():
     assert not hasattr(model, "selection_")
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_stored_fit_holds_no_rows(name):
     def stored(n_rows):
