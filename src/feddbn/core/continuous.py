@@ -46,6 +46,8 @@ _LATTICE = 250
 _FORGOTTEN = 5.0
 _LEAST_NOISE = 1e-3
 _ROUNDS = 6
+_RIDGE = 1e-2
+_CONTRADICTED = 4.0
 _PRIOR_ODDS = 4.0
 _SHARED_ODDS = 20.0
 _FEW_RECORDINGS = 8
@@ -304,7 +306,9 @@ class _Point:
     def is_allowed(self, shortest: float) -> bool:
         """Whether it is stable, and not so fast that nothing of it would be seen."""
         values = np.linalg.eigvals(self.A)
-        return bool(values.real.max() < 0 and np.abs(values).max() * shortest < _FASTEST)
+        if values.real.max() >= 0 or np.abs(values).max() * shortest >= _FASTEST or self.r.min() < 0:
+            return False
+        return bool(np.linalg.eigvalsh(self.Q)[0] >= 0)
 
     @property
     def stationary(self) -> FloatArray:
@@ -587,7 +591,7 @@ def _whitened(weights: FloatArray, what: FloatArray) -> FloatArray:
 def _descend(start: _Point, free: BoolArray, of: _Moments, weights: FloatArray, rounds: int = 30) -> _Fit:
     """Levenberg-Marquardt in the free parameters; no step leaves the stable ones."""
     d = len(start.A)
-    vector = start.vector
+    vector, errors = start.vector, _Which.of(d).nugget
     error = _whitened(weights, of.value - _expected(start, of))
     misfit, damping = float(error @ error), 1e-3
     for _ in range(rounds):
@@ -598,6 +602,7 @@ def _descend(start: _Point, free: BoolArray, of: _Moments, weights: FloatArray, 
         while damping < 1e8:
             trial = vector.copy()
             trial[free] += np.linalg.solve(H + damping * ridge, g)
+            trial[errors] = np.maximum(trial[errors], 0.0)
             point = _Point.of(trial, d)
             if point.is_allowed(of.delay[of.bins > 0].min()):
                 other = _whitened(weights, of.value - _expected(point, of))
@@ -788,8 +793,14 @@ def learn_rates(
     odds = np.where(which.rate, _PRIOR_ODDS, np.where(which.nugget, 1.0, _SHARED_ODDS))
     price = np.log(odds) + np.log1p(np.diagonal(of.joint).sum()) / 2
     # Where a model is linear depends on where it is: the search starts with all edges, and with none.
-    none = _settled(_start(of, has_levels), always | which.nugget, sums, of)
-    best: tuple[float, _Fit, BoolArray, FloatArray] | None = None
+    # What contradicts every model of this kind gets weights of one of them: those of its own would lead astray.
+    is_odd = fit.misfit > _CONTRADICTED * max(len(of.value) - int((fit.point.vector != 0).sum()), 1)
+    free = always | which.nugget
+    if is_odd:
+        none = _descend(_start(of, has_levels), free, of, fit.weights)
+    else:
+        none = _settled(_start(of, has_levels), free, sums, of)
+    best: tuple[float, _Fit, BoolArray] | None = None
     seen: set[bytes] = set()
     for first in (fit, none):
         fit = first
@@ -802,14 +813,17 @@ def learn_rates(
             start = _Point.of(np.where(free, fit.point.vector, 0.0), len(of.scale))
             start = start if start.is_allowed(0.0) else _start(of, has_levels)
             fit = _descend(start, free, of, fit.weights)
-            fit = _descend(fit.point, free, of, _weights_at(fit.point, sums, of))
+            if not is_odd:
+                fit = _descend(fit.point, free, of, _weights_at(fit.point, sums, of))
             evidence = -fit.misfit / 2 - float(
                 np.log(np.diagonal(fit.weights)).sum() + price[free & ~always].sum()
             )
             if best is None or evidence > best[0]:
-                best = evidence, fit, free, found
+                best = evidence, fit, free
     assert best is not None
-    return _rates(*best, sums=sums, of=of, which=which, has_levels=has_levels)
+    evidence, fit, free = best
+    found = _probabilities(fit, of, which, always, price, rng, moves)
+    return _rates(evidence, fit, free, found, sums=sums, of=of, which=which, has_levels=has_levels)
 
 
 def _rates(
@@ -896,7 +910,7 @@ def _weights_at(point: _Point, sums: LagSums, of: _Moments) -> FloatArray:
     how = _readings(sums, -1 / np.linalg.eigvals(point.A).real.max())
     spread = _spread(sound, of, how, np.diff(np.concatenate([[0.0], sums.edges])))
     own = np.maximum(np.diagonal(spread), _LEAST_NOISE / of.counts)
-    for ridge in (0.0, 1e-4, 1e-2, 1e-1, 1.0):
+    for ridge in (_RIDGE, 1e-1, 1.0):
         try:
             return np.asarray(np.linalg.cholesky(spread + np.diag(ridge * own)))
         except np.linalg.LinAlgError:
