@@ -716,7 +716,7 @@ class Rates:
     covariance
         (d * d, d * d) of the entries of `rates`, row by row; 0 for those that are not in it.
     probabilities
-        (d, d) of the entries of `rates` not being 0; 1 on the diagonal.
+        (d, d) of the entries of `rates` not being 0; 1 on the diagonal. At most one half where the model is contradicted.
     stationary, noise
         (d, d) S, and Q of A S + S A' + Q = 0.
     nugget
@@ -750,6 +750,11 @@ class Rates:
     shortest: FloatArray
     n_moments: int
     n_sparse: int
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether moments are so far from the model that its edges mean nothing."""
+        return self.misfit > _CONTRADICTED * self.df
 
     @property
     def too_fast(self) -> BoolArray:
@@ -846,6 +851,8 @@ def _rates(
     unit = np.multiply.outer(of.scale, 1 / of.scale)
     square = np.multiply.outer(of.scale, of.scale)
     probabilities = found[which.rate].reshape(d, d).copy()
+    if fit.misfit > _CONTRADICTED * df:
+        probabilities = np.minimum(probabilities, 0.5)
     np.fill_diagonal(probabilities, 1.0)
     apart = [of.delay[(of.later == i) & (of.earlier == i) & (of.bins > 0)] for i in range(d)]
     return Rates(

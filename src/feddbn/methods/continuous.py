@@ -26,6 +26,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.network import Rows
 from feddbn.model.rates import Effect, RateNetwork
+from feddbn.results.calibration import ABSTAINED
 from feddbn.settings import MethodSettings, by_variable, nothing, number, setting, several, takes, text, whole
 from feddbn.words import say
 
@@ -353,6 +354,9 @@ def _findings(
 ) -> Iterator[Finding]:
     """What has to be said about a fit."""
     names = network.variables
+    if rates.is_contradicted:
+        n = int((rates.rates != 0).sum()) - len(names)
+        yield Finding(ABSTAINED, "warning", {"n_low": n, "n_edges": n, "because": ["rates"]})
     off = np.abs(moments.observed - moments.expected) / moments.error
     by_pair = pd.Series(off**2).groupby([moments.earlier, moments.later]).mean() ** 0.5
     if len(off) and (np.sqrt((off**2).mean()) > _OFF or by_pair.max() > _PAIR_OFF):

@@ -148,16 +148,19 @@ def _do_not_tell(it: Said) -> str:
     if not it["because"]:
         why = "there are too few rows for so many edges, or no one network stands out"
     elif because:
-        why = f"{' and '.join(because)}, and in simulations with such findings such edges were often wrong"
+        why = " and ".join(because)
+        if it["because"] != ["rates"]:
+            why += ", and in simulations with such findings such edges were often wrong"
     else:
         why = "the findings below speak against the model, and in simulations such edges were often wrong"
     return (
         f"these data do not tell which variables act on which: {it['n_low']} of {it['n_edges']} edges are claimed with a "
-        f"probability below one half, because {why}. Do not act on single edges; look at the findings below first."
+        f"probability of one half or less, because {why}. Do not act on single edges; look at the findings below first."
     )
 
 
 _AGAINST = {
+    "rates": "no rates of this kind fit the readings",
     "sites-disagree": "sites do not fit each other",
     "two-rates": "rows of some sites are farther apart in time",
     "held": "values repeat themselves",
