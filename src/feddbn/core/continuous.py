@@ -46,7 +46,6 @@ _LATTICE = 250
 _FORGOTTEN = 5.0
 _LEAST_NOISE = 1e-3
 _ROUNDS = 6
-_RIDGE = 1e-2
 _CONTRADICTED = 4.0
 _PRIOR_ODDS = 4.0
 _SHARED_ODDS = 20.0
@@ -917,7 +916,7 @@ def _weights_at(point: _Point, sums: LagSums, of: _Moments) -> FloatArray:
     how = _readings(sums, -1 / np.linalg.eigvals(point.A).real.max())
     spread = _spread(sound, of, how, np.diff(np.concatenate([[0.0], sums.edges])))
     own = np.maximum(np.diagonal(spread), _LEAST_NOISE / of.counts)
-    for ridge in (_RIDGE, 1e-1, 1.0):
+    for ridge in (1e-3, 1e-2, 1e-1, 1.0):
         try:
             return np.asarray(np.linalg.cholesky(spread + np.diag(ridge * own)))
         except np.linalg.LinAlgError:
