@@ -128,6 +128,16 @@ def plot_fit(fit: pd.DataFrame, network: RateNetwork, *, at_most: int = 12, ax: 
         How many pairs to draw, the first ones of the table.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from feddbn.model.rates import RateNetwork
+    >>> from feddbn.report import plot_fit
+    >>> network = RateNetwork.driven([[-0.5, 0.3], [0, -1.0]], noise=[1.0, 1.0], variables=["x", "y"], step="1h")
+    >>> pair = {"source": "x", "target": "y", "steps": [1.0, 2.0], "observed": 0.2, "error": 0.05, "expected": 0.25}
+    >>> plot_fit(pd.DataFrame(pair), network).figure is not None
+    True
     """
     missing = [name for name in FIT if name not in fit]
     if missing:

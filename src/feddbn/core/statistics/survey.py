@@ -252,9 +252,11 @@ _LEAST_SHARE = 0.3
 this, whatever else is wrong with them."""
 _COLUMNS_Z2 = 5.0
 _IS_EXCHANGED = 0.4
-_SLOWER_ERRORS, _SLOWER_SHARE = 3.5, 0.45
+_SLOWER_ERRORS, _SLOWER_SHARE = 4.5, 0.45
 """A site's rows are farther apart than those of others if what they remember has faded by so many standard errors, and by so
 much of what leaving out every second row takes."""
+_MIXED = 0.9
+"""Variance of Fisher's z over sites that two rates never make."""
 _NEARLY = 1 - 1e-9
 
 
@@ -325,7 +327,9 @@ def _faded(here: FloatArray, there: FloatArray, spread: FloatArray, n: float, ot
     usual = max(float(spread[now, now][pairs].mean()) if d > 1 else 0.0, 1.0 / n)
     error, most = usual * (1 + 1 / others), _CORRELATIONS_Z2 * (1 + _FEW_ROWS / n)
     is_other = d > 1 and np.mean((here - there)[now, now][pairs] ** 2) > most * error
-    if is_other or usual > most / n:
+    # One of the others may be constant: its rounding errors remember everything.
+    is_mixed = usual > most / n or np.diagonal(spread[now, before]).max() > _MIXED
+    if is_other or is_mixed:
         return 0.0
     C0, C1 = np.tanh(there[now, now]) + np.eye(d), np.tanh(there[now, before])
     P = C1 @ np.linalg.pinv(C0)
