@@ -55,7 +55,7 @@ EXPECTED_OF_ALL = {
 FEW = "refused, in our words: too few readings at two distances of time"
 EXPECTED = {
     "ContinuousDBN": dict.fromkeys(
-        ("check_n_features_in_after_fitting", "check_positive_only_tag_during_fit", "check_fit2d_1feature"),
+        ("check_n_features_in_after_fitting", "check_fit2d_1feature"),
         FEW,
     ),
     "LaggedEdgeRanker": {"check_fit2d_1feature": "refused, in our words: edges need two variables"},
