@@ -600,7 +600,17 @@ def _descend(start: _Point, free: BoolArray, of: _Moments, weights: FloatArray, 
         gained = 0.0
         while damping < 1e8:
             trial = vector.copy()
-            trial[free] += np.linalg.solve(H + damping * ridge, g)
+            step = np.linalg.solve(H + damping * ridge, g)
+            # An error of reading that would be negative is 0, and the others go on without it.
+            held = errors[free] & (vector[free] + step < 0)
+            if held.any():
+                left = ~held
+                step[held] = -vector[free][held]
+                M = H + damping * ridge
+                step[left] = np.linalg.solve(
+                    M[np.ix_(left, left)], g[left] - M[np.ix_(left, held)] @ step[held]
+                )
+            trial[free] += step
             trial[errors] = np.maximum(trial[errors], 0.0)
             point = _Point.of(trial, d)
             if point.is_allowed(of.delay[of.bins > 0].min()):
