@@ -582,6 +582,10 @@ class _Fit:
     misfit: float
     weights: FloatArray  # lower triangle of the Cholesky factor of the moments' covariance
 
+    def excess(self, of: _Moments) -> float:
+        """Misfit for each degree of freedom: about 1 where the model is right."""
+        return self.misfit / max(len(of.value) - int((self.point.vector != 0).sum()), 1)
+
 
 def _whitened(weights: FloatArray, what: FloatArray) -> FloatArray:
     return np.asarray(solve_triangular(weights, what, lower=True))
@@ -599,14 +603,13 @@ def _descend(start: _Point, free: BoolArray, of: _Moments, weights: FloatArray, 
         ridge = np.diag(np.maximum(np.diagonal(H), 1e-12))
         gained = 0.0
         while damping < 1e8:
-            trial = vector.copy()
-            step = np.linalg.solve(H + damping * ridge, g)
+            trial, M = vector.copy(), H + damping * ridge
+            step = np.linalg.solve(M, g)
             # An error of reading that would be negative is 0, and the others go on without it.
             held = errors[free] & (vector[free] + step < 0)
             if held.any():
                 left = ~held
                 step[held] = -vector[free][held]
-                M = H + damping * ridge
                 step[left] = np.linalg.solve(
                     M[np.ix_(left, left)], g[left] - M[np.ix_(left, held)] @ step[held]
                 )
@@ -808,7 +811,7 @@ def learn_rates(
     price = np.log(odds) + np.log1p(np.diagonal(of.joint).sum()) / 2
     # Where a model is linear depends on where it is: the search starts with all edges, and with none.
     # What contradicts every model of this kind gets weights of one of them: those of its own would lead astray.
-    is_odd = fit.misfit > _CONTRADICTED * max(len(of.value) - int((fit.point.vector != 0).sum()), 1)
+    is_odd = fit.excess(of) > _CONTRADICTED
     free = always | which.nugget
     if is_odd:
         none = _descend(_start(of, has_levels), free, of, fit.weights)
@@ -971,7 +974,7 @@ def _probabilities(
     may = ~always & ~which.level
     Z, z = X[:, may], y - basis @ (basis.T @ y)
     Z = Z - basis @ (basis.T @ Z)
-    more = max(fit.misfit / max(len(y) - int((fit.point.vector != 0).sum()), 1), 1.0)
+    more = max(fit.excess(of), 1.0)
     subsets = _Subsets(Z.T @ Z / more, Z.T @ z / more, price[may], which.nugget[may])
     found = np.zeros(len(always))
     found[may] = _probable(subsets, rng, moves)
