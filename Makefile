@@ -23,7 +23,7 @@ endif
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
 	@echo "make try          run a server, three sites and a masked study on this machine, and open the report"
-	@echo "make test         checks and the tests that guard a promise (about 9 minutes on two cores)"
+	@echo "make test         checks and the tests that guard a promise (about 13 minutes on two cores)"
 	@echo "make test-all     that, then the rest: engines, R, containers, documentation, benchmarks, slow statistics"
 	@echo "make docs         build the documentation site, offline: out/docs/index.html"
 	@echo "make docs-test    run all tutorials and examples, build the site with warnings as errors, open it (some minutes)"

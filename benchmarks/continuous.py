@@ -40,7 +40,8 @@ from peers import installed, pcmci_plus_of_sites
 from timing import Table
 
 import feddbn
-from feddbn.core.continuous import lag_sums, learn_rates
+from feddbn.core.continuous import learn_rates
+from feddbn.core.designs.lags import lag_sums
 from feddbn.sim import diffusion, draw_rates
 
 Recordings = list[tuple[np.ndarray, np.ndarray]]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.continuous import lag_sums
+from feddbn.core.designs.lags import lag_sums
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import SiteRefused

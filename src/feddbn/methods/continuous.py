@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.continuous import FittedMoments, LagSums, Rates, fitted_moments, learn_rates
+from feddbn.core.continuous import FittedMoments, Rates, fitted_moments, learn_rates
+from feddbn.core.designs.lags import LagSums
 from feddbn.core.penalised.path import Status
 from feddbn.core.statistics.moments import dependences
 from feddbn.data import SiteData, check_variances

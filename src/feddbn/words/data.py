@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from feddbn.errors import Given
-from feddbn.words import Card, Said, names_of, says, times, told
+from feddbn.words import Card, Said, counted, names_of, says, times, told
 
 _LEVELS = {
     "binary": "has two values, like yes/no",
@@ -289,7 +289,7 @@ def _own_parts(it: Said) -> dict[str, Any]:
             "finer": f"{way} {it.option('freq')}, or ContinuousDBN, which needs no step",
         }
     if code == "beyond-limits":
-        return {"listed": ", ".join(f"{n} cells of {name!r}" for name, n in it["cells"].items())}
+        return {"listed": ", ".join(f"{counted(n, 'cell')} of {name!r}" for name, n in it["cells"].items())}
     if code == "limits":
         return {
             "listed": ", ".join(f"{name!r} {low:g} to {high:g}" for name, (low, high) in it["limits"].items())

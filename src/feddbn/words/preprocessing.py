@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, says
+from feddbn.words import Said, counted, says
 
 _MOST_SHOWN = 6
 _LEAST_SHARE = 0.01
@@ -83,12 +83,12 @@ def _cells_bounded(it: Said) -> str:
     cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     if it.get("shocks"):
         return (
-            f"{it['n']} cells of {it.names} lie more than 6 robust standard deviations from their recording's median, and "
+            f"{counted(it['n'], 'cell')} of {it.names} {'lies' if it['n'] == 1 else 'lie'} more than 6 robust standard deviations from their recording's median, and "
             "other variables move with them, as with shocks: they stay, and only cells far beyond such shocks count for "
             f"less. {it.cure} uses all cells as they are."
         )
     return (
-        f"{it['n']} cells of {it.names} lie more than 6 robust standard deviations from their recording's median, so cells "
+        f"{counted(it['n'], 'cell')} of {it.names} {'lies' if it['n'] == 1 else 'lie'} more than 6 robust standard deviations from their recording's median, so cells "
         f"count for less from 5 on, and from 10 on not at all. No few cells decide then, and it costs about {cost} of the "
         f"rows' worth. {it.cure} uses all cells as they are."
     )

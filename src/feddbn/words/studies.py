@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from feddbn.words import Card, Said, says
+from feddbn.words import Card, Said, counted, says
 
 _GOALS = {
     "network": "a network",
@@ -14,11 +14,6 @@ _GOALS = {
     "compare": "a network, and how well this and other methods predict held-out rows",
     "check": "what is wrong with the data of all sites together; nothing is learned from them",
 }
-
-
-def counted(n: int, what: str) -> str:
-    """Return "1 sum" or "2 sums"."""
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -10,7 +10,8 @@ from scipy.linalg import expm, solve_continuous_lyapunov
 from scipy.optimize import minimize
 
 from feddbn.core import continuous
-from feddbn.core.continuous import LagSums, lag_sums, learn_rates
+from feddbn.core.continuous import learn_rates
+from feddbn.core.designs.lags import LagSums, lag_sums
 from feddbn.errors import DataError
 from feddbn.sim import diffusion
 
@@ -73,7 +74,7 @@ def test_sums_of_sites_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     recordings = some_recordings(2, n=5)
     whole = lag_sums(recordings, EDGES)
     parts = lag_sums(recordings[:2], EDGES) + lag_sums(recordings[2:], EDGES)
-    monkeypatch.setattr("feddbn.core.continuous._ROWS_AT_ONCE", 20)
+    monkeypatch.setattr("feddbn.core.designs.lags._ROWS_AT_ONCE", 20)
     for other in (parts, lag_sums(iter(recordings), EDGES)):
         for part in (*PARTS, "n_recordings", "time"):
             np.testing.assert_allclose(getattr(whole, part), getattr(other, part), atol=1e-12)

@@ -41,14 +41,15 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.continuous import LagSums, lag_sums
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lags import (
     CLOCKS,
     FIRST_BIN,
     LAST_BIN,
     LagDesign,
+    LagSums,
     Reading,
+    lag_sums,
     readings_in_pairs,
     recording_readings,
 )

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from feddbn.core.continuous import lag_sums
-from feddbn.core.designs.lags import LagDesign, RowsAlone, ladder_edge, readings_in_pairs, recording_readings
+from feddbn.core.designs.lags import (
+    LagDesign,
+    RowsAlone,
+    ladder_edge,
+    lag_sums,
+    readings_in_pairs,
+    recording_readings,
+)
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ParameterError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm, solve_continuous_lyapunov
 
-from feddbn.core.continuous import lag_sums
+from feddbn.core.designs.lags import lag_sums
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, DataError
