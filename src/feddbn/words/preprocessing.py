@@ -81,14 +81,16 @@ def _own_scales(it: Said) -> str:
 @says("cells-bounded")
 def _cells_bounded(it: Said) -> str:
     cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
+    lie = f"{counted(it['n'], 'cell')} of {it.names} {'lies' if it['n'] == 1 else 'lie'}"
+    far = f"{lie} more than 6 robust standard deviations from their recording's median"
     if it.get("shocks"):
         return (
-            f"{counted(it['n'], 'cell')} of {it.names} {'lies' if it['n'] == 1 else 'lie'} more than 6 robust standard deviations from their recording's median, and "
+            f"{far}, and "
             "other variables move with them, as with shocks: they stay, and only cells far beyond such shocks count for "
             f"less. {it.cure} uses all cells as they are."
         )
     return (
-        f"{counted(it['n'], 'cell')} of {it.names} {'lies' if it['n'] == 1 else 'lie'} more than 6 robust standard deviations from their recording's median, so cells "
+        f"{far}, so cells "
         f"count for less from 5 on, and from 10 on not at all. No few cells decide then, and it costs about {cost} of the "
         f"rows' worth. {it.cure} uses all cells as they are."
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from feddbn.findings import Finding
-from feddbn.words import Card, Said, card, says
-from feddbn.words.studies import counted, listed, when
+from feddbn.words import Card, Said, card, counted, says
+from feddbn.words.studies import listed, when
 
 _CHECKED = {
     "settings-read": ("settings", "site {site!r}"),
