@@ -334,6 +334,34 @@ class View:
     is_rounded: bool = False
 
 
+Part = tuple[str, int]
+"""What some numbers of an answer are, and their size: ("gram", q) are count, totals and upper triangle of products of q
+columns, ("scatter", q) the upper triangle of a positive semi-definite matrix, and ("numbers", m) m numbers of any kind."""
+_LENGTHS: Mapping[str, Callable[[int], int]] = {
+    "gram": lambda q: (q + 1) * (q + 2) // 2,
+    "scatter": lambda q: q * (q + 1) // 2,
+    "numbers": lambda m: m,
+}
+
+
+def part_length(part: Part) -> int:
+    """How many numbers a part of an answer has."""
+    kind, size = part
+    return _LENGTHS[kind](size)
+
+
+def parts_of(question: Question, length: int) -> tuple[Part, ...]:
+    """What the numbers of an answer of this length are; refused if the question tells another length."""
+    parts = question.parts or (("numbers", length),)
+    told = sum(map(part_length, parts))
+    if told != length:
+        raise ProtocolError(
+            f"an answer to task {question.name!r} has {told} numbers, and this one has {length}.",
+            code="different-lengths",
+        )
+    return parts
+
+
 @dataclass(frozen=True)
 class Question:
     """Base of all questions.
@@ -412,6 +440,11 @@ class Question:
     def feature_maps(self) -> tuple[str, ...]:
         """Names of the maps it has rows sent through; a site's policy lists those it allows."""
         return tuple(getattr(self, "features", ()))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the numbers of an answer are, one after the other; empty: numbers, and the question does not tell how many."""
+        return ()
 
     @property
     def varying(self) -> Question:

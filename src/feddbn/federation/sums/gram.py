@@ -70,6 +70,7 @@ from feddbn.federation.protocol.rows import FUNCTIONS, NOISY_FUNCTIONS, RowsQues
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
+    Part,
     Plan,
     Planned,
     Scope,
@@ -251,6 +252,25 @@ class GramQuestion(RowsQuestion):
             return *found, Constant("blocks of rows about an origin", (self.n_lags, self.origin))
         what = "origins of resamples" if self.resampling else "origins of moments"
         return *found, Constant(what + self.place, (self.origin,), MOST_ORIGINS)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Products of rows are positive semi-definite; those over pairs of present cells need not be."""
+        q, tried = self.n_columns, len(self.try_degrees)
+        if self.diagonal:
+            return (("numbers", 1 + 2 * q + self.d),)
+        if self.pairs:
+            return (("numbers", 2 + q * q + (1 + tried) * (1 + q * (q + 1))),)
+        if self.n_blocks or self.resampling:
+            return (("gram", q),) * (self.stop - self.first if self.resampling else self.n_blocks)
+        found: list[Part] = [("gram", q)]
+        if self.is_trying:
+            found += [("numbers", 1), ("scatter", q)] * tried + [("numbers", 1)]
+        if self.shape:
+            found.append(("numbers", 2 * self.d + 1))
+        if self.known:
+            found.append(("numbers", self.q * (self.q + 1) // 2))
+        return tuple(found)
 
     @property
     def varying(self) -> GramQuestion:
