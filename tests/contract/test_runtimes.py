@@ -16,7 +16,7 @@ from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
-from feddbn.runtime.site.masking import site_masking
+from feddbn.runtime.site.masking import SiteMasking
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.questions import make_question
 from support.saying import refused
@@ -46,7 +46,7 @@ def messages(guards=(), masked=False):
     identities = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
 
     def make(name):
-        keys = site_masking(name, identities[name], pinned_keys(identities), 3, None)
+        keys = SiteMasking(name, identities[name], pinned_keys(identities), 3, None)
         return SiteEndpoint(sites(guards)[name], MemoryStore(name), masked=keys)
 
     study = Study(

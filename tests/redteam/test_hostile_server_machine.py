@@ -39,7 +39,7 @@ from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.runtime.masked import read_secure_reply
-from feddbn.runtime.site.masking import site_masking
+from feddbn.runtime.site.masking import SiteMasking
 from support.combinations import by_brute_force
 from support.faults import MemoryStore
 from support.study_programs import WalkQuestion
@@ -100,9 +100,7 @@ class HostileServer(RuleBasedStateMachine):
     def make(self, name):
         rows = np.random.default_rng(ord(name)).normal(size=(8, 2))
         data = MemorySite(("u", "v"), [ArrayRecording("r", (Block(rows),))])
-        masked = site_masking(
-            name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, Path(self.place.name) / name
-        )
+        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, Path(self.place.name) / name)
 
         def guards(run_id, study):
             chain = AuditChain.resume(self.lines[name])

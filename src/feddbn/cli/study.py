@@ -25,9 +25,7 @@ from feddbn.cli.terminal import bar, print_table, remark, say
 from feddbn.errors import FederationError, StateError, reading
 from feddbn.federation.protocol.study import (
     Study,
-    check_goal,
     check_name,
-    check_noise,
     check_sites,
     parse_study,
 )
@@ -196,18 +194,9 @@ def open_study(path: Path) -> Study:
 def check_study(study: Study) -> None:
     """Refuse a study that no site could take part in: an unknown method, impossible parameters, noise or sites."""
     from feddbn.core.designs.features import feature_map_names
-    from feddbn.federation.guards.study_plan import check_noise_size
-    from feddbn.method_table import find_method
-    from feddbn.runtime.server.conduct import rehearse
-    from feddbn.runtime.settings import load_programs
+    from feddbn.runtime.server import conduct
 
-    load_programs(("feddbn.analysis.studies",))
-    for method in study.methods:
-        find_method(method, offered=True)
-    check_goal(study)
-    check_noise(study)
-    check_noise_size(study)
-    check_sites(study)
+    conduct.check_study(study)
     features = study.parameters.get("features", "linear")
     if isinstance(features, str) and features not in ("auto", *feature_map_names()):
         remark(
@@ -215,7 +204,7 @@ def check_study(study: Study) -> None:
             "and every site must have registered it."
         )
     else:
-        rehearse(study)
+        conduct.rehearse(study)
 
 
 @study_app.command()

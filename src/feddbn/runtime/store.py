@@ -265,6 +265,13 @@ class Slot:
             number = self._store.put(self._run_id, self._name, content)
         self._seen = number
 
+    def drop(self) -> None:
+        """Forget it, whoever wrote it last."""
+        if self._store.version(self._run_id, self._name)[0]:
+            with self._store.hold(self._erase):
+                self._store.drop(self._run_id, self._name)
+        self._seen = 0
+
 
 class SealedLog:
     """Lines, each under a tag, that show every later change.

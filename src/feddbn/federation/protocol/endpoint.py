@@ -216,7 +216,6 @@ def _name(seq: int) -> str:
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
-MakeMasked = Callable[[str, Study, "SiteEndpoint"], Callable[[bytes], bytes]]
 
 
 @dataclass(frozen=True)
@@ -246,6 +245,18 @@ class Witness(Protocol):
         ...
 
 
+class Masking(Protocol):
+    """A site's end of secure aggregation."""
+
+    def __call__(self, run_id: str, study: Study, site: SiteEndpoint) -> Callable[[bytes], bytes]:
+        """Return what answers its messages in a run."""
+        ...
+
+    def forget(self, run_id: str) -> None:
+        """Forget the keys of a run."""
+        ...
+
+
 class SiteEndpoint:
     """Answers the server's messages for one site.
 
@@ -266,8 +277,8 @@ class SiteEndpoint:
     guards
         Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
     masked
-        Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies
-        that ask for it. In such a study no vector leaves in any other way.
+        Makes, for a run, the function that answers the messages of secure aggregation, and forgets its keys; None refuses
+        studies that ask for it. In such a study no vector leaves in any other way.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -283,7 +294,7 @@ class SiteEndpoint:
         approve: Callable[[str, Study, bool], None] | None = None,
         witness: Witness | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
-        masked: MakeMasked | None = None,
+        masked: Masking | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
@@ -438,10 +449,18 @@ class SiteEndpoint:
         self._join(request.run_id, study)
         # A handshake begins a segment; the server's end of secure aggregation begins anew with new keys, so does ours.
         # What protects earlier sums is on disk: the register of sums, and for whom the last answer was opened.
+        # A collection is one segment, however often its server was restarted.
         self._masking = None
+        if not study.attendance.collects:
+            self._forget_keys(request.run_id, study)
         said = announcement(study, self._site.data.variables)
         self._tell("agreed", request, task=study.method, sentence=said, study=study)
         return {"version": __version__, "last": record.current.seq, **self._head()}, {}
+
+    def _forget_keys(self, run_id: str, study: Study) -> None:
+        self._masking = None
+        if self._masked is not None and study.privacy.secure_aggregation:
+            self._masked.forget(run_id)
 
     def _head(self) -> dict[str, Any]:
         head = None if self._witness is None else self._witness.head()
@@ -559,6 +578,7 @@ class SiteEndpoint:
             personal = {} if make is None else make(dict(snapshot.state), result)
         if self._keep is not None:
             self._keep(request.run_id, result, personal)
+        self._forget_keys(request.run_id, self._study(record))
         self._tell("finished", request, study=self._study(record))
         return {"personal": sorted(personal), **self._head()}, {}
 

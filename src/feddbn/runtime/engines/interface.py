@@ -377,6 +377,11 @@ def engine(name: str = DEFAULT_ENGINE) -> Engine:
     return found
 
 
+def is_kit(folder: Path) -> bool:
+    """Whether a folder is a kit of some engine."""
+    return any((Path(folder) / mark).exists() for _, mark in (_ENGINES | _GONE).values())
+
+
 def engine_of(kit: Path) -> Engine:
     """Return the engine a kit was made for; of what is no kit, the default, which will say what is missing.
 

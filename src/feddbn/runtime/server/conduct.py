@@ -20,8 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FeddbnError, StateError, StillCollecting
+from feddbn.federation.guards.study_plan import check_noise_size
 from feddbn.federation.protocol.messages import Exchange
-from feddbn.federation.protocol.study import Study, StudyResult, check_goal, study_method
+from feddbn.federation.protocol.study import (
+    Study,
+    StudyResult,
+    check_goal,
+    check_name,
+    check_noise,
+    check_sites,
+    study_method,
+)
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.federation.sums.in_view import FewerVariables, with_what_is_in_view
 from feddbn.method_table import find_method
@@ -30,6 +39,7 @@ from feddbn.runtime.server.asking import ServerEvent
 from feddbn.runtime.server.collecting import Collecting, VisitBook
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.server.results import absences_in
+from feddbn.runtime.settings import load_programs
 from feddbn.runtime.store import EventLog, RunJournal, Store, run_directory, write_atomically
 from feddbn.words import say
 
@@ -78,6 +88,25 @@ def rehearse(study: Study) -> None:
             study_method(study.method).run_study(study, federation)
         except _FirstQuestion:
             return
+
+
+def check_study(study: Study) -> None:
+    """Refuse a study that no site could take part in: an unknown method, impossible noise or sites; nothing is sent.
+
+    Raises
+    ------
+    ParameterError
+        With what is wrong, and what would be right.
+    """
+    # These look at methods, which are above this layer.
+    load_programs(("feddbn.analysis.studies",))
+    check_name(study.method)
+    for method in study.methods:
+        find_method(method, offered=True)
+    check_goal(study)
+    check_noise(study)
+    check_noise_size(study)
+    check_sites(study)
 
 
 class Progress:

@@ -2,18 +2,22 @@
 
 Theory of operation
 -------------------
-A study that collects leaves every message open until all sites have come (`runtime.server.collecting`), so a site's
-secrets of an epoch must outlive its process. After each message they are on the site's own disk, sealed under a key
-made from its identity, with the message and the answer to it, and only then does the answer leave. Therefore
+A site may be a new process for each message, and a study that collects leaves every message open until all sites have
+come (`runtime.server.collecting`). So a site's secrets of an epoch must outlive its process. After each message they are on
+the site's own disk, sealed under a key made from its identity, with the message and the answer to it, and only then does the
+answer leave. Therefore
 
 - the same message again gets the same bytes again, and nothing is computed: no second input, no second list of
   survivors;
 - another message for the same step is refused by the rules of the protocol, as it is in memory;
 - a message that is refused leaves everything as it was, and can be asked again when its reason is gone;
 - of two processes of one site only the one that saved last goes on, so that they cannot reveal two halves of a secret;
-- keys were agreed on for one version of the data: with other data the site takes no further part in the run.
+- keys were agreed on for one version of the data: with other data the site takes no further part in the epoch.
 
 What is kept is replaced by each message. Secrets that were erased are gone from it, but not from backups of the disk.
+
+A greeting begins with new keys, so what was kept is forgotten with it, and at the end of the run. Only in a collection is
+there one greeting for the whole run: a server that resumes it makes the messages of the same epochs again.
 """
 
 from __future__ import annotations
@@ -61,6 +65,10 @@ class SealedSlot:
         """Replace it; it is on disk when this returns."""
         salt = os.urandom(SALT_BYTES)
         self._slot.save(salt + seal(self._key(salt), content, self._context))
+
+    def drop(self) -> None:
+        """Forget it: it is not on disk any more when this returns."""
+        self._slot.drop()
 
     def _key(self, salt: bytes) -> bytes:
         return hashlib.sha256(self._identity.sign(b"key of " + self._context + b" " + salt)).digest()
@@ -123,8 +131,8 @@ class KeptMasks:
             epoch = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith("epoch/")}
             if meta["data"] != self._register.data:
                 raise StateError(
-                    f"the data of this site are not those with which it joined the collection of run {secagg.run!r}; put "
-                    "them back until it has ended, or begin a new run.",
+                    f"the data of this site are not those with which it agreed on keys for run {secagg.run!r}; put "
+                    "them back, or resume the run, which agrees on new keys unless it collects.",
                     code="other-data",
                 )
             self._register.resume(meta["register"])
@@ -139,34 +147,45 @@ class KeptMasks:
             raise
 
 
-def site_masking(
-    name: str,
-    identity: Identity,
-    peers: Mapping[str, bytes],
-    min_sites: int,
-    state: Path | None,
-    noise_covers: bool = False,
-) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
-    """Return what makes a site's end of secure aggregation for a run.
+class SiteMasking:
+    """Makes a site's end of secure aggregation for a run.
 
-    Its sums are written down in the store in `state`, where in studies that collect also its secrets outlive its process;
-    None keeps sums in memory, which is for simulations only, and refuses to collect. With `noise_covers`, sums with much
-    noise are not written down: noise for a recording is noise for a whole site only if it is large.
+    Its sums are written down in the store in `state`, where its secrets outlive its process, too; None keeps all in memory,
+    which is for simulations only, and refuses to collect. With `noise_covers`, sums with much noise are not written down:
+    noise for a recording is noise for a whole site only if it is large.
     """
-    in_memory = MemoryShelf()
-    versions: list[str] = []
 
-    def make(run_id: str, study: Study, site: SiteEndpoint) -> Callable[[bytes], bytes]:
-        fewest = max(min_sites, study.privacy.min_sites)
-        if not versions:
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        peers: Mapping[str, bytes],
+        min_sites: int,
+        state: Path | None,
+        noise_covers: bool = False,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._peers = dict(peers)
+        self._min_sites = min_sites
+        self._state = state
+        self._noise_covers = noise_covers
+        self._in_memory = MemoryShelf()
+        self._version: str | None = None
+
+    def __call__(self, run_id: str, study: Study, site: SiteEndpoint) -> Callable[[bytes], bytes]:
+        """Return what answers the messages of secure aggregation in a run."""
+        fewest = max(self._min_sites, study.privacy.min_sites)
+        if self._version is None:
             # The data were read once, when the site was opened.
-            versions.append(data_version(site.whole, identity))
-        shelf = in_memory if state is None else FileShelf(state, run_id, study.digest)
-        register = Register(versions[0], shelf, noisy=noise_covers and study.privacy.hides_rows)
+            self._version = data_version(site.whole, self._identity)
+        state = self._state
+        shelf = self._in_memory if state is None else FileShelf(state, run_id, study.digest)
+        register = Register(self._version, shelf, noisy=self._noise_covers and study.privacy.hides_rows)
         secagg = SecAggSite(
-            name,
-            identity,
-            dict(peers),
+            self._name,
+            self._identity,
+            self._peers,
             run_id,
             os.urandom,
             fewest,
@@ -176,14 +195,19 @@ def site_masking(
             opening=site.opening,
         )
         secure = SecureSite(site, secagg, history=site.history)
-        if study.attendance.when_missing != "collect":
-            return secure.handle
-        if state is None:
+        if state is not None:
+            return KeptMasks(secure, register, self._slot(state, run_id)).handle
+        if study.attendance.collects:
             raise SiteRefused(
                 "this site keeps no masks on its disk, so it cannot take part in a collection.",
                 code="no-kept-masks",
             )
-        slot = SealedSlot(Slot(state, run_id, "masks", erase=True), identity, run_id)
-        return KeptMasks(secure, register, slot).handle
+        return secure.handle
 
-    return make
+    def forget(self, run_id: str) -> None:
+        """Forget the keys of a run, here and on disk; what protects its sums stays."""
+        if self._state is not None:
+            self._slot(self._state, run_id).drop()
+
+    def _slot(self, state: Path, run_id: str) -> SealedSlot:
+        return SealedSlot(Slot(state, run_id, "masks", erase=True), self._identity, run_id)

@@ -234,8 +234,8 @@ def _about(study: Study | None, submitter: str) -> str:
 def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
-    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run, unless the
-    study collects: then they are kept on disk. `submitter` is who sent the study, if the engine says so.
+    What it needs from message to message is in its store, masks included: it may live as long as a run, or be opened anew for
+    each message. `submitter` is who sent the study, if the engine says so.
     """
     if settings.name != name:
         raise FileError(
@@ -265,11 +265,11 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     )
     masked = None
     if owner.identity is not None and settings.peers is not None:
-        from feddbn.runtime.site.masking import site_masking
+        from feddbn.runtime.site.masking import SiteMasking
 
         # Only a budget keeps many noisy sums from telling together what one does not.
         covers = policy.max_epsilon is not None
-        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, settings.state, covers)
+        masked = SiteMasking(name, owner.identity, owner.keys, policy.min_sites, settings.state, covers)
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:

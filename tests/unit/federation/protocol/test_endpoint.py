@@ -163,6 +163,8 @@ def test_an_answer_is_opened_for_one_set_of_sites_also_after_a_restart():
 
         return handle
 
+    masked.forget = lambda run_id: None
+
     def ask(endpoint, *messages):
         for one in messages:
             message = {"message": np.frombuffer(one, dtype=np.uint8)}
@@ -170,9 +172,9 @@ def test_an_answer_is_opened_for_one_set_of_sites_also_after_a_restart():
             read_reply(endpoint.handle(encode_request(request)))
 
     endpoint, restarted = (make(store=store, masked=masked) for _ in range(2))
-    endpoint.handle(hello(study))
+    read_reply(endpoint.handle(hello(study)))
     ask(endpoint, b"answer", b"ab", b"ab")
-    restarted.handle(hello(study))
+    read_reply(restarted.handle(hello(study)))
     ask(restarted, b"answer", b"ab")
     for one in (endpoint, restarted):
         with refused(AggregationError, code="other-sites"):

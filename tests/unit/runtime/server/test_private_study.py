@@ -27,7 +27,7 @@ from feddbn.runtime.noisy import PrivateFederation, noise_aware
 from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.secure import secure_federation
-from feddbn.runtime.site.masking import site_masking
+from feddbn.runtime.site.masking import SiteMasking
 from feddbn.sim.simulation import simulate
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.saying import refused
@@ -62,7 +62,7 @@ def guard(study, name):
 
 def exchange_of(study, tell=None):
     def make(name):
-        masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None)
+        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None)
         kept = guard(study, name)
         return SiteEndpoint(
             Site(name, DATA[name]),

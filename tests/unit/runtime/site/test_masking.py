@@ -9,7 +9,7 @@ from feddbn.federation.protocol.messages import Request, encode_request, read_re
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.runtime.site.kit_files import read_identity, read_peers, write_site_files
-from feddbn.runtime.site.masking import site_masking
+from feddbn.runtime.site.masking import SiteMasking
 from support import walks
 from support.faults import MemoryJournal
 from support.saying import kept_out, refused
@@ -24,7 +24,7 @@ PATIENT = {"when_missing": "continue", "min_sites": 3}
 def masked_place(registers, identities=IDENTITIES):
     pinned = pinned_keys(IDENTITIES)
     return Place(
-        NAMES, more=lambda name: {"masked": site_masking(name, identities[name], pinned, 3, registers / name)}
+        NAMES, more=lambda name: {"masked": SiteMasking(name, identities[name], pinned, 3, registers / name)}
     )
 
 

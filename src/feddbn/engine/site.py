@@ -1,0 +1,130 @@
+"""A site for any platform: its folder, and what answers messages there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from feddbn.errors import FeddbnError, FileError, SiteRefused
+from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal, sentence_of
+from feddbn.runtime.engines.interface import FederationPlan, engine_of, is_kit
+from feddbn.runtime.settings import SiteSettings, read_site_settings
+from feddbn.runtime.site.kit_files import owner_only, write_site_files
+
+SETTINGS = "feddbn_site.toml"
+_log = logging.getLogger("feddbn.site")
+
+
+class Endpoint:
+    """One site: bytes in, bytes out.
+
+    All that it must remember is in the site's state folder before an answer leaves. So it may live as long as the site, or be
+    opened anew for each message, also in a new process; of two that live at the same time only one goes on with a run.
+    `handle` may be called from several threads. Data are read with the first message: a site that cannot read them refuses.
+    """
+
+    def __init__(self, settings: SiteSettings, submitter: str = "") -> None:
+        self._settings = settings
+        self._submitter = submitter
+        self._endpoint: SiteEndpoint | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The site's name in studies."""
+        return self._settings.name
+
+    def handle(self, message: bytes, caller: str = "server") -> bytes:
+        """Return the reply to one message; a refusal is a reply, too, and nothing is raised.
+
+        Parameters
+        ----------
+        message
+            What the server sent, whole.
+        caller
+            Who sent it, where the platform lets others than the server reach a site: only "server" is answered.
+        """
+        try:
+            return self._open().handle(message, caller)
+        except Exception as error:
+            # The reason is for the site's owner.
+            unexpected = None if isinstance(error, FeddbnError) else error
+            _log.error("site %s cannot answer: %s", self.name, sentence_of(error), exc_info=unexpected)
+            return encode_reply(refusal(self.name, None, SiteRefused(WITHHELD, code="withheld")))
+
+    def _open(self) -> SiteEndpoint:
+        # A message that is asked again while data are still being read must meet the same endpoint.
+        with self._opening:
+            if self._endpoint is None:
+                # Imported with the first message: it takes longer than all else here.
+                from feddbn.runtime.site.open_site import open_site
+
+                self._endpoint = open_site(self._settings, self.name, _log, self._submitter)
+            return self._endpoint
+
+
+def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
+    """Return the endpoint of the site in a folder.
+
+    Parameters
+    ----------
+    folder
+        A site's kit, a folder with its ``feddbn_site.toml``, or that file.
+    submitter
+        Who sent the study, where the platform knows: a study that names another lead is then refused.
+
+    Raises
+    ------
+    FileError
+        If there is no site, or its settings cannot be read.
+    """
+    return Endpoint(read_site_settings(_settings_in(Path(folder))), submitter)
+
+
+def _settings_in(folder: Path) -> Path:
+    places = [folder, folder / SETTINGS]
+    if is_kit(folder) and not places[1].is_file():
+        places.append(engine_of(folder).site_settings(folder))
+    found = next((path for path in places if path.is_file()), None)
+    if found is None:
+        raise FileError(
+            f"{folder} is no site: it has no {SETTINGS}; name a site's kit, or a folder that `make_sites` has made.",
+            code="no-site",
+        )
+    return found
+
+
+def make_sites(folder: str | Path, names: Iterable[str]) -> dict[str, Path]:
+    """Make a folder for each site, with settings, the default policy, a secret identity and the others' public keys.
+
+    Data go into ``data`` of each. The folders are for trials on one machine, or for their owners, each its own. Who trusts
+    nobody with a site's identity makes it there: 32 random bytes, and their public key in everybody's list.
+
+    Returns
+    -------
+    dict
+        Name -> folder.
+
+    Raises
+    ------
+    FileError
+        If a folder of one of these names is there already.
+    """
+    root = Path(folder).resolve()
+    plan = FederationPlan("sites", "localhost", tuple(names))
+    places = {name: root / name for name in plan.sites}
+    for name, place in places.items():
+        if place.exists():
+            raise FileError(
+                f"{place} is there already, so site {name!r} is not made; choose another folder.",
+                code="site-there",
+            )
+    for place in places.values():
+        (place / "data").mkdir(parents=True)
+    write_site_files(places)
+    for place in places.values():
+        owner_only(place)
+    return places

@@ -1,0 +1,158 @@
+"""Studies over `feddbn.engine`: sites that live, and sites that are opened anew for every message."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn import engine
+from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
+from feddbn.federation.protocol.messages import read_reply
+from feddbn.federation.protocol.study import Study, StudyResult
+from support.saying import refused
+
+pytest.importorskip("cryptography")
+MADE = feddbn.simulate(d=3, n_sites=3, n_samples=600, mean_degree=2, random_state=901)
+NAMES = tuple(MADE.sites)
+MASKED = {"secure_aggregation": True, "protection": "exact"}
+
+
+def make_study(**changes):
+    values = {"name": "s", "method": "summary", "variables": ("x0", "x1", "x2"), "sites": NAMES}
+    return Study(**{**values, "attendance": {"when_missing": "abort"}, **changes})
+
+
+@pytest.fixture
+def sites(tmp_path):
+    places = engine.make_sites(tmp_path / "sites", NAMES)
+    for name, (table,) in MADE.sites.items():
+        table.to_csv(places[name] / "data" / "rows.csv", index=False)
+        policy = places[name] / "policy.toml"
+        policy.write_text(
+            policy.read_text().replace("require_masking = true", "require_masking = false")
+            + "approve_by_rule = true\n"
+        )
+    return places
+
+
+def living(places):
+    """One endpoint for each site."""
+    ends = {name: engine.open_site(place) for name, place in places.items()}
+    assert {name: end.name for name, end in ends.items()} == {name: name for name in places}
+    return lambda messages: {name: ends[name].handle(message) for name, message in messages.items()}
+
+
+def anew(places):
+    """One endpoint for each message."""
+    return lambda messages: {
+        name: engine.open_site(places[name]).handle(message) for name, message in messages.items()
+    }
+
+
+def in_new_processes(places):
+    """One process for each message; what it leaves is on its disk."""
+    fork = multiprocessing.get_context("fork")
+
+    def answer(end, place, message):
+        end.send_bytes(engine.open_site(place).handle(message))
+
+    def ask(place, message):
+        here, there = fork.Pipe()
+        process = fork.Process(target=answer, args=(there, place, message))
+        process.start()
+        reply = here.recv_bytes()
+        process.join()
+        return reply
+
+    return lambda messages: {name: ask(places[name], message) for name, message in messages.items()}
+
+
+def same_bits(one: StudyResult, other: StudyResult):
+    assert one.arrays.keys() == other.arrays.keys()
+    for name, array in one.arrays.items():
+        assert array.tobytes() == other.arrays[name].tobytes(), name
+
+
+@pytest.mark.parametrize(
+    "privacy", [{}, MASKED, {"secure_aggregation": True}], ids=["plain", "masked", "noise"]
+)
+def test_a_site_opened_anew_for_each_message_gives_the_same_bits(sites, tmp_path, privacy):
+    study = make_study(method="oneshot", parameters={"n_lags": 1, "noise_variance": "free"}, privacy=privacy)
+    one = engine.conduct(study, living(sites), tmp_path / "one", run="r")
+    other = engine.conduct(study, anew(sites), tmp_path / "other", run="q")
+    same_bits(one, other)
+    assert np.any(one.arrays["A"])
+
+
+def test_a_masked_study_with_a_new_process_for_each_message_gives_the_same_bits(sites, tmp_path):
+    study = make_study(privacy=MASKED)
+    one = engine.conduct(study, living(sites), tmp_path / "one", run="r")
+    same_bits(one, engine.conduct(study, in_new_processes(sites), tmp_path / "other", run="q"))
+
+
+def stopped_after(exchange, n):
+    """An exchange that breaks off."""
+    left = [n]
+
+    def sent(messages):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return exchange(messages)
+
+    return sent
+
+
+@pytest.mark.parametrize("n", [5, 8, 10])
+@pytest.mark.parametrize("make", [living, anew])
+def test_a_masked_run_goes_on_with_new_keys_wherever_its_server_was_stopped(sites, tmp_path, make, n):
+    study, exchange = make_study(privacy=MASKED), make(sites)
+    with pytest.raises(KeyboardInterrupt):
+        engine.conduct(study, stopped_after(exchange, n), tmp_path / "server", run="r")
+    found = engine.conduct(study, exchange, tmp_path / "server", run="r")
+    np.testing.assert_allclose(found.arrays["A"], feddbn.MomentSummary().fit(MADE.sites).A_, atol=1e-6)
+
+
+def test_a_study_comes_from_a_file_and_its_result_is_in_the_folder(sites, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(f'name = "s"\nmethod = "summary"\nvariables = ["x0", "x1"]\nsites = {list(NAMES)}\n')
+    found = engine.conduct(path, living(sites), tmp_path / "server")
+    (run,) = [one for one in (tmp_path / "server").iterdir() if one.is_dir()]
+    assert run.name.startswith("s-")
+    same_bits(found, StudyResult.from_bytes((run / "result.feddbn").read_bytes()))
+    with refused(ParameterError, "methodology"):
+        engine.conduct(make_study(method="methodology"), living(sites), tmp_path / "server")
+    with refused(FileError, "nowhere"):
+        engine.conduct("nowhere", living(sites), tmp_path / "server")
+
+
+def test_a_site_that_cannot_read_its_data_refuses_and_nothing_is_raised(sites, tmp_path):
+    (sites[NAMES[0]] / "data" / "rows.csv").write_text("no,table\n1\n2,3,4\n")
+    with refused(SiteRefused, code="withheld"):
+        read_reply(engine.open_site(sites[NAMES[0]]).handle(b""))
+    with pytest.raises(NotEnoughSites) as caught:
+        engine.conduct(make_study(), living(sites), tmp_path / "server")
+    assert caught.value.values["reasons"] == {NAMES[0]: "withheld"}
+
+
+def test_a_site_is_found_by_its_kit_folder_or_file(sites, tmp_path):
+    place = sites[NAMES[0]]
+    kit = tmp_path / "kit"
+    (kit / "startup").mkdir(parents=True)
+    (kit / "local").symlink_to(place)
+    for folder in (place, place / "feddbn_site.toml", str(kit)):
+        assert engine.open_site(folder).name == NAMES[0]
+    for nothing in (tmp_path, tmp_path / "nothing"):
+        with refused(FileError, str(nothing), code="no-site"):
+            engine.open_site(nothing)
+
+
+def test_sites_are_made_once_for_their_owners_only(sites):
+    folder = sites[NAMES[0]].parent
+    made = [path for path in folder.rglob("*") if path.name != "rows.csv"]
+    assert len(made) == 6 * len(NAMES)
+    assert not any(path.stat().st_mode & 0o077 for path in made)
+    with refused(FileError, NAMES[1], code="site-there"):
+        engine.make_sites(folder, ["new", NAMES[1]])
+    assert not (folder / "new").exists()
