@@ -94,8 +94,9 @@ class StudyFacts:
         """What protects it."""
         privacy = self.study.privacy
         masks, noise = Finding("study-unmasked", "error"), Finding("study-exact", "warning")
-        if privacy.secure_aggregation:
-            masks = Finding("study-masked", "good", {"min_sites": privacy.min_sites})
+        if privacy.is_protected:
+            values = {"min_sites": privacy.min_sites, "keepers": list(privacy.keepers)}
+            masks = Finding("study-masked", "good", values)
         if privacy.has_sampling_noise:
             noise = Finding("study-with-noise", "good")
         if privacy.epsilon is not None:

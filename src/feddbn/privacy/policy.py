@@ -180,7 +180,7 @@ class SitePolicy(Table):
     max_share
         Largest share of this site in all rows, where a study or a question says how many these are.
     require_masking
-        Whether answers leave only under secure aggregation.
+        Whether answers leave only under secure aggregation, or as parts for two keepers.
     max_rounds
         Most answers to one task name in one run.
     max_epsilon
@@ -317,7 +317,7 @@ class SitePolicy(Table):
             )
         if self.require_masking and not masked:
             raise SiteRefused(
-                f"this site answers task {task!r} only under secure aggregation "
+                f"this site answers task {task!r} only under secure aggregation or for two keepers "
                 "(require_masking in its policy).",
                 code="masking-required",
             )
@@ -348,7 +348,7 @@ class SitePolicy(Table):
         self.check_sites(n_sites)
         if self.require_masking and not masked:
             raise SiteRefused(
-                "this site takes part only under secure aggregation (require_masking in its policy).",
+                "this site takes part only under secure aggregation or with two keepers (require_masking in its policy).",
                 code="masking-required",
             )
         if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):

@@ -234,7 +234,7 @@ def _revealed(record: ReportRecord) -> Finding:
     privacy: Mapping[str, Any] = record.privacy or {}
     epsilon, delta = number(privacy.get("epsilon")), number(privacy.get("delta"))
     values = {"epsilon": epsilon, "delta": delta, "unit": privacy.get("unit")}
-    if privacy.get("secure_aggregation"):
+    if privacy.get("secure_aggregation") or privacy.get("keepers"):
         return _verdict("revealed", "good", "sums", **values)
     if epsilon is not None:
         return _verdict("revealed", "warning", "noise", **values)

@@ -138,7 +138,7 @@ def _own_data(it: Said) -> Card:
 
 @says("site-policy")
 def _site_policy(it: Said) -> Card:
-    masked = "only under secure aggregation" if it["masks"] else "also in the clear"
+    masked = "only under secure aggregation or for two keepers" if it["masks"] else "also in the clear"
     budget = "no noise demanded" if it["max_epsilon"] is None else f"epsilon up to {it['max_epsilon']:g}"
     whom = "any study within these rules" if it["by_rule"] else "approved studies only"
     rules = f"at least {it['min_sites']} sites; {budget}; {it['max_rounds']} rounds; {whom}"

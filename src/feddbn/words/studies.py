@@ -122,7 +122,12 @@ def _numbers(it: Said) -> str:
 def _study_privacy(it: Said) -> Card:
     masks = "NO secure aggregation: the server sees this site's own sums"
     if it["masks"]:
-        masks = f"secure aggregation, sums of at least {it['min_sites']} sites are opened"
+        how = (
+            f"parts for two keepers ({' and '.join(it['keepers'])})"
+            if it.get("keepers")
+            else "secure aggregation"
+        )
+        masks = f"{how}, sums of at least {it['min_sites']} sites are opened"
     noise = "the sums are exact: no noise is added"
     if it["masks"] and it.get("protection") == "noise":
         noise = "noise of .3 of each sum's own sampling error is added"
@@ -158,7 +163,8 @@ def _study_headline(it: Said) -> str:
 
 @says("study-masked")
 def _masks(it: Said) -> str:
-    return f"Only sums of at least {it['min_sites']} sites can be opened."
+    both = f" by {' and '.join(it['keepers'])} together" if it.get("keepers") else ""
+    return f"Only sums of at least {it['min_sites']} sites can be opened{both}."
 
 
 @says("study-unmasked")

@@ -136,7 +136,9 @@ def _in_words(kind: Kind | None) -> str:
 
 def announcement(study: Study, variables: Sequence[str]) -> str:
     """Return what a study will do here, the end of a line for the people at the site."""
+    keepers = study.privacy.keepers
     how = "secure aggregation" if study.privacy.secure_aggregation else "plain sums"
+    how = f"parts for the keepers {' and '.join(keepers)}" if keepers else how
     noise = "" if study.privacy.epsilon is None else f", epsilon {study.privacy.epsilon:g}"
     return (
         f"method {' and '.join(study.methods)} ({study.goal}), "
@@ -417,6 +419,11 @@ class SiteEndpoint:
             raise SiteRefused(
                 "the study asks for secure aggregation, which is not set up at this site.", code="no-masking"
             )
+        if study.privacy.keepers:
+            raise SiteRefused(
+                "the study names keepers, and this site knows none; `keepers` in its settings names the file of their keys.",
+                code="no-keepers",
+            )
         for check in self._checks:
             check(study)
         self._approve(run_id, study, True)
@@ -471,9 +478,10 @@ class SiteEndpoint:
         return ({} if self._witness is None else self._witness.hear(request.meta)), {}
 
     def _task(self, request: Request, record: SiteRecord) -> Answer:
-        if self._study(record).privacy.secure_aggregation:
+        if self._study(record).privacy.is_protected:
             raise SiteRefused(
-                "the answers of this study leave only under secure aggregation.", code="masking-required"
+                "the answers of this study leave only under secure aggregation, or as parts for its keepers.",
+                code="masking-required",
             )
         task = task_from(request)
         if task.participants is not None and self.name not in task.participants:

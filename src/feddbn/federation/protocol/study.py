@@ -61,6 +61,9 @@ class Privacy(Table):
 
     `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
     than its sites can make it ends the run.
+
+    `keepers` names two independent parties instead of masks: a site splits its answers into a part for each, and what they
+    open together is the sum. Each part comes with a proof that rows could have made the answer.
     """
 
     secure_aggregation: bool = False
@@ -72,11 +75,17 @@ class Privacy(Table):
     clip: float | None = Field(default=None, gt=0)
     n_colluding: int = Field(default=1, ge=1)
     max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    keepers: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")], ...] = ()
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether nobody can open anything but sums: by masks, or by two keepers."""
+        return self.secure_aggregation or bool(self.keepers)
 
     @property
     def has_sampling_noise(self) -> bool:
         """Whether its sums carry noise of a share of their own sampling errors."""
-        return self.secure_aggregation and self.epsilon is None and self.protection == "noise"
+        return self.is_protected and self.epsilon is None and self.protection == "noise"
 
     @property
     def hides_rows(self) -> bool:
@@ -90,6 +99,17 @@ class Privacy(Table):
                 "max_norm cannot be combined with epsilon, because whether a site refuses would tell what no noise covers; "
                 "use clip, which bounds every unit, or remove one of them"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _two_keepers(self) -> Privacy:
+        if not self.keepers:
+            return self
+        if len(self.keepers) != 2 or len(set(self.keepers)) != 2:
+            raise ValueError("keepers must be two different names")
+        for name in ("secure_aggregation", "epsilon", "max_norm"):
+            if getattr(self, name) not in (False, None):
+                raise ValueError(f"keepers cannot be combined with {name}; remove one of them")
         return self
 
 
@@ -216,6 +236,13 @@ class Study(Table):
         return names
 
     @model_validator(mode="after")
+    def _keepers_are_no_sites(self) -> Study:
+        both = sorted(set(self.privacy.keepers) & {*self.sites, "server"})
+        if both:
+            raise ValueError(f"privacy.keepers names {both[0]!r}, which is a site; keepers hold no data")
+        return self
+
+    @model_validator(mode="after")
     def _units_of_variables(self) -> Study:
         odd = self.units.keys() - set(self.variables)
         if odd:
@@ -315,7 +342,7 @@ class Study(Table):
         unused |= dict.fromkeys(
             _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "update_of"), True
         )
-        unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection")
+        unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection", "keepers")
         unused["attendance"] = set() if self.attendance.collects else {"window_h", "enough"}
         values = self.model_dump(mode="json", exclude=unused)
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -343,7 +370,7 @@ def parse_study(text: str, source: str = "the study file") -> Study:
 def check_sites(study: Study) -> None:
     """Refuse a study that cannot be run with the number of sites it names, before anything is sent."""
     n, privacy, attendance = len(study.sites), study.privacy, study.attendance
-    if privacy.secure_aggregation and n < privacy.min_sites:
+    if privacy.is_protected and n < privacy.min_sites:
         raise ParameterError(
             f"privacy.min_sites = {privacy.min_sites}, but the study names {n} sites; name more sites or lower it."
         )
@@ -353,6 +380,7 @@ def check_sites(study: Study) -> None:
             "name more sites or lower it."
         )
     fewest = usual_threshold(n, privacy.min_sites) if privacy.secure_aggregation else 1
+    fewest = min(n, privacy.min_sites) if privacy.keepers else fewest
     if attendance.enough is not None and not fewest <= attendance.enough <= n:
         raise ParameterError(
             f"attendance.enough = {attendance.enough}, but sums of this study need {fewest} to {n} sites; choose one of "
@@ -537,6 +565,7 @@ def _unknown(name: str, known: Sequence[str]) -> ParameterError:
 def check_goal(study: Study) -> None:
     """Refuse a study whose method cannot reach its goal, with these parameters and this noise."""
     method = study_method(study.method)
+    check_keepers(study)
     if study.update_of:
         check_update(study, [name for name in study_methods() if _METHODS[name].update is not None])
     if study.goal == "network":
@@ -555,6 +584,31 @@ def check_goal(study: Study) -> None:
             f"goal = {study.goal!r}: {_WORDS[study.goal][1]} carry no noise; remove epsilon, or leave the study."
         )
     way.check(study)
+
+
+KEEPER_METHODS = ("oneshot", "fdbnl", "latent", "summary")
+"""Methods that learn from first looks and sums of products alone; FDBNL by its usual schedule."""
+
+
+def check_keepers(study: Study) -> None:
+    """Refuse a study with two keepers that needs other sums than proofs are made for."""
+    if not study.privacy.keepers:
+        return
+    given = study.parameters
+    is_able = set(study.methods) <= set(KEEPER_METHODS) and study.goal in ("network", "confidence", "check")
+    if not is_able or given.get("schedule", "gram") != "gram" or study.held_out is not None:
+        raise ParameterError(
+            f"privacy.keepers: two keepers open sums of products and first looks only; use method = "
+            f"{', '.join(map(repr, KEEPER_METHODS))} (fdbnl with schedule = 'gram') without held-out rows, or "
+            "secure_aggregation = true.",
+            code="keepers-method",
+        )
+    if study.update_of or study.some_variables_may_be_missing:
+        raise ParameterError(
+            "privacy.keepers: every site answers for all variables and all its rows; remove update_of and "
+            "some_variables_may_be_missing, or use secure_aggregation = true.",
+            code="keepers-rows",
+        )
 
 
 def check_noise(study: Study) -> None:

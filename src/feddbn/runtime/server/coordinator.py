@@ -27,7 +27,7 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import FeddbnError, ProtocolError, StateError
+from feddbn.errors import FeddbnError, ParameterError, ProtocolError, StateError
 from feddbn.federation.protocol.messages import (
     NEVER,
     Exchange,
@@ -276,6 +276,8 @@ class Coordinator:
             from feddbn.runtime.server.masked_sums import MaskedSums
 
             self._sums = MaskedSums(study, self._line)
+        elif study.privacy.keepers:
+            raise ParameterError("privacy.keepers: this version cannot open sums with keepers yet.")
         else:
             self._sums = PlainSums(self._line, self._roll, study.privacy.max_norm)
 

@@ -192,7 +192,7 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
         *(_asks(task, plan) for task in tasks_in(plan)),
         _said("size", usual=usual_numbers(plan), most=most_numbers(plan)),
         _said("sites", study.sites),
-        _said("privacy", **privacy.model_dump(), masks=privacy.secure_aggregation),
+        _said("privacy", **privacy.model_dump(), masks=privacy.is_protected),
         None if privacy.epsilon is None else _said("noise", sentence=costs_in_words(study)),
         about_noise(
             study,

@@ -107,7 +107,7 @@ def study_checks(
 
     def rules(study: Study) -> None:
         privacy = study.privacy
-        n_sites, masked = len(study.sites), privacy.secure_aggregation
+        n_sites, masked = len(study.sites), privacy.is_protected
         for method in study.methods:
             policy.check_study(method, n_sites, masked, privacy.epsilon, privacy.unit)
 
