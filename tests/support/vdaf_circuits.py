@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from feddbn.privacy.prio3.field import FIELD64, FIELD128, Elements, Field
+from feddbn.privacy.prio3.field import FIELD64, FIELD128, Field
 from feddbn.privacy.prio3.flp import Gadget, Mul, ParallelSum, PolyEval, Valid
 from feddbn.privacy.prio3.prio3 import Prio3
 
@@ -181,7 +181,3 @@ def prio3_of(name: str, vector: dict) -> Prio3:
         return Prio3(circuit, 0xFFFFFFFF, num_shares=shares, num_proofs=vector["proofs"])
     assert kind == "HigherDegree"
     return Prio3(HigherDegree(), 0xFFFFFFFF, num_shares=shares)
-
-
-def elements(field: Field, values: list[int]) -> Elements:
-    return field.array(values)
