@@ -49,6 +49,7 @@ def test_arithmetic_is_that_of_integers(field, data):
     assert listed(field, field.neg(a)) == [-x % p for x in xs]
     assert listed(field, field.mul(a, b)) == [x * y % p for x, y in pairs]
     assert listed(field, field.sum(a)) == [sum(xs) % p]
+    assert listed(field, field.total([a, b, b])) == [(x + 2 * y) % p for x, y in pairs]
     assert listed(field, field.powers(a, 5)[:, 4]) == [pow(x, 5, p) for x in xs]
     assert field.encode(a) == b"".join(x.to_bytes(field.encoded_size, "little") for x in xs)
     assert listed(field, field.decode(field.encode(a), len(xs))) == xs

@@ -156,6 +156,12 @@ def test_bytes_of_another_length_or_above_the_modulus_are_refused():
         assert refused.value.code == "bad-encoding"
     with pytest.raises(AggregationError):
         VDAF.shard(CONTEXT, VDAF.valid.encode(VALUES), NONCE, b"too short")
+    with pytest.raises(ValueError):
+        sharded(VDAF, VDAF.valid.encode(VALUES)[1:])
+    with pytest.raises(ValueError):
+        VDAF.verify_init(KEY, CONTEXT, 2, NONCE, public_share, helper)
+    with pytest.raises(ValueError):
+        Prio3(Count(), PRIVATE, num_shares=1)
 
 
 class Combined(Bits):

@@ -21,6 +21,7 @@ covered.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from operator import index
 from typing import Any, Final
@@ -109,8 +110,8 @@ class Field:
         """Return which encodings are not below the modulus."""
         limbs = elements["limbs"]
         found: NDArray[np.bool_] = limbs[..., -1] == 0xFFFFFFFF
-        for place in map(tuple, np.argwhere(found)):
-            found[place] = int.from_bytes(elements[place].tobytes(), "little") >= self.modulus
+        if found.any():
+            found[found] = self._less_p(limbs[found].T.astype(np.int64, order="C"))[0]
         return found
 
     # -- arithmetic ---------------------------------------------------------------------------------------------
@@ -150,8 +151,17 @@ class Field:
     def sum(self, a: Elements, axis: int = -1) -> Elements:
         """Return the sum along one axis, of fewer than 2**28 elements."""
         limbs = np.moveaxis(a, axis, -1)["limbs"]
-        columns = limbs.sum(axis=-2, dtype=np.int64)
-        return self._folded(columns.reshape(-1, self._n_limbs).T.copy()).reshape(columns.shape[:-1])
+        return self._from_columns(limbs.sum(axis=-2, dtype=np.int64))
+
+    def total(self, arrays: Iterable[Elements]) -> Elements:
+        """Return the sum of arrays of one shape, one after another."""
+        columns: NDArray[np.int64] | None = None
+        for one in arrays:
+            limbs = one["limbs"]
+            columns = limbs.astype(np.int64) if columns is None else np.add(columns, limbs, out=columns)
+        if columns is None:
+            raise ValueError("a total needs at least one array.")
+        return self._from_columns(columns)
 
     def combine(self, weights: NDArray[Any], a: Elements) -> Elements:
         """Return ``weights @ a`` for a matrix of small whole numbers and a vector of elements, exactly.
@@ -222,8 +232,13 @@ class Field:
         x, y = (v["limbs"].reshape(-1, self._n_limbs).T.astype(np.int64, order="C") for v in (left, right))
         return self._folded(x + y if sign > 0 else x - y).reshape(left.shape)
 
+    def _from_columns(self, last: NDArray[np.int64]) -> Elements:
+        """Return the elements of columns that lie along the last axis."""
+        columns = last.reshape(-1, self._n_limbs).T.copy()
+        return self._folded(columns).reshape(last.shape[:-1])
+
     def _folded(self, columns: NDArray[np.int64]) -> Elements:
-        """Return sum_k columns[k] 2**(32 k) mod p; columns are overwritten. Each below 2**52 in magnitude."""
+        """Return sum_k columns[k] 2**(32 k) mod p; columns are overwritten. Below 2**60 in magnitude (2**52 beyond limbs)."""
         n, middle = self._n_limbs, self._middle
         for k in reversed(range(n, len(columns))):
             columns[k - n + middle] += self._factor * columns[k]
@@ -233,14 +248,21 @@ class Field:
         while (over := self._carried(columns)).any():
             columns[middle] += self._factor * over
             columns[0] -= over
+        if (large := columns[-1] == _LOW).any():
+            excess, less = self._less_p(columns[:, large])
+            columns[:, large] = np.where(excess, less, columns[:, large])
         result = np.empty(columns.shape[1], dtype=self.dtype)
         words = result.view("<u8").reshape(-1, n // 2)
         for k in range(n // 2):
             words[:, k] = columns[2 * k] | columns[2 * k + 1] << 32
-        for large in np.flatnonzero(columns[-1] == _LOW):
-            number = int.from_bytes(result[large].tobytes(), "little") % self.modulus
-            result["limbs"][large] = np.frombuffer(number.to_bytes(self.encoded_size, "little"), dtype="<u4")
         return result
+
+    def _less_p(self, columns: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return where numbers of whole limbs are p or more, and these less p."""
+        less = columns.copy()
+        less[0] -= 1
+        less[self._middle] += self._factor
+        return self._carried(less) > 0, less
 
     @staticmethod
     def _carried(columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -262,7 +284,9 @@ class Field:
         while (half := values.shape[-2] // 2) >= 1:
             done = values.shape[-1]
             even = values[..., :half, :]
-            odd = self.mul(values[..., half:, :], roots[: half * done : half] if done > 1 else roots[:1])
+            odd = values[..., half:, :]
+            if done > 1:
+                odd = self.mul(odd, roots[: half * done : half])
             values = np.concatenate([self.add(even, odd), self.sub(even, odd)], axis=-1)
         return values.reshape(*lead, n)
 

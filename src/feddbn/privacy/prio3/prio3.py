@@ -85,6 +85,8 @@ class Prio3:
     """
 
     def __init__(self, valid: Valid, algorithm: int, *, num_shares: int = 2, num_proofs: int = 1) -> None:
+        if not (2 <= num_shares < 256 and 1 <= num_proofs < 256):
+            raise ValueError("there are from 2 to 255 aggregators and from 1 to 255 proofs.")
         if valid.early_len is not None and (valid.joint_rand_len < 1 or num_proofs != 1):
             raise ValueError("a circuit with an early seed needs joint randomness and has one proof.")
         self.valid, self.field = valid, valid.field
@@ -175,6 +177,8 @@ class Prio3:
     ) -> tuple[VerifyState, bytes]:
         """Return an aggregator's state and its verifier share, from what a client sent it."""
         field, valid, proofs = self.field, self.valid, self.proofs
+        if not 0 <= aggregator < self.num_shares:
+            raise ValueError(f"there is no aggregator {aggregator} of {self.num_shares}.")
         _check_size("verify_key", verify_key, VERIFY_KEY_SIZE)
         _check_size("nonce", nonce, NONCE_SIZE)
         _check_size("public_share", public_share, self._n_seeds * self.num_shares * SEED_SIZE)
@@ -249,10 +253,8 @@ class Prio3:
         return state.out_share
 
     def aggregate(self, out_shares: Sequence[Elements]) -> Elements:
-        """Return the sum of shares: of many reports for one aggregator, or of one sum over all aggregators."""
-        if not out_shares:
-            return self.field.zeros(self.valid.output_len)
-        return self.field.sum(np.stack(out_shares), axis=0)
+        """Return the sum of shares: of many reports for one aggregator, or of one sum over all aggregators (to open it)."""
+        return self.field.total([self.field.zeros(self.valid.output_len), *out_shares])
 
     # -- hashes -------------------------------------------------------------------------------------------------
 
