@@ -86,7 +86,7 @@ class SamplingNoise(Guard):
     ) -> None:
         self._key = key
         self._total = rows
-        self._precision = precision
+        self._precision = self._left = precision
         self._share = share
         self._last: float | None = None
         self._rows: tuple[SiteData, _Rows] | None = None
@@ -137,6 +137,14 @@ class SamplingNoise(Guard):
         if self._last is not None:
             self._precision += self._last**-2
         return vector
+
+    def leaves(self) -> None:
+        """It is booked."""
+        self._left = self._precision
+
+    def stays(self) -> None:
+        """It is not."""
+        self._precision = self._left
 
     def last_noise(self, task: Task) -> float | None:
         """Nominal noise multiplier of the last answer."""

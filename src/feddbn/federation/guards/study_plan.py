@@ -77,7 +77,24 @@ def plan_of(study: Study) -> Plan:
         return ()
     has_count = study.privacy.epsilon is None and not study.update_of
     counts = (Planned("counts.variables", 2 * len(study.variables)),) if has_count else ()
-    return *counts, *_plan_of_fit(study)
+    return *counts, *_with_what_is_asked_ahead(study, _plan_of_fit(study))
+
+
+def _with_what_is_asked_ahead(study: Study, plan: Plan) -> Plan:
+    """The same plan where questions are asked together: one that rests on a wrong guess is asked again.
+
+    These are the survey, if variables are left out, and moments, if sites differ. Resamples are those of a network that is
+    learned again where residuals remember.
+    """
+    if not study.privacy.takes_batches:
+        return plan
+    tasks, found = tasks_in(plan), list(plan)
+    sooner = {"counts.variables": "survey.first", "agree": "gram.rows", "residuals.checks": "gram.resamples"}
+    for before, task in sooner.items():
+        place = next((k for k, ask in enumerate(found) if ask.task == task), None)
+        if place is not None and (before in tasks or before == "counts.variables"):
+            found[place] = replace(found[place], times=2 * found[place].times)
+    return tuple(found)
 
 
 def _plan_of_fit(study: Study) -> Plan:
@@ -483,9 +500,10 @@ class Asked:
             )
         self._keep(what, digest, 1)
 
-    def check(self, task: Task) -> None:
+    def check(self, task: Task, masked: bool = True) -> None:
         """Refuse a question that takes something else for granted than those before it."""
-        constants = [(one, one.digest) for one in (*task.question.constants, *_chosen(task.question))]
+        granted = (*task.question.constants, *_chosen(task.question))
+        constants = [(one, one.digest) for one in granted if masked or not one.hides_sites]
         for one, digest in constants:
             known = self._sizes.get(one.what, {})
             if digest not in known and len(known) >= one.most:
@@ -505,10 +523,15 @@ class Asked:
 
 
 def _chosen(question: Question) -> tuple[Constant, ...]:
-    """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen."""
+    """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen.
+
+    A survey may have been asked along with what tells that.
+    """
     names = getattr(question, "variables", None)
     if names is None or question.name == "counts.variables":
         return ()
+    if question.name == "survey.first":
+        return (Constant("the variables of a survey", tuple(names), 2),)
     return (Constant("the variables of the run", tuple(names)),)
 
 
@@ -539,7 +562,7 @@ class ScopeGuard(Guard):
         self._scope.check_participants(task.name, task.participants)
         task.question.check_scope(self._scope)
         self._policy.check_transformations(task.question.transformations)
-        self._asked.check(task)
+        self._asked.check(task, channel.masked)
         self._asked.check_plan(task, self._scope.plan)
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:

@@ -179,6 +179,12 @@ class ResidualsQuestion(RowsQuestion):
             asked = Constant(f"{self.name} (fold = {self.fold})", given, most)
         return *super().constants, asked
 
+    def usual_sum(self, n_sites: int) -> FloatArray | None:
+        """As of no rows: nothing is found in residuals of a network that the question carries."""
+        if self.form != "checks" or self.coefficients is None:
+            return None
+        return np.zeros(residuals_length(self))
+
     @property
     def n_back(self) -> int:
         """How many rows back residuals are compared: one more than a row reaches."""

@@ -26,6 +26,7 @@ import numpy as np
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
+from feddbn.core.encoding import decode, encode
 from feddbn.core.kinds import Kind
 from feddbn.data.memory import with_columns
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
@@ -39,6 +40,7 @@ from feddbn.federation.protocol.messages import (
     Request,
     SiteRecord,
     Snapshot,
+    batch_digest,
     code_of,
     digest_of,
     encode_reply,
@@ -47,6 +49,7 @@ from feddbn.federation.protocol.messages import (
     refused_in,
     sentence_of,
     task_from,
+    tasks_from,
 )
 from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, notes_of
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
@@ -165,6 +168,7 @@ def greeted(request: Request | None) -> Study | None:
 # server has counted, and `current`, after the last task it executed. Each task says `after`: the number of the
 # last task whose answer by this site was counted. Then
 #
+# - (several tasks that are asked together have as many numbers, and `seq` is the last of them)
 # - ``seq == current.seq`` and the same digest: the recorded answer is given again, nothing is executed;
 # - ``seq > current.seq`` and ``after == current.seq``: execute from the current snapshot (the usual step);
 # - ``seq > current.seq`` and ``after == previous.seq``: the last answer came too late to be counted; execute
@@ -186,18 +190,18 @@ class Step(enum.Enum):
     STEP_BACK = "executed from the previous state; the last answer was not counted"
 
 
-def decide(record: SiteRecord, seq: int, after: int, digest: str) -> Step:
-    """Return what to do with task `seq`; a task that fits no rule raises and nothing has changed."""
+def decide(record: SiteRecord, seq: int, after: int, digest: str, n_tasks: int = 1) -> Step:
+    """Return what to do with task `seq`, and those asked with it; one that fits no rule raises and nothing has changed."""
     current, previous = record.current.seq, record.previous.seq
     if seq < 0 or after < NEVER or after >= seq:
         raise ProtocolError(f"task {seq} after task {after} is not a possible order.", code="bad-order")
-    if seq == current:
+    if seq + n_tasks - 1 == current:
         if digest == record.digest:
             return Step.REPEAT
         raise ProtocolError(
             f"task {seq} was already answered and now has another content.", code="changed-task"
         )
-    if seq < current:
+    if seq <= current:
         raise ProtocolError(
             f"task {seq} is stale: this site has already answered task {current}.", code="stale-task"
         )
@@ -218,6 +222,39 @@ def _name(seq: int) -> str:
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
+
+
+class WayOut(Protocol):
+    """How the answers to tasks that were asked together leave a site.
+
+    Attributes
+    ----------
+    channel
+        What guards are told about it.
+    """
+
+    channel: Channel
+
+    def __call__(self, request: Request, tasks: Sequence[Task], vectors: Sequence[FloatArray]) -> Answer:
+        """Return what leaves. It is stored, and a repeated request gets the same bytes.
+
+        `vectors` may be fewer than `tasks`: the rest could not be answered, or rests on a guess that this site knows to be
+        wrong. In a sum that hides sites that must not show.
+        """
+        ...
+
+
+class PlainWay:
+    """All vectors, side by side."""
+
+    channel = PLAIN
+
+    def __call__(self, request: Request, tasks: Sequence[Task], vectors: Sequence[FloatArray]) -> Answer:
+        """Return the vectors by number."""
+        return {"digest": batch_digest(tasks)}, {f"vector/{k}": one for k, one in enumerate(vectors)}
+
+
+MakeWayOut = Callable[[str, Study, "SiteEndpoint"], WayOut]
 
 
 @dataclass(frozen=True)
@@ -281,6 +318,9 @@ class SiteEndpoint:
     masked
         Makes, for a run, the function that answers the messages of secure aggregation, and forgets its keys; None refuses
         studies that ask for it. In such a study no vector leaves in any other way.
+    parts
+        Makes, for a run of a study with keepers, how answers leave as parts for these; None refuses such studies. In such
+        a study no vector leaves in any other way.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -297,6 +337,7 @@ class SiteEndpoint:
         witness: Witness | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: Masking | None = None,
+        parts: MakeWayOut | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
@@ -309,12 +350,15 @@ class SiteEndpoint:
         self._handlers: dict[str, Callable[[Request, SiteRecord], Answer]] = {
             "hello": self._hello,
             "task": self._task,
+            "batch": self._batch,
             "secagg": self._secagg,
             "finish": self._finish,
             "heads": self._heads,
         }
         self._guards = guards
         self._masked = masked
+        self._parts = parts
+        self._way_out: tuple[str, WayOut] | None = None
         self._whole = site.data
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
         self._asked: tuple[Request, SiteRecord] | None = None
@@ -419,7 +463,7 @@ class SiteEndpoint:
             raise SiteRefused(
                 "the study asks for secure aggregation, which is not set up at this site.", code="no-masking"
             )
-        if study.privacy.keepers:
+        if study.privacy.keepers and self._parts is None:
             raise SiteRefused(
                 "the study names keepers, and this site knows none; `keepers` in its settings names the file of their keys.",
                 code="no-keepers",
@@ -457,7 +501,7 @@ class SiteEndpoint:
         # A handshake begins a segment; the server's end of secure aggregation begins anew with new keys, so does ours.
         # What protects earlier sums is on disk: the register of sums, and for whom the last answer was opened.
         # A collection is one segment, however often its server was restarted.
-        self._masking = None
+        self._masking = self._way_out = None
         if not study.attendance.collects:
             self._forget_keys(request.run_id, study)
         said = announcement(study, self._site.data.variables)
@@ -489,6 +533,57 @@ class SiteEndpoint:
         vector = self._vector(request, record, task)
         return {"digest": digest_of(task)}, {"vector": vector}
 
+    def _way(self, run_id: str, study: Study) -> WayOut:
+        """How the answers of a run leave: in the clear, or as parts for keepers."""
+        if not study.privacy.keepers:
+            return PlainWay()
+        if self._way_out is None or self._way_out[0] != run_id:
+            assert self._parts is not None
+            self._way_out = (run_id, self._parts(run_id, study, self))
+        return self._way_out[1]
+
+    def _batch(self, request: Request, record: SiteRecord) -> Answer:
+        """Answer several tasks, one after the other; the record is stored once."""
+        study = self._study(record)
+        if study.privacy.secure_aggregation:
+            raise SiteRefused(
+                "the answers of this study leave only under secure aggregation.", code="masking-required"
+            )
+        if study.privacy.epsilon is not None:
+            raise SiteRefused("the questions of a study with noise are asked one by one.", code="one-by-one")
+        tasks, way = tasks_from(request), self._way(record.run_id, study)
+        digest, n_tasks = batch_digest(tasks), len(tasks)
+        step = decide(record, request.seq, request.after, digest, n_tasks)
+        if step is not Step.REPEAT:
+            base = record.current if step is Step.EXECUTE else record.previous
+            self._site.state = dict(base.state)
+            channels = [replace(way.channel, digest=digest_of(task)) for task in tasks]
+            names = ", ".join(task.name for task in tasks)[:LONGEST]
+
+            def ended(task: Task, error: Exception) -> None:
+                self._tell_why(request, error, task=task.name)
+
+            with self._withheld(request, task=names):
+                found = self._site.answer_all(tasks, channels, ended)
+            vectors = [np.array(one, dtype=np.float64) for one in found]
+            reply = encode(*way(request, tasks, vectors))
+            history = base.history
+            for task in tasks:
+                history = _longer(history, digest_of(task))
+            after = Snapshot(request.seq + n_tasks - 1, dict(self._site.state), history)
+            record = replace(record, previous=base, current=after, digest=digest, vector=None, reply=reply)
+            record = replace(record, opened=(), n_guaranteed=way.channel.n_guaranteed)
+            self._commit(record)
+            self._tell_notes(request, names, base, after)
+            tasks = tasks[: len(vectors)]
+        for task in tasks:
+            self._tell(step.value, request, task=task.name)
+        return decode(record.reply)
+
+    def _tell_notes(self, request: Request, task: str, base: Snapshot, after: Snapshot) -> None:
+        for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
+            self._tell("note", request, task=task, sentence=say(note, "owner"), code=note.code)
+
     def _vector(
         self, request: Request, record: SiteRecord, task: Task, channel: Channel = PLAIN
     ) -> FloatArray:
@@ -506,10 +601,9 @@ class SiteEndpoint:
             # The sites of a run's first sum are those of all its sums, so this answer is booked for them at once.
             opened = record.opened if step is Step.EXECUTE else ()
             record = replace(record, previous=base, current=after, digest=digest, vector=vector)
-            record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed)
+            record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed, reply=b"")
             self._commit(record)
-            for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
-                self._tell("note", request, task=task.name, sentence=say(note, "owner"), code=note.code)
+            self._tell_notes(request, task.name, base, after)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None
         return record.vector

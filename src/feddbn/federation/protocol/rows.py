@@ -459,11 +459,9 @@ class RowsQuestion(Treatment, Question):
         if self.is_look:
             return ()
         found = [
-            # Which cells are empty depends neither on lags nor on folds.
-            Constant(
-                "which cells are empty and which sites abstain",
-                (*self._cells, self.abstain),
-            ),
+            # Which cells are empty, and who does not fit, depends neither on lags nor on folds.
+            Constant("which cells are empty", self._cells),
+            Constant("which sites abstain", (self.abstain,), hides_sites=True),
             Constant(
                 "means, trends and cycles" + self.place,
                 (self.center, self.degree, self.periods),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from operator import is_
 from typing import Any, ClassVar, Self
@@ -229,8 +230,14 @@ class Guard:
         """Return what may leave the site."""
         return vector
 
+    def leaves(self) -> None:
+        """All that `after` has seen since the last time leaves now."""
+
     def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Take note that the task was refused; the error goes on to whoever asked."""
+
+    def stays(self) -> None:
+        """Nothing that `after` has seen since the last time leaves."""
 
 
 class Site:
@@ -266,13 +273,66 @@ class Site:
 
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""
+        return self.answer_all([task], [channel])[0]
+
+    def answer_all(
+        self,
+        tasks: Sequence[Task],
+        channels: Sequence[Channel],
+        ended: Callable[[Task, Exception], None] = lambda task, error: None,
+    ) -> list[FloatArray]:
+        """Return the vectors for some tasks, one after the other, and keep the new state.
+
+        If one of them may not be asked, none is answered. One that cannot be answered from the data ends the list, unless it
+        is the first: what comes before it is answered as if each had been asked alone. `ended` hears of it. An answer after
+        which nothing else may be answered ends the list, too (`Question.lets_go_on`).
+        """
+        before = self.state
         try:
-            program = site_task(task.name)
+            for task, channel in zip(tasks, channels, strict=True):
+                with self._refusing(task, channel):
+                    site_task(task.name)
+                    for guard in self.guards:
+                        guard.before(task, self.state, channel)
+            vectors: list[FloatArray] = []
+            for task, channel in zip(tasks, channels, strict=True):
+                try:
+                    vectors.append(self._answer(task, channel, is_new=len(tasks) > 1))
+                except OSError:
+                    raise
+                except Exception as error:
+                    if not vectors:
+                        raise
+                    ended(task, error)
+                    break
+                if not task.question.lets_go_on(vectors[-1]):
+                    break
             for guard in self.guards:
-                guard.before(task, self.state, channel)
-            state, vector = self._make(program, task, channel)
+                guard.leaves()
+            return vectors
+        except BaseException:
+            self.state = before
+            for guard in self.guards:
+                guard.stays()
+            raise
+
+    def _answer(self, task: Task, channel: Channel, is_new: bool) -> FloatArray:
+        with self._refusing(task, channel):
+            if is_new:
+                # What was answered since it was looked at counts, too.
+                for guard in self.guards:
+                    guard.before(task, self.state, channel)
+            state, vector = self._make(site_task(task.name), task, channel)
             for guard in self.guards:
                 vector = guard.after(task, vector, channel)
+        self.state = state
+        return vector
+
+    @contextmanager
+    def _refusing(self, task: Task, channel: Channel) -> Iterator[None]:
+        """Tell guards of a refusal."""
+        try:
+            yield
         except OSError:
             # A full disk is no refusal: it tells nothing about data, and the same question may be asked again.
             raise
@@ -281,8 +341,6 @@ class Site:
             for guard in self.guards:
                 guard.refused(task, error, channel)
             raise
-        self.state = state
-        return vector
 
     def _make(self, program: SiteTask, task: Task, channel: Channel) -> tuple[SiteState, FloatArray]:
         here = self.here_for(task.question)

@@ -83,6 +83,11 @@ class Privacy(Table):
         return self.secure_aggregation or bool(self.keepers)
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether questions can be asked together: not under masks, which hide one sum each, or where noise is booked."""
+        return not self.secure_aggregation and self.epsilon is None
+
+    @property
     def has_sampling_noise(self) -> bool:
         """Whether its sums carry noise of a share of their own sampling errors."""
         return self.is_protected and self.epsilon is None and self.protection == "noise"

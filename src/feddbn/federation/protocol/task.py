@@ -277,12 +277,15 @@ class Constant:
         How many different values an honest run may come to.
     size
         How much one value asks for, where that is added up over a run.
+    hides_sites
+        Whether sums that differ by it would show a site: where answers leave in the clear it may change.
     """
 
     what: str
     value: tuple[object, ...]
     most: int = 1
     size: int = 1
+    hides_sites: bool = False
 
     @property
     def digest(self) -> str:
@@ -450,6 +453,17 @@ class Question:
     def varying(self) -> Question:
         """The question whose sampling error the answer has, or each of its equally long parts: itself, but for resamples."""
         return self
+
+    def usual_sum(self, n_sites: int) -> FloatArray | None:
+        """The sum that most federations have, so that the next questions can be asked with this one; None: nobody knows.
+
+        If the sum is another one, what was asked on it is not used.
+        """
+        return None
+
+    def lets_go_on(self, answer: FloatArray) -> bool:
+        """Whether a site with this answer may answer what is asked along with it, on the guess of `usual_sum`."""
+        return True
 
     @property
     def reach(self) -> int:

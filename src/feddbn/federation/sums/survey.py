@@ -126,6 +126,10 @@ class AgreementQuestion(LookQuestion):
         length = profile_length(outputs, _profile_lags(outputs, self.n_lags))
         scope.require(len(self.total) == length, self.name, f"a profile has {length} numbers")
 
+    def usual_sum(self, n_sites: int) -> FloatArray | None:
+        """No site differs from the others."""
+        return np.zeros(N_AGREE)
+
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Who is compared with made-up sums again and again shows what it has."""

@@ -116,11 +116,12 @@ class VisitBook:
             self._visits[name].missing = tuple(meta["missing"])
 
 
-_COLLECTED = ("hello", "task", "secagg")
+_COLLECTED = ("hello", "task", "batch", "secagg")
 
 _WORDS = {
     "hello": "the greeting",
     "task": "answers",
+    "batch": "answers",
     "advertise": "keys",
     "share": "shares of secrets",
     "deliver": "receipts of shares",

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ from feddbn.federation.protocol.study import (
     study_method,
 )
 from feddbn.federation.protocol.task import Federation, Sum, Task
-from feddbn.federation.sums.in_view import FewerVariables, with_what_is_in_view
 from feddbn.method_table import find_method
 from feddbn.runtime.noisy import noise_aware
+from feddbn.runtime.server.ahead import asks_together, next_questions, run_method
 from feddbn.runtime.server.asking import ServerEvent
 from feddbn.runtime.server.collecting import Collecting, VisitBook
 from feddbn.runtime.server.coordinator import Coordinator
@@ -186,11 +187,13 @@ def conduct(
             exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s=rules.timeout_s)
         # Who comes to a collection later is waited for all the same.
         reached = None if collection is not None else here
-        coordinator = Coordinator(exchange, study, run_id, journal, tell, here=reached)
+        kept = earlier_sums(runs, study)
+        ahead = partial(next_questions, study, kept=kept) if asks_together(study) else None
+        coordinator = Coordinator(exchange, study, run_id, journal, tell, here=reached, ahead=ahead)
         if collection is not None:
             collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)
-        result, received = run_study(coordinator, study, earlier_sums(runs, study))
+        result, received = run_study(coordinator, study, kept)
         keep_sums(runs, run_id, study, result)
         outcome.update(state="finished", received=list(received), summary=dict(result.summary))
         for place in (directory, out):
@@ -269,43 +272,10 @@ def run_study(
 
     `kept` is what the run that it updates has kept.
     """
-    method = study_method(study.method)
     rehearse(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
-    federation, study = _in_view(federation, study, kept)
-    result = method.run_study(study, federation, kept)
+    result = run_method(study, federation, kept)
     return result, coordinator.finish(result)
-
-
-def _in_view(
-    federation: Federation, study: Study, kept: Mapping[str, Any] | None
-) -> tuple[Federation, Study]:
-    """Leave out of a study what few sites, or few rows of a site, would be seen by; an update has the variables it had."""
-    if find_method(study.method) is None:
-        return federation, study
-    if kept is None:
-        # Where rows have times of their own there are no lags.
-        n_lags = min(1, study.lag_reach) if study.n_lags is None else study.n_lags
-        federation = with_what_is_in_view(federation, n_lags)
-    else:
-        names = tuple(kept["sums"]["variables"])
-        federation = FewerVariables(federation, names, ()) if names != study.variables else federation
-    names = federation.variables
-    if names == study.variables:
-        return federation, study
-    parameters = dict(study.parameters)
-    kinds = parameters.get("kinds")
-    if isinstance(kinds, dict):
-        parameters["kinds"] = {name: kind for name, kind in kinds.items() if name in names}
-    prepare = parameters.get("prepare")
-    if isinstance(prepare, dict):
-        parameters["prepare"] = prepare = dict(prepare)
-    for given in (parameters, prepare if isinstance(prepare, dict) else {}):
-        for key in ("exogenous", "prepare.exogenous"):
-            inputs = given.get(key)
-            if isinstance(inputs, list):
-                given[key] = [name for name in inputs if name in names]
-    return federation, study.model_copy(update={"variables": names, "parameters": parameters})

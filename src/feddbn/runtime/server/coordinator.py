@@ -30,11 +30,15 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import FeddbnError, ParameterError, ProtocolError, StateError
 from feddbn.federation.protocol.messages import (
     NEVER,
+    Entry,
     Exchange,
     Header,
     Journal,
     Reply,
     Request,
+    batch_digest,
+    batch_entries,
+    batch_request,
     digest_of,
     encode_request,
     task_request,
@@ -42,9 +46,9 @@ from feddbn.federation.protocol.messages import (
 from feddbn.federation.protocol.study import Attendance, Study, StudyResult
 from feddbn.federation.protocol.task import Sum, Task
 from feddbn.privacy.audit import read_head, read_receipt, well_formed
-from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.server.asking import Line, ServerEvent, Tell, Turn, too_few
+from feddbn.runtime.server.recorded import Recorded, sites_in_a_number
 from feddbn.runtime.store import RunJournal
 
 MAX_BACKOFF = 16
@@ -99,10 +103,8 @@ class Roll:
         return len(asked) if self.insists else min(fewest, len(asked))
 
 
-class Replay:
-    """The journal of a run and how far its program has come: `seq` is the number of the next sum, and `counted` has, for each
-    site, the number of the last task whose answer by it is in a sum so far.
-    """
+class Replay(Recorded):
+    """The journal of a run."""
 
     def __init__(self, log: RunJournal, study: Study, run_id: str) -> None:
         self._log = log
@@ -113,36 +115,16 @@ class Replay:
             log.write(stored.header_bytes())
         self._journal = stored
         self._check(header)
-        self.seq = 0
-        self.counted: dict[str, int] = {}
-
-    @property
-    def n_recorded(self) -> int:
-        """How many sums the journal holds."""
-        return len(self._journal.entries)
-
-    def recall(self, digest: str) -> Sum | None:
-        """Return the recorded answer to the next task, None where the journal ends."""
-        if self.seq >= self.n_recorded:
-            return None
-        entry = self._journal.entries[self.seq]
-        if entry.digest != digest:
-            raise StateError(
-                f"run {self._journal.header.run_id!r} cannot be resumed: sum {self.seq} in its journal answers another "
-                "task than the program asked now; use the version, machine type and study it began with.",
-                code="other-task",
-            )
-        return self._count(entry.answer)
+        super().__init__(run_id, stored.entries)
 
     def record(self, digest: str, answer: Sum) -> Sum:
         """Write the answer to the next task down and return it."""
         self._log.write(self._journal.add(digest, answer))
-        return self._count(answer)
+        return self._count(self.entries[-1])
 
-    def _count(self, answer: Sum) -> Sum:
-        self.counted.update(dict.fromkeys(answer.contributors, self.seq))
-        self.seq += 1
-        return answer
+    def record_batch(self, digests: Sequence[str], answers: Sequence[Sum]) -> None:
+        """Write the answers to the next tasks down, all or none."""
+        self._log.write(self._journal.add_batch(digests, answers))
 
     def _check(self, now: Header) -> None:
         then = self._journal.header
@@ -156,6 +138,10 @@ class Replay:
                 f"and cannot be resumed with {now.version}.",
                 code="other-version",
             )
+
+
+GoesOn = Callable[[Sequence[Sum]], bool]
+"""Whether the program, after the first sums of those that were asked together, asks for the next of them."""
 
 
 class PlainSums:
@@ -182,6 +168,9 @@ class PlainSums:
             self._roll.note(vectors, pending, turn.seq)
             if not pending or any(site in line.refused for site in pending):
                 break
+        return self._total(vectors, turn)
+
+    def _total(self, vectors: dict[str, FloatArray], turn: Turn) -> Sum:
         vectors = self._same_shape(vectors, turn)
         names = tuple(sorted(vectors))
         total = np.zeros_like(vectors[names[0]]) if names else np.zeros(0)
@@ -189,18 +178,55 @@ class PlainSums:
             total += vectors[name]
         return Sum(total, names)
 
+    def together(self, turn: Turn, tasks: Sequence[Task], goes_on: GoesOn) -> list[Sum]:
+        """Return the sums for the task of a turn and those asked along with it; one that a site did not answer is empty.
+
+        Nothing is returned where a site refuses: then they have to be asked one by one. Nothing is hidden in the clear, so
+        whether the program goes on as foreseen makes no difference.
+        """
+        line, found = self._line, dict[str, list[FloatArray]]()
+        pending = self._roll.awake(turn.participants, turn.seq)
+        for attempt in line.attempts(self._roll.patience_s):
+            messages = {
+                site: encode_request(batch_request(tasks, line.run_id, turn.seq, turn.after(site), attempt))
+                for site in pending
+            }
+            for site, reply in line.ask(messages, turn.task.name, turn.seq).items():
+                vectors = [reply.arrays.get(f"vector/{k}") for k in range(len(reply.arrays))]
+                told = [self._checked(site, reply, one, turn) for one in vectors or [None]]
+                if all(one is not None for one in told):
+                    found[site] = [one for one in told if one is not None]
+            pending = [site for site in pending if site not in found]
+            if any(site in line.refused for site in pending):
+                for site in pending:
+                    line.refused.pop(site, None)
+                return []
+            self._roll.note(found, pending, turn.seq)
+            if not pending:
+                break
+        sums = []
+        for k in range(len(tasks)):
+            each = {site: told[k] for site, told in found.items() if k < len(told)}
+            sums.append(self._total(each, turn) if len(each) == len(found) else Sum(np.zeros(0), ()))
+        return sums
+
     def _vectors(self, replies: Mapping[str, Reply], turn: Turn) -> dict[str, FloatArray]:
-        out: dict[str, FloatArray] = {}
-        for site, reply in replies.items():
-            vector = reply.arrays.get("vector")
-            if reply.meta.get("digest") != turn.digest or vector is None or not np.all(np.isfinite(vector)):
-                self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn, "not-finite")
-            elif self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
-                said = f"site {site!r} sent a vector longer than the study's max_norm = {self._max_norm:g}."
-                self._refuse(site, said, turn, "too-long")
-            else:
-                out[site] = np.asarray(vector, dtype=np.float64)
-        return out
+        told = {
+            site: self._checked(site, reply, reply.arrays.get("vector"), turn)
+            for site, reply in replies.items()
+        }
+        return {site: vector for site, vector in told.items() if vector is not None}
+
+    def _checked(self, site: str, reply: Reply, vector: np.ndarray | None, turn: Turn) -> FloatArray | None:
+        """Return what a site sent, or None if it cannot be used."""
+        if reply.meta.get("digest") != turn.digest or vector is None or not np.all(np.isfinite(vector)):
+            self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn, "not-finite")
+        elif self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
+            said = f"site {site!r} sent a vector longer than the study's max_norm = {self._max_norm:g}."
+            self._refuse(site, said, turn, "too-long")
+        else:
+            return np.asarray(vector, dtype=np.float64)
+        return None
 
     def _same_shape(self, vectors: dict[str, FloatArray], turn: Turn) -> dict[str, FloatArray]:
         """Keep the vectors of the shape that most have; a site whose shape differs is not counted."""
@@ -247,7 +273,8 @@ class Coordinator:
 
     `log` has on disk what it was given when it returns. `on_event` hears of agreements, refusals, silent sites and sums. The
     handshake waits `opening_s` at least, whatever the study's rules: sites may still be reading data. Sites that are not in
-    `here` cannot be reached at all and are not waited for.
+    `here` cannot be reached at all and are not waited for. `ahead` says from the sums so far which questions can be asked
+    together now (`runtime.server.ahead`); without it each is asked by itself.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -262,6 +289,7 @@ class Coordinator:
         pause_s: float = 0.2,
         opening_s: float = 30.0,
         here: Collection[str] | None = None,
+        ahead: Callable[[Sequence[Entry]], Sequence[Task]] | None = None,
     ) -> None:
         self._study = study
         self._away = frozenset() if here is None else frozenset(study.sites) - frozenset(here)
@@ -271,6 +299,8 @@ class Coordinator:
         self._roll = Roll(study.attendance)
         # Makes the sum for a task; whether the sites in it are enough is said here.
         self._sums: Callable[[Turn], Sum]
+        self._together: Callable[[Turn, Sequence[Task], GoesOn], list[Sum]] | None = None
+        self._ahead = ahead
         if study.privacy.secure_aggregation:
             # Masks need a package that plain studies do without.
             from feddbn.runtime.server.masked_sums import MaskedSums
@@ -279,7 +309,8 @@ class Coordinator:
         elif study.privacy.keepers:
             raise ParameterError("privacy.keepers: this version cannot open sums with keepers yet.")
         else:
-            self._sums = PlainSums(self._line, self._roll, study.privacy.max_norm)
+            self._sums = plain = PlainSums(self._line, self._roll, study.privacy.max_norm)
+            self._together = None if ahead is None else plain.together
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -294,9 +325,7 @@ class Coordinator:
     @property
     def fewest_sites(self) -> int | None:
         """How many sites every number of a sum must rest on; None where noise hides them."""
-        if self._study.privacy.epsilon is not None:
-            return None
-        return min(max(self._study.privacy.min_sites, DEFAULT_MIN_SITES), len(self._study.sites))
+        return sites_in_a_number(self._study)
 
     @property
     def n_recorded(self) -> int:
@@ -335,7 +364,7 @@ class Coordinator:
         seq, counted = self._replay.seq, dict(self._replay.counted)
         recorded = self._replay.recall(digest)
         if recorded is None:
-            return self._replay.record(digest, self._make(task, digest))
+            return self._asked_together(task, digest) or self._replay.record(digest, self._make(task, digest))
         if self._study.attendance.collects and self._study.privacy.secure_aggregation:
             # Its keys hide the sums to come, too. All it takes is on record, and no site is asked.
             again = self._sums(Turn(task, digest, seq, self.sites, counted))
@@ -345,6 +374,38 @@ class Coordinator:
                     code="other-sum",
                 )
         return recorded
+
+    def _asked_together(self, task: Task, digest: str) -> Sum | None:
+        """Ask for a sum along with those that probably come next; None if there are none, or a site refuses that."""
+        is_guessed = task.participants is None and task.question.usual_sum(len(self.sites)) is not None
+        if self._together is None or self._ahead is None or not is_guessed:
+            return None
+        tasks = list(self._ahead(self._replay.entries))
+        digests = [digest_of(one) for one in tasks]
+        if len(tasks) < 2 or digests[0] != digest:
+            return None
+        seq, start = self._replay.seq, time.monotonic()
+        ahead, entries = self._ahead, tuple(self._replay.entries)
+
+        def goes_on(sums: Sequence[Sum]) -> bool:
+            known = batch_entries(seq, digests[: len(sums)], sums)
+            asked = ahead((*entries, *known))[:1]
+            return [digest_of(one) for one in asked] == digests[len(sums) : len(sums) + 1]
+
+        turn = Turn(task, batch_digest(tasks), seq, self.sites, self._replay.counted)
+        found = self._together(turn, tasks, goes_on)
+        if not found:
+            # Who has answered goes back to the state before.
+            self._together = None
+            self._replay.record_batch(digests, [Sum(np.zeros(0), ())] * len(tasks))
+            self._replay.recall(digest)
+            return None
+        for k, (one, answer) in enumerate(zip(tasks, found, strict=True)):
+            if k and not answer.contributors:
+                break
+            self._accept(one, answer, self.sites, seq + k, start)
+        self._replay.record_batch(digests, found)
+        return self._replay.recall(digest)
 
     def _make(self, task: Task, digest: str) -> Sum:
         seq, start = self._replay.seq, time.monotonic()
@@ -356,6 +417,11 @@ class Coordinator:
                 code="unknown-site",
             )
         answer = self._sums(Turn(task, digest, seq, asked, self._replay.counted))
+        self._accept(task, answer, asked, seq, start)
+        return answer
+
+    def _accept(self, task: Task, answer: Sum, asked: tuple[str, ...], seq: int, start: float) -> None:
+        """Hold a sum against the rule on missing sites, and tell of it."""
         self._roll.require(answer.contributors, asked, f"task {seq} ({task.name!r})", self._line.reasons)
         seconds = time.monotonic() - start
         here = answer.contributors
@@ -363,7 +429,6 @@ class Coordinator:
         self._line.tell(
             ServerEvent("sum", seq, task.name, sites=here, missing=missing, note=task.note, seconds=seconds)
         )
-        return answer
 
     def finish(self, result: StudyResult) -> tuple[str, ...]:
         """Send the shared result to every site, each of which keeps its personal one; return who has it."""

@@ -196,6 +196,8 @@ def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():
     survey = SurveyQuestion(n_lags=1, variables=("a", "b"))
     for _ in range(3):
         asked.check_plan(Task(survey), planned)
+    # Once more if it was asked along with the count of who has which variables, and some are left out.
+    asked.check_plan(Task(replace(survey, variables=("a",))), planned)
     with refused(SiteRefused, code="beyond-plan"):
         asked.check_plan(Task(replace(survey, n_lags=2)), planned)
 
