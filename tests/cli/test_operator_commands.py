@@ -48,7 +48,7 @@ def test_kits_refuse_code_shells_and_foreign_classes_and_keep_logs_at_home(kits)
                 assert allowed["byoc"] == "none"
                 assert allowed["shell_commands"] == "none"
         resources = json.loads((kits / name / "local" / "resources.json").read_text())
-        assert len(resources["class_allow_list"]) == 4
+        assert len(resources["class_allow_list"]) == 6
         assert resources["class_list_enforcement_mode"] == "enforce"
         assert "/tmp/nvflare" not in (kits / name / "local" / "resources.json").read_text()
     site = json.loads((kits / "north" / "local" / "resources.json").read_text())

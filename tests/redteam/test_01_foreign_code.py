@@ -72,5 +72,6 @@ def test_kits_refuse_jobs_with_code_and_classes_that_no_study_needs(tmp_path):
         rights = json.loads((local / "authorization.json").read_text())["permissions"]
         assert {right.get("byoc", "none") for right in rights.values()} == {"none"}
         allowed = json.loads((local / "resources.json").read_text())["class_allow_list"]
-        assert len(allowed) == 4
-        assert all(one.startswith(("feddbn.runtime.nvflare_", "nvflare.collab.runtime.")) for one in allowed)
+        assert len(allowed) == 6
+        ours = ("feddbn.runtime.nvflare_", "feddbn.adapters.nvflare_kit.", "nvflare.collab.runtime.")
+        assert all(one.startswith(ours) for one in allowed)

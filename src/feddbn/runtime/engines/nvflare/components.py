@@ -32,7 +32,7 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 from nvflare.fuel.f3.stats_pool import StatsPoolManager
-from nvflare.utils.job_launcher_utils import add_custom_dir_to_path, get_credential_env
+from nvflare.utils import job_launcher_utils
 
 from feddbn.errors import StateError
 from feddbn.runtime.server.warm_start import WarmStart
@@ -62,6 +62,7 @@ SITE_MODULES = (
     "nvflare.app_common.resource_managers.gpu_resource_manager",
     *_COMMON,
     "feddbn.runtime.engines.nvflare.site",
+    "feddbn.adapters.nvflare_kit",
     "feddbn.runtime.site.masking",
     "feddbn.federation.programs",
 )
@@ -73,6 +74,7 @@ SERVER_MODULES = (
     "nvflare.app_common.storages.filesystem_storage",
     *_COMMON,
     "feddbn.runtime.engines.nvflare.server",
+    "feddbn.adapters.nvflare_kit",
     "feddbn.analysis.studies",
     "feddbn.methods.fdbnl",
     "feddbn.methods.oneshot",
@@ -127,8 +129,11 @@ class _Warm:
             raise StateError("it brings code.")
         # The environment and command of NVFlare's own launcher.
         environment = os.environ.copy()
-        add_custom_dir_to_path(code, environment)
-        environment.update(get_credential_env(fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS) or {}))
+        job_launcher_utils.add_custom_dir_to_path(code, environment)
+        # NVFlare 2.8 has the credentials in the command.
+        if hasattr(job_launcher_utils, "get_credential_env"):
+            said = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS) or {}
+            environment.update(job_launcher_utils.get_credential_env(said))
         _, flag, module, *arguments = shlex.split(self.get_command(job_meta, fl_ctx), True)  # type: ignore[attr-defined]
         if flag != "-m":
             raise StateError("its command is not `python -m`.")

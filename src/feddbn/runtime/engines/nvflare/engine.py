@@ -31,7 +31,13 @@ from feddbn.runtime.engines.interface import (
     sites_needed,
 )
 from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, drivers_left_out, forget_jobs
-from feddbn.runtime.engines.nvflare.kit import make_kits, place_stores, start_command, start_environment
+from feddbn.runtime.engines.nvflare.kit import (
+    has_calls,
+    make_kits,
+    place_stores,
+    start_command,
+    start_environment,
+)
 
 _RUNNING, _DONE = "RUNNING", "FINISHED"
 _CODES = {
@@ -47,7 +53,7 @@ _CODES = {
     "FINISHED:FAILED_TO_RUN": "job-not-started",
     "FINISHED:ABANDONED": "job-given-up",
 }
-_COLLAB = "nvflare.collab.runtime"
+_COLLAB, _KIT = "nvflare.collab.runtime", "feddbn.adapters.nvflare_kit"
 _NO_REPLY = "no_reply"
 _CALL_S, _AT_ONCE_S = 5.0, 2.0
 
@@ -65,24 +71,8 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
         "mandatory_clients": list(study.sites) if needed == len(study.sites) else [],
         "deploy_map": {"app": ["server", *study.sites]},
     }
-    controls = {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s}
-    controller = {"id": "controller", "path": f"{_COLLAB}.controller.CollabController", "args": controls}
-    executor = {"path": f"{_COLLAB}.executor.CollabExecutor", "args": {"client_obj_id": "site"}}
-    # Kits allow classes by these paths, so they stay whatever moves.
-    study_class = {"id": "study", "path": "feddbn.runtime.nvflare_server.FeddbnServer"}
-    site_class = {"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}
-    server = {
-        "format_version": 2,
-        # Sites fetch only the two set-up tasks this way; by default that takes 2 s each.
-        "server": {"task_request_interval": 0.2},
-        "workflows": [controller],
-        "components": [{**study_class, "args": {"study": study.to_json(), "run_id": run_id}}],
-    }
-    client = {
-        "format_version": 2,
-        "executors": [{"tasks": ["*"], "executor": executor}],
-        "components": [site_class],
-    }
+    given = {"study": study.to_json(), "run_id": run_id}
+    server, client = _by_calls(given, sync_timeout_s) if has_calls() else _by_tasks(given)
     for path, values in (
         (job / "meta.json", meta),
         (config / "config_fed_server.json", server),
@@ -90,6 +80,46 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
     ):
         path.write_text(json.dumps(values, indent=1), encoding="utf-8")
     return job
+
+
+def _by_calls(given: dict[str, Any], sync_timeout_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    controls = {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s}
+    controller = {"id": "controller", "path": f"{_COLLAB}.controller.CollabController", "args": controls}
+    executor = {"path": f"{_COLLAB}.executor.CollabExecutor", "args": {"client_obj_id": "site"}}
+    # Kits allow classes by these paths, so they stay whatever moves.
+    study_class = {"id": "study", "path": "feddbn.runtime.nvflare_server.FeddbnServer", "args": given}
+    site_class = {"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}
+    server = {
+        "format_version": 2,
+        # Sites fetch only the two set-up tasks this way; by default that takes 2 s each.
+        "server": {"task_request_interval": 0.2},
+        "workflows": [controller],
+        "components": [study_class],
+    }
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": ["*"], "executor": executor}],
+        "components": [site_class],
+    }
+    return server, client
+
+
+def _by_tasks(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """NVFlare 2.8 has no calls: sites fetch each message as a task, and look for one ten times a second."""
+    controller = {"id": "controller", "path": f"{_KIT}.KitController", "args": given}
+    executor = {"path": f"{_KIT}.KitExecutor", "args": {}}
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": 0.1},
+        "workflows": [controller],
+        "components": [],
+    }
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": ["feddbn"], "executor": executor}],
+        "components": [],
+    }
+    return server, client
 
 
 class NVFlareSession(Session):

@@ -1,7 +1,7 @@
 """Start-up kits for an NVFlare federation with safe settings, made by `nvflare provision`, and what can be checked of one.
 
 What a kit gets beyond NVFlare's defaults, and why: no job may bring code (``byoc`` none for every role), only
-the four classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and
+the classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and
 snapshot stores in a named directory instead of a temporary one, certificates with which only the server can be taken
 for the server, no rights for other users of the machine, and the settings file of this package.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from feddbn.errors import FileError, MissingExtra
+from feddbn.errors import FederationError, FileError, MissingExtra
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.runtime.engines.interface import FederationPlan
@@ -71,6 +73,8 @@ ALLOWED_CLASSES = (
     "feddbn.runtime.nvflare_site.FeddbnSite",
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
+    "feddbn.adapters.nvflare_kit.KitController",
+    "feddbn.adapters.nvflare_kit.KitExecutor",
 )
 
 _BUILDERS = "nvflare.lighter.impl"
@@ -134,25 +138,48 @@ def _project(plan: FederationPlan) -> dict[str, Any]:
         {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in plan.sites
     ]
     admin = {"name": plan.admin, "type": "admin", "org": org, "role": "lead"}
+    # What all versions do by themselves is not said: NVFlare 2.8 does not know the argument.
+    days = {} if plan.valid_days == FederationPlan.valid_days else {"root_valid_days": plan.valid_days}
     builders = [
         {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
         {
             "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
             "args": {"config_folder": "config", "scheme": "tcp"},
         },
-        {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": plan.valid_days}},
+        {"path": f"{_BUILDERS}.cert.CertBuilder", "args": days},
         {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
     ]
     people = [server, *clients, admin]
     return {"api_version": 3, "name": plan.name, "participants": people, "builders": builders}
 
 
-def engine_command(*arguments: str) -> list[str]:
-    """Return the command line of the `nvflare` tool that belongs to this Python."""
+OLDEST = (2, 8)
+"""The first version with a list of allowed classes."""
+
+
+def has_calls() -> bool:
+    """Whether the installed NVFlare lets a server call its sites; otherwise sites fetch messages as tasks."""
+    return find_spec("nvflare.collab") is not None
+
+
+def check_version() -> None:
+    """Refuse an NVFlare without a list of allowed classes: whoever sends jobs could start any class that is installed."""
     try:
-        import nvflare  # noqa: F401
+        import nvflare
     except ImportError:
         raise MissingExtra("nvflare", "nvflare") from None
+    found = re.match(r"(\d+)\.(\d+)", str(nvflare.__version__))
+    if found and (int(found[1]), int(found[2])) < OLDEST:
+        raise FederationError(
+            f"nvflare {nvflare.__version__} is installed, which cannot keep a job from starting any installed class; install "
+            "nvflare 2.8 or later (pip install 'feddbn[nvflare]').",
+            code="old-nvflare",
+        )
+
+
+def engine_command(*arguments: str) -> list[str]:
+    """Return the command line of the `nvflare` tool that belongs to this Python."""
+    check_version()
     return [sys.executable, "-c", "import sys; from nvflare.cli import main; sys.exit(main())", *arguments]
 
 
@@ -237,7 +264,7 @@ def _permissions(local: Path) -> None:
 def _harden_server(kit: Path) -> None:
     local = kit / "local"
     values = _load(local / "resources.json.default")
-    values["class_allow_list"] = list(ALLOWED_CLASSES)
+    values.update(class_allow_list=list(ALLOWED_CLASSES), class_list_enforcement_mode="enforce")
     values["components"] = [c for c in values["components"] if c["id"] != "log_receiver"]
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmServerLauncher")
     values["components"].append({"id": "memory_tidy", "path": "feddbn.runtime.nvflare_tidy.MemoryTidy"})
@@ -285,7 +312,7 @@ def _say_studies_only(local: Path) -> None:
 def _harden_site(kit: Path) -> None:
     local = kit / "local"
     values = _load(local / "resources.json.default")
-    values["class_allow_list"] = list(ALLOWED_CLASSES)
+    values.update(class_allow_list=list(ALLOWED_CLASSES), class_list_enforcement_mode="enforce")
     values["allow_log_streaming"] = False
     values["components"] = [c for c in values["components"] if c["id"] != "site_log_streamer"]
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmSiteLauncher")
@@ -368,6 +395,8 @@ def _check_rights(kit: Path) -> list[Finding]:
         role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"
     )
     more = tuple(sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES)))
+    if resources.get("class_list_enforcement_mode", "enforce") != "enforce":
+        more = (*more, "any class")
     streams = bool(resources.get("allow_log_streaming", True))
     return [
         Finding("code-allowed", "error", about=loose) if loose else Finding("code-refused", "good"),

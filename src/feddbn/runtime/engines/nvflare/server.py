@@ -6,20 +6,13 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import RunAborted
 
-from feddbn.federation.protocol.messages import check_run_id
-from feddbn.federation.protocol.study import study_from_json
-from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, leave_out_tensors, prune_job_results
-from feddbn.runtime.server.conduct import Progress, conduct
-from feddbn.runtime.settings import load_programs, read_server_settings
-from feddbn.runtime.store import prune_runs
+from feddbn.runtime.engines.nvflare.running import run_in_kit
 
-leave_out_tensors()
 _log = logging.getLogger("feddbn.server")
 
 
@@ -79,24 +72,10 @@ class FeddbnServer:
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Run or resume the study; result files go to the job's directory, where a download finds them."""
-        workspace = collab.workspace
-        settings = read_server_settings(Path(workspace.get_site_config_dir()) / "feddbn_server.toml")
-        load_programs(settings.programs)
-        study = study_from_json(self._study)
-        run_id = check_run_id(self._run_id)
-        prune_runs(settings.runs, settings.keep_days, keep=(run_id, study.update_of))
-        kit = Path(workspace.get_root_dir())
-        prune_job_results(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
-        exchange = NVFlareExchange(list(collab.clients), study.attendance.timeout_s)
-        progress = Progress(run_id, study.sites, exchange.awaited)
-        collab.fl_ctx.get_engine().register_app_command(PROGRESS_TOPIC, _answer_progress, progress)
-        out = Path(workspace.get_run_dir(collab.fl_ctx.get_job_id()))
-        try:
-            conduct(exchange, study, run_id, settings.runs, out, progress, _log.warning, exchange.sites)
-        finally:
-            exchange.close()
-
-
-def _answer_progress(topic: str, data: Any, fl_ctx: Any, progress: Progress) -> dict[str, Any]:
-    return progress.read()
+        """Run or resume the study."""
+        run_in_kit(
+            self._study,
+            self._run_id,
+            collab.fl_ctx,
+            lambda study: NVFlareExchange(list(collab.clients), study.attendance.timeout_s),
+        )

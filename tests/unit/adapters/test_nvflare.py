@@ -1,0 +1,133 @@
+"""What NVFlare's tasks carry, who is answered, and which versions kits are made with."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("nvflare")
+pytest.importorskip("cryptography")
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey, ReturnCode
+from nvflare.apis.fl_context import FLContext, FLContextManager
+from nvflare.apis.shareable import Shareable
+
+from feddbn import engine
+from feddbn.adapters.nvflare import BYTES, TASK, FeddbnExecutor
+from feddbn.errors import FederationError, FileError, SiteRefused
+from feddbn.federation.protocol.messages import read_reply
+from feddbn.federation.protocol.study import Study
+from feddbn.runtime.engines.nvflare import kit
+from feddbn.runtime.engines.nvflare.engine import write_job
+from support.saying import refused
+
+
+class Workspace:
+    def __init__(self, root):
+        self.root = root
+
+    def get_site_config_dir(self):
+        return str(self.root / "local")
+
+    def get_job_meta_path(self, job):
+        return str(self.root / "meta.json")
+
+
+def at_site(name, root):
+    """The context in which NVFlare calls an executor."""
+    made = SimpleNamespace(get_workspace=lambda: Workspace(root))
+    manager = FLContextManager(engine=made, identity_name=name, job_id="job")
+    return manager.new_context()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDDBN_SITE", raising=False)
+    return engine.make_sites(tmp_path / "sites", ["north", "south"])
+
+
+def ask(executor, context, task=TASK, message=b"garbage"):
+    return executor.execute(task, Shareable({BYTES: message}), context, None)
+
+
+def test_a_fetched_task_is_answered_from_the_folder_that_the_owner_names(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDDBN_SITE", str(tmp_path / "sites" / "{site}"))
+    executor = FeddbnExecutor()
+    context = at_site("north", tmp_path)
+    executor.handle_event(EventType.AFTER_PULL_TASK, context)
+    reply = ask(executor, context)
+    assert reply.get_return_code() == ReturnCode.OK
+    with refused(SiteRefused, "north", code="withheld"):
+        read_reply(reply[BYTES])
+    assert executor.endpoint.name == "north"
+
+
+def test_without_it_the_folder_is_that_of_the_kit(place, tmp_path):
+    (tmp_path / "local").symlink_to(place["south"])
+    (tmp_path / "meta.json").write_text(json.dumps({"submitter_name": "lead@example.org"}))
+    assert FeddbnExecutor().open(at_site("south", tmp_path)).name == "south"
+    with refused(FileError, "south", "north"):
+        FeddbnExecutor().open(at_site("north", tmp_path))
+
+
+@pytest.mark.parametrize(("task", "message"), [(TASK, b"x"), ("train", b"x"), (TASK, "text"), (TASK, None)])
+def test_what_another_site_sends_and_what_is_no_message_is_not_answered(place, tmp_path, task, message):
+    (tmp_path / "local").symlink_to(place["north"])
+    executor = FeddbnExecutor()
+    context = at_site("north", tmp_path)
+    # Another site may call itself the server; only what was fetched has the mark, and it does not travel.
+    sender = FLContext()
+    sender.set_public_props({ReservedKey.IDENTITY_NAME: "server", "feddbn_fetched": True})
+    context.set_peer_context(sender)
+    is_message = task == TASK and isinstance(message, bytes)
+    if not is_message:
+        executor.handle_event(EventType.AFTER_PULL_TASK, context)
+    assert ask(executor, context, task, message).get_return_code() == ReturnCode.TASK_UNKNOWN
+    assert executor.endpoint is None
+
+
+def test_the_mark_ends_with_its_task(tmp_path):
+    manager = FLContextManager(engine=None, identity_name="north", job_id="job")
+    with manager.new_context() as context:
+        FeddbnExecutor().handle_event(EventType.AFTER_PULL_TASK, context)
+        assert "feddbn_fetched" not in context.get_all_public_props()
+    with manager.new_context() as later:
+        assert later.get_prop("feddbn_fetched") is None
+        assert later.get_prop(FLContextKey.TASK_NAME) is None
+
+
+@pytest.mark.parametrize("calls", [True, False])
+def test_a_job_holds_classes_that_kits_allow_and_no_code(tmp_path, monkeypatch, calls):
+    monkeypatch.setattr("feddbn.runtime.engines.nvflare.engine.has_calls", lambda: calls)
+    study = Study(name="s", method="summary", variables=("x",), sites=("north", "south"))
+    job = write_job(study, "run-1", tmp_path)
+    files = sorted(path.name for path in job.rglob("*") if path.is_file())
+    assert files == ["config_fed_client.json", "config_fed_server.json", "meta.json"]
+    text = "".join(path.read_text() for path in (job / "app").rglob("*.json"))
+    named = [json.loads(f'"{part}"') for part in text.split('"') if part.startswith(("feddbn.", "nvflare."))]
+    assert len(named) == (4 if calls else 2)
+    assert set(named) < set(kit.ALLOWED_CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enough"), [("2.7.3", False), ("2.8.0", True), ("2.9.0", True), ("3.0", True)]
+)
+def test_kits_need_a_list_of_allowed_classes(monkeypatch, version, is_enough):
+    monkeypatch.setattr("nvflare.__version__", version)
+    if is_enough:
+        kit.check_version()
+        return
+    with refused(FederationError, version, "2.8") as error:
+        kit.check_version()
+    assert error.value.code == "old-nvflare"
+
+
+def test_a_list_that_is_not_enforced_is_told(tmp_path):
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "authorization.json").write_text('{"permissions": {"lead": {"byoc": "none"}}}')
+    values = {"class_allow_list": list(kit.ALLOWED_CLASSES), "class_list_enforcement_mode": "warn"}
+    path = tmp_path / "local" / "resources.json"
+    path.write_text(json.dumps(values))
+    assert "classes-more" in {one.code for one in kit._check_rights(tmp_path)}
+    path.write_text(json.dumps({**values, "class_list_enforcement_mode": "enforce"}))
+    assert "classes-ours" in {one.code for one in kit._check_rights(tmp_path)}
