@@ -53,9 +53,10 @@ $(VENV)/.try-installed: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[nvflare,privacy]'
 	@touch $@ $(VENV)/.demo-installed
 
-$(VENV)/.test-installed: pyproject.toml | $(BIN)/python
+$(VENV)/.test-installed: pyproject.toml tests/support/vantage6.txt | $(BIN)/python
 	@echo "Installing feddbn and what its tests need into $(VENV) (once, some minutes) ..."
 	@$(PIP) install --editable '.[all,test,check]'
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/vantage6 -r tests/support/vantage6.txt
 	@touch $@ $(VENV)/.demo-installed $(VENV)/.try-installed
 
 $(VENV)/.docs-installed: pyproject.toml | $(BIN)/python
@@ -137,8 +138,11 @@ lock: $(VENV)/.test-installed
 	@$(PYTHON) -m venv --clear $(VENV)-lock && $(VENV)-lock/bin/python -m pip -qq install uv
 	@$(PIP) freeze --exclude-editable | grep '==' > $(VENV)-lock/installed.txt
 	$(COMPILE) --extra all --constraint $(VENV)-lock/installed.txt --output-file $(VENV)-lock/requirements.lock pyproject.toml
+	echo 'vantage6-algorithm-tools==4.15.2' > $(VENV)-lock/vantage6.txt
+	$(COMPILE) --python-version 3.12 --extra privacy --extra sql --output-file $(VENV)-lock/vantage6.lock pyproject.toml $(VENV)-lock/vantage6.txt
 	echo 'setuptools>=70.1' | $(COMPILE) --output-file $(VENV)-lock/build.lock -
-	@mv $(VENV)-lock/requirements.lock requirements.lock && mv $(VENV)-lock/build.lock deploy/build.lock
+	@mv $(VENV)-lock/requirements.lock requirements.lock && mv $(VENV)-lock/build.lock deploy/build.lock && \
+	  mv $(VENV)-lock/vantage6.lock deploy/vantage6/requirements.lock
 
 sbom: $(VENV)/.test-installed
 	$(BIN)/python tools/sbom.py --out dist/feddbn.cdx.json
