@@ -10,10 +10,19 @@ May import: runtime and below.
 from __future__ import annotations
 
 from feddbn.engine.server import conduct
-from feddbn.engine.site import Endpoint, make_sites, open_site
+from feddbn.engine.site import Endpoint, make_sites, open_keeper, open_site
 from feddbn.federation.protocol.messages import MAX_MESSAGE_BYTES, Exchange
 
 VERSION = 1
 """Of this interface: it grows when an adapter that was written for the one before has to change."""
 
-__all__ = ["MAX_MESSAGE_BYTES", "VERSION", "Endpoint", "Exchange", "conduct", "make_sites", "open_site"]
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "VERSION",
+    "Endpoint",
+    "Exchange",
+    "conduct",
+    "make_sites",
+    "open_keeper",
+    "open_site",
+]

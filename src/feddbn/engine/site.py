@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
@@ -13,6 +14,9 @@ from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal,
 from feddbn.runtime.engines.interface import FederationPlan, engine_of, is_kit
 from feddbn.runtime.settings import SiteSettings, read_site_settings
 from feddbn.runtime.site.kit_files import owner_only, write_site_files
+
+if TYPE_CHECKING:
+    from feddbn.runtime.keeper import Keeper
 
 SETTINGS = "feddbn_site.toml"
 _log = logging.getLogger("feddbn.site")
@@ -97,16 +101,40 @@ def _settings_in(folder: Path) -> Path:
     return found
 
 
-def make_sites(folder: str | Path, names: Iterable[str]) -> dict[str, Path]:
+def open_keeper(folder: str | Path) -> Keeper:
+    """Return the endpoint of the keeper in a folder, which `make_sites` has made, or with its ``feddbn_keeper.toml``.
+
+    It is reached by the same exchange as the sites, under its own name, and like them can be opened anew for each message.
+
+    Raises
+    ------
+    FileError
+        If there is no keeper, or its settings cannot be read.
+    """
+    from feddbn.runtime.keeper import open_keeper
+
+    return open_keeper(Path(folder))
+
+
+def make_sites(folder: str | Path, names: Iterable[str], keepers: Iterable[str] = ()) -> dict[str, Path]:
     """Make a folder for each site, with settings, the default policy, a secret identity and the others' public keys.
 
     Data go into ``data`` of each. The folders are for trials on one machine, or for their owners, each its own. Who trusts
     nobody with a site's identity makes it there: 32 random bytes, and their public key in everybody's list.
 
+    Parameters
+    ----------
+    folder
+        Where the folders are made.
+    names
+        Of the sites.
+    keepers
+        Names of keepers, for studies that name two of them; each has a folder, too.
+
     Returns
     -------
     dict
-        Name -> folder.
+        Name -> folder, of sites and keepers.
 
     Raises
     ------
@@ -114,17 +142,19 @@ def make_sites(folder: str | Path, names: Iterable[str]) -> dict[str, Path]:
         If a folder of one of these names is there already.
     """
     root = Path(folder).resolve()
-    plan = FederationPlan("sites", "localhost", tuple(names))
+    own = tuple(names)
+    plan = FederationPlan("sites", "localhost", (*own, *keepers))
     places = {name: root / name for name in plan.sites}
     for name, place in places.items():
         if place.exists():
             raise FileError(
-                f"{place} is there already, so site {name!r} is not made; choose another folder.",
+                f"{place} is there already, so {name!r} is not made; choose another folder.",
                 code="site-there",
             )
-    for place in places.values():
-        (place / "data").mkdir(parents=True)
-    write_site_files(places)
+    for name, place in places.items():
+        (place / "data" if name in own else place).mkdir(parents=True)
+    sites = {name: place for name, place in places.items() if name in own}
+    write_site_files(sites, keepers={name: place for name, place in places.items() if name not in own})
     for place in places.values():
         owner_only(place)
     return places

@@ -308,7 +308,8 @@ class Register:
                     code="other-run",
                 )
             entries = (*self._shelf.entries(), *of_others)
-            known = related(new.members, self._counted(new, entries))
+            counted = [_as_if_unchanged(members, new.members) for members in self._counted(new, entries)]
+            known = related(new.members, counted)
             fewest = fewest_shown([new.members, *known], min_sites)
             if len(known) > MOST_SETS or shown_by(new.members, known, fewest, min_sites):
                 raise AggregationError(
@@ -340,6 +341,12 @@ class Register:
                 n_of[entry.signer] += 1
                 heard.append(entry)
         return heard
+
+
+def _as_if_unchanged(members: Members, new: Members) -> Members:
+    """The members of an earlier sum; where the version of a site's data is not known (by keepers), it is the new one's."""
+    now = {_site(one): one for one in new}
+    return frozenset(now.get(_site(one), one) if one.endswith(":") else one for one in members)
 
 
 def _signers(entries: Collection[Entry]) -> defaultdict[Members, set[str]]:

@@ -50,6 +50,8 @@ class SiteSettings(_Settings):
         Studies with more lags are refused.
     identity, peers
         The site's secret signing key and the public keys of all sites, for secure aggregation.
+    keepers
+        The public keys of keepers, for studies that name two; others are refused.
     device
         Who multiplies large matrices here: "cpu", "auto" or "cuda", as in `FDBNL`; studies do not see it.
     """
@@ -63,6 +65,7 @@ class SiteSettings(_Settings):
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
     peers: Path | None = None
+    keepers: Path | None = None
     device: Literal["cpu", "auto", "cuda"] = "cpu"
 
     @model_validator(mode="before")
@@ -93,6 +96,32 @@ class SiteSettings(_Settings):
         return {name: change.to for name, change in changes.items() if change.to}
 
 
+class KeeperSettings(_Settings):
+    """One keeper: where its state and keys are, and what it opens.
+
+    Attributes
+    ----------
+    name
+        The keeper's name in studies.
+    state
+        Directory for parts, openings and logs.
+    identity
+        Its 32 secret bytes, from which the keys that it signs and opens parts with are made.
+    peers, keepers
+        The public keys of all sites, and of the keepers.
+    min_sites
+        Fewest sites in any sum that it helps to open.
+    """
+
+    programs: tuple[str, ...] = ("feddbn.federation.programs",)
+    name: str = Field(min_length=1)
+    state: Path
+    identity: Path
+    peers: Path
+    keepers: Path
+    min_sites: int = Field(default=3, ge=2)
+
+
 class ServerSettings(_Settings):
     """The server: where journals and results of runs are kept."""
 
@@ -114,7 +143,12 @@ def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
 
 def read_site_settings(path: Path) -> SiteSettings:
     """Return a site's settings."""
-    return _read(path, SiteSettings, ("data", "state", "policy", "identity", "peers"))
+    return _read(path, SiteSettings, ("data", "state", "policy", "identity", "peers", "keepers"))
+
+
+def read_keeper_settings(path: Path) -> KeeperSettings:
+    """Return a keeper's settings."""
+    return _read(path, KeeperSettings, ("state", "identity", "peers", "keepers"))
 
 
 def read_server_settings(path: Path) -> ServerSettings:

@@ -470,6 +470,15 @@ class RunJournal:
         """Append a record."""
         self._store.append(self._run_id, "journal", record)
 
+    def secret(self, name: str) -> bytes:
+        """Return 32 secret bytes of the run, which are made when they are first asked for."""
+        with self._store.hold():
+            found = self._store.get(self._run_id, name)
+            if found is None:
+                found = os.urandom(32)
+                self._store.put(self._run_id, name, found)
+        return found
+
     def close(self) -> None:
         """Let others go on with the run."""
         self._claim.close()

@@ -356,3 +356,11 @@ def _site_absent(it: Said) -> str:
     often = "all sums" if it["missed"] == it["sums"] else f"{it['missed']} of {counted(it['sums'], 'sum')}"
     why = f": {it['why']}" if it["why"] else "."
     return f"site {it['site']!r} is missing from {often}{why}"
+
+
+@says("site-not-proved")
+def _site_not_proved(it: Said) -> str:
+    return (
+        f"site {it['site']!r} is left out: its proof does not hold, so nobody knows that rows could have made what it sent. "
+        "Either its software is not the same, or it has altered its numbers; ask its owner."
+    )

@@ -116,12 +116,14 @@ class VisitBook:
             self._visits[name].missing = tuple(meta["missing"])
 
 
-_COLLECTED = ("hello", "task", "batch", "secagg")
+_COLLECTED = ("hello", "task", "batch", "secagg", "parts", "open")
 
 _WORDS = {
     "hello": "the greeting",
     "task": "answers",
     "batch": "answers",
+    "parts": "what keepers say to parts",
+    "open": "what keepers open",
     "advertise": "keys",
     "share": "shares of secrets",
     "deliver": "receipts of shares",

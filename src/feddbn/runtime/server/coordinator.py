@@ -27,7 +27,7 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import FeddbnError, ParameterError, ProtocolError, StateError
+from feddbn.errors import FeddbnError, ProtocolError, StateError
 from feddbn.federation.protocol.messages import (
     NEVER,
     Entry,
@@ -61,6 +61,8 @@ class Roll:
         self._rules = rules
         self._misses: Counter[str] = Counter()
         self._resting: dict[str, int] = {}
+        # Sites that are out of the run for what they sent: nobody waits for them.
+        self.excused: set[str] = set()
 
     @property
     def insists(self) -> bool:
@@ -91,6 +93,7 @@ class Roll:
         self, present: Sequence[str], asked: Sequence[str], what: str, reasons: Mapping[str, FeddbnError]
     ) -> None:
         """Raise `NotEnoughSites` with the missing sites' own reasons if the rule is not met."""
+        asked = [site for site in asked if site not in self.excused]
         needed = self._needed(asked)
         if len(present) >= max(needed, 1):
             return
@@ -307,7 +310,11 @@ class Coordinator:
 
             self._sums = MaskedSums(study, self._line)
         elif study.privacy.keepers:
-            raise ParameterError("privacy.keepers: this version cannot open sums with keepers yet.")
+            # So do keepers.
+            from feddbn.runtime.server.keeper_sums import KeeperSums
+
+            self._sums = kept = KeeperSums(study, self._line, self._roll, log.secret("sealing key"))
+            self._together = None if ahead is None else kept.together
         else:
             self._sums = plain = PlainSums(self._line, self._roll, study.privacy.max_norm)
             self._together = None if ahead is None else plain.together

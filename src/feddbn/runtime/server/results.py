@@ -27,10 +27,11 @@ MAX_LISTED = 100_000
 def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
     """Return which sites sums were made without, by name, as a run's events tell; one that was resumed has one file.
 
-    `missed` of `sums` lack it, and `why` is what was last heard of it.
+    `missed` of `sums` lack it, and `why` is what was last heard of it, with its `code`. One whose proof does not hold has a
+    finding of its own.
     """
     missed: dict[str, set[int]] = {}
-    why: dict[str, str] = {}
+    why: dict[str, tuple[str, str]] = {}
     sums: set[int] = set()
     for event in events:
         what, site = event.get("what"), str(event.get("site", ""))
@@ -39,12 +40,21 @@ def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
             for name in event.get("missing", ()):
                 missed.setdefault(str(name), set()).add(int(event["seq"]))
         elif what in ("silent", "refused") and site:
-            why[site] = str(event.get("sentence", ""))
-    counts = {site: {"missed": len(of), "sums": len(sums)} for site, of in sorted(missed.items())}
-    return [
-        Finding("site-absent", "warning", {"site": site, **count, "why": why.get(site, "")}, (site,))
-        for site, count in counts.items()
-    ]
+            why[site] = (str(event.get("sentence", "")), str(event.get("code", "")))
+    found = []
+    for site, of in sorted(missed.items()):
+        sentence, code = why.get(site, ("", ""))
+        values = {"site": site, "missed": len(of), "sums": len(sums), "why": sentence, "code": code}
+        is_wrong = code in ("bad-proof", "different-parts")
+        found.append(
+            Finding(
+                "site-not-proved" if is_wrong else "site-absent",
+                "error" if is_wrong else "warning",
+                values,
+                (site,),
+            )
+        )
+    return found
 
 
 def read_outcome(directory: Path) -> dict[str, Any]:

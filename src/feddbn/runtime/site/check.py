@@ -38,7 +38,7 @@ from feddbn.runtime.settings import (
     read_site_settings,
 )
 from feddbn.runtime.site.audit import budget_finding
-from feddbn.runtime.site.kit_files import read_identity, read_peers
+from feddbn.runtime.site.kit_files import read_identity, read_keepers, read_peers
 from feddbn.runtime.site.open_site import about_data, about_variables, read_data, study_checks
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.registers import FileShelf
@@ -117,19 +117,18 @@ def _wrong(code: str, error: FeddbnError) -> Finding:
 
 def _has_other_sites(settings: SiteSettings, policy: SitePolicy, study: Study) -> bool:
     """Whether the register has a sum over other sites than the study's, with which the study's would show a few."""
-    if not study.privacy.secure_aggregation or study.privacy.epsilon is not None or settings.peers is None:
+    if not study.privacy.is_protected or study.privacy.epsilon is not None or settings.peers is None:
         return False
-    from feddbn.privacy.register import member, shown_by
+    from feddbn.runtime.site.keeping import would_show
 
-    peers = read_peers(settings.peers)
-    # The versions of the others' data are not known here; as if no data had changed.
-    now = frozenset(member(peers[site], "") for site in study.sites)
-    shelf = FileShelf(settings.state, "", "")
-    before = {frozenset(one.partition(":")[0] + ":" for one in entry.members) for entry in shelf.entries()}
-    return bool(shown_by(now, before, max(policy.min_sites, study.privacy.min_sites)))
+    # The versions of the others' data are not known here.
+    shelf, fewest = FileShelf(settings.state, "", ""), max(policy.min_sites, study.privacy.min_sites)
+    return bool(would_show(shelf, read_peers(settings.peers), study.sites, fewest))
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:
+    if study.privacy.keepers:
+        _keepers(settings, study)
     if not study.privacy.secure_aggregation:
         return
     if settings.identity is None or settings.peers is None:
@@ -146,6 +145,19 @@ def _masking(settings: SiteSettings, study: Study) -> None:
             f"{settings.peers} has no key of {', '.join(unknown)}; ask these sites for their public keys.",
             code="unknown-key",
         )
+
+
+def _keepers(settings: SiteSettings, study: Study) -> None:
+    if settings.identity is None or settings.peers is None or settings.keepers is None:
+        raise SiteRefused(
+            "the study names keepers, which are not set up at this site; `identity`, `peers` and `keepers` in its settings "
+            "name the three files.",
+            code="no-keepers",
+        )
+    from feddbn.runtime.site.keeping import check_known
+
+    read_identity(settings.identity)
+    check_known(study, read_keepers(settings.keepers), read_peers(settings.peers))
 
 
 def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from feddbn.errors import FileError, reading
+from feddbn.privacy.keepers import KeeperKeys
 from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.policy import SitePolicy
 
+KEEPER_SETTINGS = "feddbn_keeper.toml"
 _MORE = (
     "# What else can be said about the data; remove the # where it applies.",
     '# variables = ["heart_rate", "lactate"]   # columns that studies may use; all if left out',
@@ -60,8 +62,10 @@ def write_secret(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
-    """Write each site's own files into its place; data and state are below `above` of it.
+def write_site_files(
+    places: Mapping[str, Path], above: str = "", keepers: Mapping[str, Path] | None = None
+) -> None:
+    """Write each site's own files into its place, and each keeper's; data and state are below `above` of it.
 
     ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
     bytes and the line in everybody's ``peers.toml``.
@@ -73,13 +77,33 @@ def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
         seed = os.urandom(KEY_BYTES)
         write_secret(place / "identity.key", seed)
         peers.append(f'"{site}" = "{Identity.from_seed(seed).public.hex()}"\n')
+    known = _write_keeper_files(keepers or {}, "".join(peers), above)
     for site, place in places.items():
         lines = [f'name = "{site}"', f'data = "{above}data"', f'state = "{above}state"']
         lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
+        if known:
+            lines.append('keepers = "keepers.toml"')
+            (place / "keepers.toml").write_text(known, encoding="utf-8")
         settings = "\n".join([*lines, "max_lags = 10", "keep_days = 30", "", *_MORE])
         (place / "feddbn_site.toml").write_text(settings, encoding="utf-8")
         (place / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
         (place / "peers.toml").write_text("".join(peers), encoding="utf-8")
+
+
+def _write_keeper_files(places: Mapping[str, Path], peers: str, above: str) -> str:
+    """Write each keeper's own files into its place; return the list of their public keys."""
+    listed = []
+    for name, place in sorted(places.items()):
+        seed = os.urandom(KEY_BYTES)
+        write_secret(place / "identity.key", seed)
+        listed.append(f'"{name}" = "{KeeperKeys.of_seed(seed).to_hex()}"\n')
+    for name, place in places.items():
+        lines = [f'name = "{name}"', f'state = "{above}state"', 'identity = "identity.key"']
+        lines += ['peers = "peers.toml"', 'keepers = "keepers.toml"', "min_sites = 3", "keep_days = 30", ""]
+        (place / KEEPER_SETTINGS).write_text("\n".join(lines), encoding="utf-8")
+        (place / "peers.toml").write_text(peers, encoding="utf-8")
+        (place / "keepers.toml").write_text("".join(listed), encoding="utf-8")
+    return "".join(listed)
 
 
 def default_policy_text() -> str:
@@ -109,20 +133,36 @@ def default_policy_text() -> str:
     )
 
 
-def read_identity(path: Path) -> Identity:
-    """Return the identity in a file of 32 secret bytes."""
+def read_seed(path: Path) -> bytes:
+    """Return the 32 secret bytes of an identity."""
     with reading(f"the identity {path}"):
         seed = Path(path).read_bytes()
     if len(seed) != KEY_BYTES:
         raise FileError(f"the identity {path} must have {KEY_BYTES} bytes, it has {len(seed)}.")
-    return Identity.from_seed(seed)
+    return seed
+
+
+def read_identity(path: Path) -> Identity:
+    """Return the identity in a file of 32 secret bytes."""
+    return Identity.from_seed(read_seed(path))
+
+
+def read_keepers(path: Path) -> dict[str, KeeperKeys]:
+    """Return keeper -> public keys from a TOML file of hexadecimal lines."""
+    return {name: KeeperKeys.from_hex(key) for name, key in _keys(path, "keepers", 128).items()}
 
 
 def read_peers(path: Path) -> dict[str, bytes]:
     """Return site -> public key from a TOML file of hexadecimal lines."""
-    with reading(f"the list of peers {path}", "TOML"):
+    return {site: bytes.fromhex(key) for site, key in _keys(path, "peers", 64).items()}
+
+
+def _keys(path: Path, of: str, n_digits: int) -> dict[str, str]:
+    with reading(f"the list of {of} {path}", "TOML"):
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    for site, key in values.items():
-        if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{64}", key):
-            raise FileError(f"the list of peers {path} has no key of 64 hexadecimal digits for {site!r}.")
-    return {site: bytes.fromhex(key) for site, key in values.items()}
+    for name, key in values.items():
+        if not isinstance(key, str) or not re.fullmatch(f"[0-9a-f]{{{n_digits}}}", key):
+            raise FileError(
+                f"the list of {of} {path} has no key of {n_digits} hexadecimal digits for {name!r}."
+            )
+    return values

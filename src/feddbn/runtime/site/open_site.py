@@ -31,6 +31,7 @@ from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.settings import SiteSettings, load_programs, read_policy
 from feddbn.runtime.site.audit import budget_finding
+from feddbn.runtime.site.kit_files import read_keepers
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.protection import Protection
 from feddbn.runtime.store import (
@@ -270,6 +271,12 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         # Only a budget keeps many noisy sums from telling together what one does not.
         covers = policy.max_epsilon is not None
         masked = SiteMasking(name, owner.identity, owner.keys, policy.min_sites, settings.state, covers)
+    parts = None
+    if owner.identity is not None and settings.peers is not None and settings.keepers is not None:
+        from feddbn.runtime.site.keeping import SiteKeeping
+
+        known = read_keepers(settings.keepers)
+        parts = SiteKeeping(name, owner.identity, owner.keys, known, policy.min_sites, settings.state)
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:
@@ -317,6 +324,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         witness=owner.heads,
         guards=protection.guards,
         masked=masked,
+        parts=parts,
         keep=store.keep,
         on_event=tell,
         max_bytes=settings.max_message_mb * 2**20,

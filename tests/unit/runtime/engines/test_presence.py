@@ -65,8 +65,8 @@ def test_absences_are_counted_over_all_parts_of_a_run():
         {"what": "sum", "seq": 2, "sites": ["a", "b", "c"]},
     ]
     assert [one.values for one in absences_in(events)] == [
-        {"site": "b", "missed": 1, "sums": 3, "why": "late."},
-        {"site": "c", "missed": 2, "sums": 3, "why": ""},
+        {"site": "b", "missed": 1, "sums": 3, "why": "late.", "code": ""},
+        {"site": "c", "missed": 2, "sums": 3, "why": "", "code": ""},
     ]
     assert absences_in([]) == []
 
