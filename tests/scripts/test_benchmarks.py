@@ -58,6 +58,7 @@ COMMANDS = {
         "rows --rows 2000",
     ],
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
+    "prio3": ["600"],
     "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "sum_cost": ["--sites 4 5 6 --tree 2 3 --total 100"],

@@ -93,6 +93,13 @@ def test_small_weights_times_elements_are_exact(field):
     assert listed(field, field.combine(weights, field.array(xs))) == expected
     with pytest.raises(ValueError):
         field.combine(np.full((1, 1000), 2**27), field.array(xs))
+    with pytest.raises(ValueError):
+        field.combine(weights, field.array(xs)[1:])
+    # More elements than are taken at once.
+    many = np.resize(field.array(xs), 20_000)
+    assert listed(field, field.combine(np.ones((1, 20_000), dtype=np.int8), many)) == [
+        20 * sum(xs) % field.modulus
+    ]
 
 
 @BOTH
