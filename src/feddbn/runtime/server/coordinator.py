@@ -362,8 +362,13 @@ class Coordinator:
         agreed = tuple(sorted(present))
         roll.require(agreed, self.sites, "the handshake", line.reasons)
         line.tell(ServerEvent("agreed", sites=agreed))
-        share_heads(line, present)
+        self._share_heads(present)
         return agreed
+
+    def _share_heads(self, replies: Mapping[str, Reply]) -> None:
+        """Carry heads of audit logs; where there are keepers, whose logs are a second record, a site has fewer messages."""
+        if not self._study.privacy.keepers:
+            share_heads(self._line, replies)
 
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
@@ -450,5 +455,5 @@ class Coordinator:
             if site not in line.refused or site in counted
         }
         received = line.ask(messages, "finish", NEVER)
-        share_heads(line, received)
+        self._share_heads(received)
         return tuple(sorted(received))
