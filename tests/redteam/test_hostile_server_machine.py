@@ -57,6 +57,10 @@ def question(which):
     return WalkQuestion(centre=np.full(2, float(which)), step=0.1, pause_s=0.0)
 
 
+KEPT = NAMES[::2]
+"""Sites that keep their masks over a restart."""
+
+
 class Slot:
     """One slot of one epoch: who sent an input, asked what, and who revealed what."""
 
@@ -85,7 +89,8 @@ class Slot:
 class HostileServer(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.place = tempfile.TemporaryDirectory()
+        # In memory where there is such a place: thousands of changes wait for no disk.
+        self.place = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         self.stores = {name: MemoryStore(name) for name in NAMES}
         self.lines = {name: [] for name in NAMES}
         self.executed = Counter()
@@ -100,7 +105,8 @@ class HostileServer(RuleBasedStateMachine):
     def make(self, name):
         rows = np.random.default_rng(ord(name)).normal(size=(8, 2))
         data = MemorySite(("u", "v"), [ArrayRecording("r", (Block(rows),))])
-        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, Path(self.place.name) / name)
+        state = Path(self.place.name) / name
+        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, state, keep=name in KEPT)
 
         def guards(run_id, study):
             chain = AuditChain.resume(self.lines[name])
@@ -234,9 +240,15 @@ class HostileServer(RuleBasedStateMachine):
             message = ({**meta, "phase": "unmask"}, {**arrays[name], "signatures": signatures})
             reply = self.masked(name, slot.server.run, message, seq=77)
             if reply:
-                assert name not in slot.shares
                 kinds = {peer: 0 if peer in survivors else 1 for peer in slot.roster.names}
-                slot.shares[name] = (kinds, dict(zip(slot.roster.names, reply[1]["shares"], strict=True)))
+                told = (kinds, dict(zip(slot.roster.names, reply[1]["shares"], strict=True)))
+                if name in slot.shares:
+                    # The same bytes again to the same message, and only where they were kept.
+                    assert name in KEPT
+                    assert kinds == slot.shares[name][0]
+                    for peer, share in told[1].items():
+                        assert share.tobytes() == slot.shares[name][1][peer].tobytes()
+                slot.shares[name] = told
 
     @rule(run=runs, lost=st.sampled_from((None, None, None, *NAMES)), anew=st.booleans())
     def honest_sum(self, run, lost, anew):

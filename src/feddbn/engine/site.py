@@ -66,7 +66,7 @@ class Endpoint:
                 # Imported with the first message: it takes longer than all else here.
                 from feddbn.runtime.site.open_site import open_site
 
-                self._endpoint = open_site(self._settings, self.name, _log, self._submitter)
+                self._endpoint = open_site(self._settings, self.name, _log, self._submitter, keep_masks=True)
             return self._endpoint
 
 

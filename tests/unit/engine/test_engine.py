@@ -10,6 +10,7 @@ from feddbn import engine
 from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study, StudyResult
+from support.places import quick_folder
 from support.saying import refused
 
 pytest.importorskip("cryptography")
@@ -21,6 +22,12 @@ MASKED = {"secure_aggregation": True, "protection": "exact"}
 def make_study(**changes):
     values = {"name": "s", "method": "summary", "variables": ("x0", "x1", "x2"), "sites": NAMES}
     return Study(**{**values, "attendance": {"when_missing": "abort"}, **changes})
+
+
+@pytest.fixture
+def tmp_path():
+    with quick_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -301,10 +301,6 @@ def prepared_program(
     return found
 
 
-_NUMBERS_OF_A_ROUND = 5
-"""What an answer of a round has beside weights or gradients: a loss, norms and a count."""
-
-
 def prepared_plan(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> Plan:
     """What `prepared_program` may ask; `prepare` also has its scale."""
     q = (n_lags + 1) * len(variables)
@@ -331,7 +327,8 @@ def fdbnl_plan(
     first = prepared_plan(variables, n_lags, prepare)
     if schedule == "gram":
         return *first, Planned("step.fdbnl", q * (q + 1) // 2)
-    return *first, Planned("step.fdbnl", q * d + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 80))
+    # Beside weights or gradients a residual, and a loss of each variable.
+    return *first, Planned("step.fdbnl", q * d + 1 + d, max_rounds, min(max_rounds, 80))
 
 
 def fdbnl_program(

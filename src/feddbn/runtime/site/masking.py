@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A site may be a new process for each message, and a study that collects leaves every message open until all sites have
-come (`runtime.server.collecting`). So a site's secrets of an epoch must outlive its process. After each message they are on
-the site's own disk, sealed under a key made from its identity, with the message and the answer to it, and only then does the
-answer leave. Therefore
+A site may be a new process for each message (`feddbn.engine`), and a study that collects leaves every message open until all
+sites have come (`runtime.server.collecting`). Then a site's secrets of an epoch must outlive its process. After each message
+they are on the site's own disk, sealed under a key made from its identity, with the message and the answer to it, and only
+then does the answer leave. Therefore
 
 - the same message again gets the same bytes again, and nothing is computed: no second input, no second list of
   survivors;
@@ -14,7 +14,8 @@ answer leave. Therefore
 - of two processes of one site only the one that saved last goes on, so that they cannot reveal two halves of a secret;
 - keys were agreed on for one version of the data: with other data the site takes no further part in the epoch.
 
-What is kept is replaced by each message. Secrets that were erased are gone from it, but not from backups of the disk.
+What is kept is replaced by each message, which takes 3 ms. Secrets that were erased are gone from it, but not from backups of
+the disk. An engine whose site lives as long as a run keeps them in memory, unless the study collects.
 
 A greeting begins with new keys, so what was kept is forgotten with it, and at the end of the run. Only in a collection is
 there one greeting for the whole run: a server that resumes it makes the messages of the same epochs again.
@@ -150,9 +151,9 @@ class KeptMasks:
 class SiteMasking:
     """Makes a site's end of secure aggregation for a run.
 
-    Its sums are written down in the store in `state`, where its secrets outlive its process, too; None keeps all in memory,
-    which is for simulations only, and refuses to collect. With `noise_covers`, sums with much noise are not written down:
-    noise for a recording is noise for a whole site only if it is large.
+    Its sums are written down in the store in `state`, where with `keep`, and in studies that collect, its secrets outlive its
+    process, too; None keeps all in memory, which is for simulations only, and refuses to collect. With `noise_covers`, sums
+    with much noise are not written down: noise for a recording is noise for a whole site only if it is large.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class SiteMasking:
         min_sites: int,
         state: Path | None,
         noise_covers: bool = False,
+        keep: bool = False,
     ) -> None:
         self._name = name
         self._identity = identity
@@ -170,6 +172,7 @@ class SiteMasking:
         self._min_sites = min_sites
         self._state = state
         self._noise_covers = noise_covers
+        self._keep = keep
         self._in_memory = MemoryShelf()
         self._version: str | None = None
 
@@ -195,14 +198,14 @@ class SiteMasking:
             opening=site.opening,
         )
         secure = SecureSite(site, secagg, history=site.history)
-        if state is not None:
-            return KeptMasks(secure, register, self._slot(state, run_id)).handle
-        if study.attendance.collects:
+        if not (self._keep or study.attendance.collects):
+            return secure.handle
+        if state is None:
             raise SiteRefused(
                 "this site keeps no masks on its disk, so it cannot take part in a collection.",
                 code="no-kept-masks",
             )
-        return secure.handle
+        return KeptMasks(secure, register, self._slot(state, run_id)).handle
 
     def forget(self, run_id: str) -> None:
         """Forget the keys of a run, here and on disk; what protects its sums stays."""

@@ -232,11 +232,14 @@ def _about(study: Study | None, submitter: str) -> str:
     return f"study {study.name!r} from {lead}" if lead else f"study {study.name!r}"
 
 
-def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
+def open_site(
+    settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "", keep_masks: bool = False
+) -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
-    What it needs from message to message is in its store, masks included: it may live as long as a run, or be opened anew for
-    each message. `submitter` is who sent the study, if the engine says so.
+    What it needs from message to message is in its store. Its masks are there with `keep_masks`, so that it may be opened
+    anew for each message; else they are in memory, unless the study collects, and it lives as long as a run. `submitter` is
+    who sent the study, if the engine says so.
     """
     if settings.name != name:
         raise FileError(
@@ -270,7 +273,9 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
 
         # Only a budget keeps many noisy sums from telling together what one does not.
         covers = policy.max_epsilon is not None
-        masked = SiteMasking(name, owner.identity, owner.keys, policy.min_sites, settings.state, covers)
+        masked = SiteMasking(
+            name, owner.identity, owner.keys, policy.min_sites, settings.state, covers, keep_masks
+        )
     parts = None
     if owner.identity is not None and settings.peers is not None and settings.keepers is not None:
         from feddbn.runtime.site.keeping import SiteKeeping
