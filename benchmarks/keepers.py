@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 from privacy_overhead import one_point
@@ -32,7 +33,7 @@ from feddbn.errors import AggregationError
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Sum, Task, parts_of
 from feddbn.privacy.prio3.field import FIELD128, Elements
-from feddbn.privacy.prio3.moments import KAPPA, Limits, MomentsVdaf
+from feddbn.privacy.prio3.moments import KAPPA, Limits, MomentsVdaf, _projected
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 ROWS, SITES = 500, 8
@@ -72,15 +73,10 @@ class Hostile(MomentsVdaf):
     def _late(self, early, seed) -> Elements:
         # Digits that do not fit are left out.
         layout = self._layout
-        valid = self._prio3.valid.bound(seed)
-        small = [int(x) for x in early[layout.projected]]
-        half = 1 << (layout.n_bits - 1)
-        seen = [
-            sum(p * x for p, x in zip(row, small, strict=True) if p) + half
-            for row in valid.projections.tolist()
-        ]
+        seen = FIELD128.ints(_projected(seed, FIELD128.array(early[layout.projected])), signed=True)
+        shifted = [int(x) + (1 << (layout.n_bits - 1)) for x in seen]
         return FIELD128.array(
-            np.array([(x >> k) & 1 for x in seen for k in range(layout.n_bits)], dtype=object)
+            np.array([(x >> k) & 1 for x in shifted for k in range(layout.n_bits)], dtype=object)
         )
 
 
@@ -151,7 +147,7 @@ class Target:
 
         def made(theta: FloatArray, rank: int) -> FloatArray:
             V = np.linalg.qr(theta[: m * rank].reshape(m, rank))[0]
-            half = C @ V * np.sqrt(most / (1 + np.exp(-theta[m * rank :])))
+            half = C @ V * np.sqrt(most / (1 + np.exp(-np.clip(theta[m * rank :], -50.0, 50.0))))
             return half @ half.T
 
         def weight(A: FloatArray) -> float:
@@ -209,7 +205,8 @@ def poison(seeds: range) -> None:
         own, n = target.n[-1], sum(target.n)
         limits = Limits((total,), min_rows=50, max_rows=own)
         vdaf = MomentsVdaf([("gram", target.q)], SITES, b"poison", limits)
-        weights += [vdaf.fitted(one).weights[0] for one in target.sums]
+        weighing = MomentsVdaf([("gram", target.q)], SITES, b"", replace(limits, weighs=True))
+        weights += [weighing.fitted(one).weights[0] for one in target.sums]
         # The best there is within the limits, through both keepers.
         sent = opened(vdaf, [report(vdaf, target.vector(target.best(KAPPA * own, seed), own))])
         add("keepers: best within the limits", target.pulls(sent), target.share)
@@ -324,7 +321,7 @@ class RoundedFederation(InProcessFederation):
     def sum(self, task: Task) -> Sum:
         vectors = [site.answer(task) for site in self._sites.values()]
         parts = parts_of(task.question, len(vectors[0]))
-        limits = Limits(tuple(self.known.values()) if self.bounded else (), max_rows=1 << 20)
+        limits = Limits(tuple(self.known.values()) if self.bounded else (), max_rows=1 << 20, weighs=True)
         vdaf = MomentsVdaf(parts, len(vectors), b"rounding", limits)
         total, exact = sum(map(vdaf.rounded, vectors)), sum(vectors)
         self.weights += [weight for one in vectors for weight in vdaf.fitted(one).weights]

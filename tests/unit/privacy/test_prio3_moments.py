@@ -1,6 +1,7 @@
 """Moments in shares: honest answers open to their sum, and what no rows could have made does not pass."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,8 +151,11 @@ def test_collinear_and_constant_columns_and_fewer_rows_than_columns():
 
 def test_a_site_with_larger_squares_weighs_less():
     known = sum(gram(3, n=2_000, seed=seed) for seed in range(4))
-    vdaf = MomentsVdaf([("gram", 3), ("numbers", 1)], 4, b"", Limits((known,), max_rows=5_000))
+    limits = Limits((known,), max_rows=5_000, weighs=True)
+    vdaf = MomentsVdaf([("gram", 3), ("numbers", 1)], 4, b"", limits)
     vector = np.append(gram(3, n=2_000, seed=5, scale=2.0), 8.0)
+    plain = MomentsVdaf([("gram", 3), ("numbers", 1)], 4, b"", replace(limits, weighs=False))
+    refused(lambda: plain.fitted(vector), "not-provable")
     fitted = vdaf.fitted(vector)
     (weight,) = fitted.weights
     assert 0.25 < weight < 0.5
@@ -176,7 +180,7 @@ def test_known_sums_that_somebody_made_larger_are_noticed():
 
 
 def test_limits_read_back():
-    limits = Limits((gram(2) / 3,), 1.25, 10, 500, 1e3)
+    limits = Limits((gram(2) / 3,), 1.25, 10, 500, 1e3, True)
     again = Limits.from_dict(limits.to_dict())
     assert again.to_dict() == limits.to_dict()
     np.testing.assert_array_equal(again.known[0], limits.known[0])
@@ -253,7 +257,7 @@ class Hostile(MomentsVdaf):
     def _late(self, early, seed):
         layout = self._layout
         values = FIELD128.array(early[layout.projected])
-        seen = circuit._projected(circuit._ternary(seed, len(values)), values)
+        seen = circuit._projected(seed, values)
         shifted = [int(v) + (1 << (layout.n_bits - 1)) for v in FIELD128.ints(seen, signed=True)]
         bits = [(v >> k) & 1 for v in shifted for k in range(layout.n_bits)]
         return FIELD128.array(self._bits(np.array(bits, dtype=object)))
@@ -395,21 +399,18 @@ def test_keepers_refuse_what_is_tampered_with(name):
 
 
 @pytest.mark.parametrize("name", sorted(ONLY_LARGE))
-def test_wrong_reports_would_pass_without_projections(name):
+def test_wrong_reports_would_pass_without_projections(name, monkeypatch):
     hostile = Hostile(*setting(False), tamper=HOSTILE[name])
     early = FIELD128.array(hostile._early(gram(2)))
-    layout = hostile._layout
-    width = layout.projected.stop - layout.projected.start
+    layout, seed = hostile._layout, bytes(32)
+    meas = np.concatenate([early, hostile._late(FIELD128.ints(early), seed)])
+    assert not all_zero(circuit.MomentsValid(layout, seed), meas)
     # Without projections their bits stand for zero.
+    monkeypatch.setattr(circuit, "_projected", lambda seed, values: FIELD128.zeros(circuit.N_PROJECTIONS))
     zero = np.zeros((circuit.N_PROJECTIONS, layout.n_bits), dtype=np.int64)
     zero[:, -1] = 1
     meas = np.concatenate([early, FIELD128.array(zero.ravel())])
-    assert all_zero(
-        circuit.MomentsValid(layout, np.zeros((circuit.N_PROJECTIONS, width), dtype=np.int8)), meas
-    )
-    seed = bytes(32)
-    meas = np.concatenate([early, hostile._late(FIELD128.ints(early), seed)])
-    assert not all_zero(circuit.MomentsValid(layout, circuit._ternary(seed, width)), meas)
+    assert all_zero(circuit.MomentsValid(layout, seed), meas)
 
 
 def test_bits_must_be_bits():
@@ -439,9 +440,7 @@ def test_one_large_number_shows_in_every_other_projection():
     for v0 in (2 * T + 1, 3 * T, 10 * T):
         values = np.append(v0, rng.integers(-T, T, 30) // 8)
         passing = [
-            abs(one) <= T
-            for k in range(40)
-            for one in circuit._projected_whole(circuit._ternary(bytes([k]) * 32, 31), values)
+            abs(one) <= T for k in range(40) for one in circuit._projected_whole(bytes([k]) * 32, values)
         ]
         assert len(passing) == 5_120
         assert np.mean(passing) < 0.5 + 4 * np.sqrt(0.25 / 5_120)
@@ -450,12 +449,12 @@ def test_one_large_number_shows_in_every_other_projection():
 def test_projections_of_shares_are_those_of_whole_numbers():
     rng = np.random.default_rng(1)
     values = rng.integers(-(2**60), 2**60, 9_000)
-    P_ = circuit._ternary(bytes(32), len(values))
+    P_ = np.concatenate([piece for _, piece in circuit._ternary(bytes(32), len(values))], axis=1)
     assert set(np.unique(P_)) == {-1, 0, 1}
     assert abs(np.mean(P_ == 0) - 0.5) < 0.002
-    wanted = [int(v) for v in P_.astype(object) @ values.astype(object)]
-    assert circuit._projected_whole(P_, values) == wanted
-    assert list(FIELD128.ints(circuit._projected(P_, FIELD128.array(values)), signed=True)) == wanted
+    wanted = [int(v) for v in P_.astype(np.int64).astype(object) @ values.astype(object)]
+    assert circuit._projected_whole(bytes(32), values) == wanted
+    assert list(FIELD128.ints(circuit._projected(bytes(32), FIELD128.array(values)), signed=True)) == wanted
 
 
 def test_squares_of_whole_numbers_are_exact():

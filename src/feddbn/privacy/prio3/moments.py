@@ -6,7 +6,8 @@ positive semi-definite matrix of q columns; "numbers" are any numbers. What is p
 
 (1) every block is R'R for a matrix R of whole numbers of limited size: rows could have made it. As the column of ones is in
     a gram block, totals and count fit each other (Cauchy-Schwarz);
-(2) n is at most the number N of the site's rows, and at least a quarter of it; N is 0, or between `min_rows` and `max_rows`;
+(2) n is the number N of the site's rows, or with `Limits.weighs` at least a quarter of it; N is 0, or between `min_rows` and
+    `max_rows`;
 (3) where an earlier sum of the same columns is known (`Limits.known`), with covariance S and mean m of all sites: in every
     direction w the site's sum of squares about m is at most kappa N w'Sw, or ``A <= kappa N S`` as symmetric matrices, where
     A is the site's part of the products about m. Else every sum of squares is at most N times `largest` squared.
@@ -18,9 +19,11 @@ the site sends, it moves b by at most about ``kappa N_k / (2 (n - N_k))``: with 
 the rows, for shares up to 1/4. Bounds on single columns would not do: along directions in which columns nearly cancel, a
 matrix with small diagonal entries still has all the weight (five times its share in tests).
 
-A site whose own mean squares are above the limit weighs all of its rows less (`Fitted.weights`), so n < N. (3) is as good as
-the earlier sum: a site could have made that one larger first. Then the rest of the sites cannot fill it, which
-`Limits.found_again` tells: in no direction can S have been made larger than by ``1 / (found_again - kappa N_k / n)``.
+A site whose own mean squares are above the limit refuses to answer, or, with `Limits.weighs`, weighs all of its rows less
+(`Fitted.weights`), so n < N. The same question must not be opened both with and without weights: the difference is what these
+take off, which may be that of one site. (3) is as good as the earlier sum: a site could have made that one larger first. Then
+the rest of the sites cannot fill it, which `Limits.found_again` tells: in no direction can S have been made larger than by
+``1 / (found_again - kappa N_k / n)``.
 
 Numbers are not proved to be anything: what they may be depends on the question.
 
@@ -66,7 +69,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +102,8 @@ LARGEST = 2.0**20
 """Root mean square that a column may have where no earlier sum is known."""
 LEAST_WEIGHT = 0.25
 """A site that would have to weigh its rows less than this cannot answer."""
-_FAR = 1e-3
+_NUMBERS = ("kappa", "min_rows", "max_rows", "largest")
+_FAR, _ROUNDING = 1e-3, 1e-9
 _LEAST_VARIANCE = 1e-6
 _LIMB = 20
 _COLUMNS_AT_ONCE = 8192
@@ -123,6 +127,8 @@ class Limits:
         Fewest and most rows of a block; a block of zeros will do, too.
     largest
         Root mean square that a column may have where no sum is known.
+    weighs
+        Whether a site that is above the limits weighs its rows less; else it refuses.
     """
 
     known: tuple[FloatArray, ...] = ()
@@ -130,6 +136,7 @@ class Limits:
     min_rows: float = 0.0
     max_rows: float = MOST_ROWS
     largest: float = LARGEST
+    weighs: bool = False
 
     def __post_init__(self) -> None:
         given = (self.kappa, self.min_rows, self.max_rows, self.largest)
@@ -149,6 +156,11 @@ class Limits:
         length = (q + 1) * (q + 2) // 2
         found = next((sums for sums in self.known if len(sums) == length), None)
         return None if found is None else symmetric(np.asarray(found, dtype=np.float64), q + 1) / found[0]
+
+    @property
+    def least_weight(self) -> float:
+        """What a site's rows weigh at least."""
+        return LEAST_WEIGHT if self.weighs else 1.0
 
     def units(self, part: Part) -> tuple[FloatArray, bool]:
         """(m, m) upper triangular B with block = B' (block in units) B, and whether an earlier sum tells it."""
@@ -190,19 +202,14 @@ class Limits:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; they read back bit for bit."""
-        numbers = {
-            "kappa": self.kappa,
-            "min_rows": self.min_rows,
-            "max_rows": self.max_rows,
-            "largest": self.largest,
-        }
-        return {"known": [np.asarray(one).tolist() for one in self.known], **numbers}
+        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
+        return {"known": [np.asarray(one).tolist() for one in self.known], **numbers, "weighs": self.weighs}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Limits:
         """Inverse of `to_dict`."""
-        numbers = {name: float(stored[name]) for name in ("kappa", "min_rows", "max_rows", "largest")}
-        return cls(tuple(np.array(one, dtype=np.float64) for one in stored["known"]), **numbers)
+        known = tuple(np.array(one, dtype=np.float64) for one in stored["known"])
+        return cls(known, **{name: float(stored[name]) for name in _NUMBERS}, weighs=bool(stored["weighs"]))
 
 
 @dataclass(frozen=True)
@@ -364,7 +371,7 @@ def _checks(blocks: Sequence[_Block], limits: Limits, rows: int, flags: int, n_f
         if block.kind == "gram":
             N, flag = rows + block.group, flags + block.group
             found += [(N, 1, flag, -least, 0), (flag, most, N, -1, 0)]
-            found += [(N, 1, block.start, -1, 0), (block.start, round(1 / LEAST_WEIGHT), N, -1, 0)]
+            found += [(N, 1, block.start, -1, 0), (block.start, round(1 / limits.least_weight), N, -1, 0)]
         if block.is_bounded:
             continue
         for place in block.squares():
@@ -378,8 +385,8 @@ class MomentsValid(Valid):
 
     field = FIELD128
 
-    def __init__(self, layout: _Layout, projections: NDArray[np.int8] | None = None) -> None:
-        self.layout, self.projections = layout, projections
+    def __init__(self, layout: _Layout, seed: bytes = b"") -> None:
+        self.layout, self.seed = layout, seed
         self.early_len, self.meas_len = layout.flags.stop, layout.bits.stop
         self.output_len, self.eval_output_len = layout.length, 1
         blocks, n_checks = layout.blocks, len(layout.checks)
@@ -395,8 +402,7 @@ class MomentsValid(Valid):
 
     def bound(self, early_seed: bytes) -> MomentsValid:
         """The circuit with the projections that follow from the commitments."""
-        width = self.layout.projected.stop - self.layout.projected.start
-        return MomentsValid(self.layout, _ternary(early_seed, width))
+        return MomentsValid(self.layout, early_seed)
 
     def truncate(self, meas: Elements) -> Elements:
         """What is added up: the answer."""
@@ -457,10 +463,9 @@ class MomentsValid(Valid):
         D = F.add(F.mul(meas[i.astype(int)], a), F.mul(meas[j.astype(int)], b))
         D = F.add(D, F.mul(F.array(c), share))
         total = F.add(total, F.sum(F.mul(t, F.sub(meas[layout.z], D))))
-        assert self.projections is not None
         digits = meas[layout.bits].reshape(N_PROJECTIONS, layout.n_bits)
         told = F.sum(F.mul(digits, F.array([1 << k for k in range(layout.n_bits)])))
-        gap = F.sub(_projected(self.projections, meas[layout.projected]), told)
+        gap = F.sub(_projected(self.seed, meas[layout.projected]), told)
         gap = F.add(gap, (1 << (layout.n_bits - 1)) * share % F.modulus)
         return np.atleast_1d(F.add(total, F.sum(F.mul(on_projections, gap))))
 
@@ -470,31 +475,33 @@ def _places(m: int) -> tuple[IntArray, IntArray]:
     return np.triu_indices(m)
 
 
-def _ternary(seed: bytes, width: int) -> NDArray[np.int8]:
-    """(128, width) of -1, 0 and 1 with probabilities 1/4, 1/2 and 1/4: differences of two random bits."""
-    drawn = Xof(seed, _PROJECTION_TAG, b"").next(2 * N_PROJECTIONS * width // 8)
-    bits = np.unpackbits(np.frombuffer(drawn, dtype=np.uint8)).view(np.int8).reshape(2, N_PROJECTIONS, width)
-    ternary: NDArray[np.int8] = np.subtract(bits[0], bits[1])
-    return ternary
+def _ternary(seed: bytes, width: int) -> Iterator[tuple[slice, FloatArray]]:
+    """(128, width) of -1, 0 and 1 with probabilities 1/4, 1/2 and 1/4, some columns at a time: differences of random bits."""
+    for number, start in enumerate(range(0, width, _COLUMNS_AT_ONCE)):
+        stop = min(start + _COLUMNS_AT_ONCE, width)
+        drawn = Xof(seed, _PROJECTION_TAG, number.to_bytes(4, "little")).next(
+            N_PROJECTIONS * (stop - start) // 4
+        )
+        bits = np.unpackbits(np.frombuffer(drawn, dtype=np.uint8)).reshape(2, N_PROJECTIONS, stop - start)
+        yield slice(start, stop), bits[0].astype(np.float64) - bits[1]
 
 
-def _projected(projections: NDArray[np.int8], values: Elements) -> Elements:
-    """(128,) combinations of elements."""
+def _projected(seed: bytes, values: Elements) -> Elements:
+    """(128,) random combinations of elements."""
     total = FIELD128.zeros(N_PROJECTIONS)
-    for start in range(0, len(values), _COLUMNS_AT_ONCE):
-        piece = slice(start, start + _COLUMNS_AT_ONCE)
-        total = FIELD128.add(total, FIELD128.combine(projections[:, piece], values[piece]))
+    for piece, ternary in _ternary(seed, len(values)):
+        total = FIELD128.add(total, FIELD128.combine(ternary, values[piece]))
     return total
 
 
-def _projected_whole(projections: NDArray[np.int8], values: IntArray) -> list[int]:
+def _projected_whole(seed: bytes, values: IntArray) -> list[int]:
     """The same of whole numbers below 2**62, by halves that floating point multiplies exactly."""
     halves = np.stack([values & 0x7FFFFFFF, values >> 31], axis=1).astype(np.float64)
-    total = np.zeros((N_PROJECTIONS, 2))
-    for start in range(0, len(values), _COLUMNS_AT_ONCE):
-        piece = slice(start, start + _COLUMNS_AT_ONCE)
-        total += projections[:, piece].astype(np.float64) @ halves[piece]
-    return [int(low) + (int(high) << 31) for low, high in total.tolist()]
+    total = [[0, 0]] * N_PROJECTIONS
+    for piece, ternary in _ternary(seed, len(values)):
+        found = (ternary @ halves[piece]).astype(np.int64).tolist()
+        total = [[low + a, high + b] for (low, high), (a, b) in zip(total, found, strict=True)]
+    return [low + (high << 31) for low, high in total]
 
 
 def _in_units(matrix: FloatArray, units: FloatArray) -> FloatArray:
@@ -627,7 +634,7 @@ class MomentsVdaf:
             raise self._refusal(
                 f"its products are not those of any rows (the lowest eigenvalue of correlations is {distance:.3g})"
             )
-        if min(weights, default=1.0) < LEAST_WEIGHT:
+        if min(weights, default=1.0) < self.limits.least_weight - _ROUNDING:
             times = self.limits.kappa / max(min(weights), 1e-300)
             raise self._refusal(f"in some direction its mean square is {times:.3g} times that of all sites")
         for block, matrix in zip(layout.blocks, matrices, strict=True):
@@ -689,7 +696,7 @@ class MomentsVdaf:
             return FIELD128.zeros(0)
         small = early[layout.projected].astype(np.int64)
         half = 1 << (layout.n_bits - 1)
-        seen = [value + half for value in _projected_whole(_ternary(seed, len(small)), small)]
+        seen = [value + half for value in _projected_whole(seed, small)]
         if not all(0 <= value < 2 * half for value in seen):
             raise self._refusal("a combination of its numbers is out of range; send it again")
         return FIELD128.array(
