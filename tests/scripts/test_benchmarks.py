@@ -38,6 +38,7 @@ COMMANDS = {
     ],
     "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
+    "files_kill": ["--kills 4 --seed 900"],
     "keepers": ["poison --seeds 900-900", "cost --columns 3 --sites 4", "rounding --seeds 900-900"],
     "continuous": [
         "--d 3 --seeds 1 --readings 2000 --methods sums oneshot --what plain regular",

@@ -36,8 +36,13 @@ def init(
     directory: Annotated[
         Path, typer.Argument(help="New directory for the kits and the certificate authority.")
     ],
-    server: Annotated[str, typer.Option(help="Host name of the server as the sites reach it.")],
     site: Annotated[list[str], typer.Option(help="Name of a site; repeat for each.")],
+    server: Annotated[
+        str,
+        typer.Option(
+            help="Host name of the server as the sites reach it; files need none.", show_default=False
+        ),
+    ] = "",
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "feddbn",
     port: Annotated[int, typer.Option(help="Port the sites connect to.")] = 8002,
     admin_port: Annotated[int, typer.Option(help="Port people connect to when they submit studies.")] = 8003,
@@ -47,13 +52,19 @@ def init(
     engine: Annotated[str, typer.Option(help=f"{' or '.join(engine_names())}.")] = DEFAULT_ENGINE,
 ) -> None:
     """Write one kit per participant: certificates, safe settings, start script."""
-    from feddbn.runtime.engines.interface import FederationPlan
+    from feddbn.runtime.engines.interface import NO_SERVER, FederationPlan
 
-    plan = FederationPlan(name, server, tuple(site), port, admin_port, lead)
-    kits = find_engine(engine).make_kits(plan, directory)
+    found = find_engine(engine)
+    if found.has_server != bool(server):
+        how = "is missing; give the host name of the server" if found.has_server else "is not used"
+        raise ParameterError(f"--server {how} with --engine {engine}.", code="server")
+    plan = FederationPlan(name, server or NO_SERVER, tuple(site), port, admin_port, lead)
+    kits = found.make_kits(plan, directory)
     rows = [(participant, str(kit)) for participant, kit in kits.items()]
     print_table(("participant", "kit"), rows, f"Federation {name!r}", n_text=2)
-    say("Each kit holds a private key: hand it to its owner only. Keep the authority directory offline.")
+    say("Each kit holds a private key: hand it to its owner only.")
+    if found.has_server:
+        say("Keep the authority directory offline.")
 
 
 DEFAULT_PORT = 8764

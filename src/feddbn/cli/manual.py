@@ -135,6 +135,9 @@ study submit: deployment.md#5-run-a-study
 study status: deployment.md#5-run-a-study
   $ feddbn study status --kit lead@example.org
   $ feddbn study status first-run --kit lead@example.org --json
+study step: files.md
+  $ feddbn study step sepsis --kit lead@example.org   # sepsis/study.toml
+  $ feddbn study step sepsis --kit lead@example.org --wait
 study stop: deployment.md#5-run-a-study
   $ feddbn study stop first-run --kit lead@example.org
 study resume: deployment.md#when-something-fails
@@ -155,6 +158,10 @@ site approve: deployment.md#5-run-a-study
   $ feddbn site approve study.toml --kit north
   $ feddbn site approve study.toml --kit north --runs 3 --days 90 --yes
   1: the owner said no, or a bug
+site answer: files.md
+  $ feddbn site answer sepsis-north-001-question.feddbn --kit north
+  $ feddbn site answer sepsis-north-001-question.feddbn --kit north -o out
+  1: this site refuses what is asked and the answer says so, or a bug
 site refuse: deployment.md#5-run-a-study
   $ feddbn site refuse sepsis --kit north
 site log: deployment.md#what-leaves-a-site
@@ -174,6 +181,7 @@ federation: deployment.md
 federation init: deployment.md
   $ feddbn federation init federation --server host --site a --site b --site c
   $ feddbn federation init federation --server host --site a --port 9002
+  $ feddbn federation init federation --engine files --site a --site b
 federation try: deployment.md
   $ feddbn federation try                    # opens the report, deletes all
   $ feddbn federation try --no-open --keep kept
@@ -183,6 +191,10 @@ start: deployment.md#3-start-the-server
 console: console.md
   $ feddbn console --kit north             # the owner of a site's data
   $ feddbn console --kit lead@example.org  # the lead of studies
+show: files.md#what-is-in-a-file
+  $ feddbn show sepsis-north-001-question.feddbn --kit north
+  $ feddbn show study.toml
+  $ feddbn show result.json
 attack: privacy-details.md#1-the-attack
   $ feddbn attack                      # simulated sites
   $ feddbn attack data

@@ -1,4 +1,4 @@
-"""``feddbn site check | studies | approve | refuse | log | verify``: what the owner of a site's data decides and reads."""
+"""``feddbn site check | studies | approve | answer | refuse | log | verify``: what a site's owner decides and reads."""
 
 from __future__ import annotations
 
@@ -125,7 +125,9 @@ def studies(
 
 @site_app.command()
 def approve(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), as its lead wrote it.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), as its lead wrote it, or a question by file.")
+    ],
     kit: Kit,
     days: Annotated[float, typer.Option(help="For how many days.")] = 30.0,
     runs: Annotated[int, typer.Option(help="How many runs; one that is resumed is the same run.")] = 1,
@@ -162,6 +164,57 @@ def approve(
         say(json.dumps(asdict(given)))
     else:
         say(f"approved until {given.expires}; `feddbn site refuse {given.study}` takes it back.")
+
+
+@site_app.command()
+def answer(
+    question: Annotated[Path, typer.Argument(help="A question file, as the lead wrote it.")],
+    kit: Kit,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Where the answer goes, a file or a folder; by default beside the question."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a question of a study by files; what leaves is in the answer, and nothing else does.
+
+    The same question again gives the same answer. What this site refuses is said in the answer, and the question can be
+    answered again when the reason is gone.
+    """
+    from feddbn.runtime.engines.files.about import about_file, refusals
+    from feddbn.runtime.engines.files.signed import put_file, read_plain, read_signed
+    from feddbn.runtime.engines.files.site import FileSite, answer_name
+
+    site = FileSite(kit)
+    asked = site.read(read_plain(question), str(question))
+    answered = site.answer(asked)
+    place = out if out is not None and not out.is_dir() else (out or question.parent) / answer_name(asked)
+    if place.exists() and place.samefile(question):
+        raise ParameterError(
+            f"--out {place} is the question itself; choose another name.", code="out-is-question"
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    put_file(place, answered.content)
+    found = about_file(read_signed(answered.content, str(place)), is_checked=True)
+    refused = list(refusals(found[-1:]))
+    if as_json:
+        held = [one.to_dict() for one in found]
+        say(
+            json.dumps({"answer": str(place), "again": answered.was_given, "refused": refused, "holds": held})
+        )
+    elif refused:
+        say(f"{place}: {card(found[-1], 'owner').detail}")
+        remark(
+            "The answer tells the lead so, and has no data. Answer the same question again when the reason is gone."
+        )
+    else:
+        again = ", as it was given before" if answered.was_given else ""
+        say(f"{place}: {card(found[-1], 'owner').detail}{again}.")
+        remark("Send it to the lead. `feddbn site log` says what has left so far.")
+    if refused:
+        raise typer.Exit(1)
 
 
 @site_app.command()

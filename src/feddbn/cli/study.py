@@ -28,6 +28,7 @@ from feddbn.federation.protocol.study import (
     check_name,
     check_sites,
     parse_study,
+    study_from_json,
 )
 from feddbn.runtime.engines.interface import run_state
 from feddbn.settings import flat_names
@@ -51,6 +52,9 @@ MOST_CUT_OFF = 5
 """Jobs of a collection in a row that the engine may cut off before it is left alone."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+
+MAGIC = b"FEDDBN"
+"""How files of numbers begin; a study is text."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,14 @@ def read_study(path: Path) -> Study:
 def open_study(path: Path) -> Study:
     """Return the study in a file; refused is what can be seen without the methods, whose imports take seconds."""
     with reading(f"the study file {path}"):
-        study = parse_study(path.read_text(encoding="utf-8"), str(path))
+        content = path.read_bytes()
+        if content.startswith(MAGIC):
+            # A question has its study with it.
+            from feddbn.runtime.engines.files.signed import read_signed
+
+            study = study_from_json(read_signed(content, str(path), "question").study)
+        else:
+            study = parse_study(content.decode(), str(path))
     check_name(study.method)
     check_sites(study)
     return study
@@ -275,6 +286,69 @@ def resume(
 
 
 @study_app.command()
+def step(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="The run's folder, which has the run's name; a new one holds study.toml."),
+    ],
+    kit: Kit,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Look into the folder for answers until the run has ended."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where results go; by default `result` in the folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Take one step of a study by files: read the answers that have come, write the next questions.
+
+    It may be repeated at any time, and goes on where it was after a crash. Sites answer with `feddbn site answer`.
+    """
+    from feddbn.runtime.engines.files.engine import FilesSession
+
+    session, run_id = FilesSession(kit), folder.resolve().name
+    is_new = session.folder_of(run_id) is None
+    path = folder / "study.toml"
+    if is_new and not path.is_file():
+        raise StateError(
+            f"{folder} holds no study.toml, and no run {run_id!r} was begun with this kit; put the study there.",
+            code="no-study",
+        )
+    plan = open_study(path) if path.is_file() else session.study_of(run_id)
+    session.check(plan, run_id)
+    check_study(plan)
+    if is_new:
+        _tell_tasks(plan)
+        if not plan.attendance.collects:
+            remark(
+                "note: by files every question waits for all sites of the study; its [attendance] is not used."
+            )
+    session.remember(plan, run_id, folder)
+    try:
+        with bar(run_id) as update:
+            watch = (lambda values: update(**_how_it_stands(values))) if wait else None
+            stepped = session.step(plan, run_id, watch)
+    except KeyboardInterrupt:
+        remark(session.left(run_id))
+        raise
+    for note in stepped.notes:
+        remark(f"note: {note}")
+    if stepped.state == "finished":
+        _fetch(session, run_id, run_id, out or folder / "result", as_json)
+        if not as_json:
+            for line in session.told(run_id, stepped):
+                remark(line)
+    elif as_json:
+        keys = ("run", "state", "sentence", "awaited", "until")
+        said = {key: stepped.outcome.get(key) for key in keys}
+        say(json.dumps({**said, "questions": {site: str(at) for site, at in stepped.questions.items()}}))
+    else:
+        for line in session.told(run_id, stepped):
+            say(line)
+
+
+@study_app.command()
 def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None:
     """Stop a run that waits or goes on; `feddbn study resume` goes on with it."""
     with _session(kit) as session:
@@ -306,9 +380,9 @@ def status(
         present = ", ".join(progress.get("present", []))
         words = in_words.say(run_state(progress), "lead") if progress else job.words
         lines.append((job.run, words, str(progress.get("sums", "")), present))
-    title = f"connected: {', '.join(sites) or 'no site'}"
+    title = f"connected: {', '.join(sites) or 'no site'}" if session.connects else None
     print_table(("run", "status", "sums", "sites present"), lines, title, n_text=4)
-    for one in known:
+    for one in known if session.connects else ():
         if not one.is_here:
             say(f"{in_words.say(one.finding(), 'lead')}.")
 
@@ -347,16 +421,15 @@ def _send(
             early = None
             job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:
-                say(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
+                for line in [json.dumps({"run": run_id, "job": job})] if as_json else session.sent(run_id):
+                    say(line)
                 return
             try:
                 total = flat_names(study.parameters).get("max_rounds")
                 with bar(run_id, total if isinstance(total, int) else None) as update:
                     session.wait(job, lambda values: update(**_how_it_stands(values)))
             except KeyboardInterrupt:
-                remark(
-                    f"run {run_id} goes on; see `feddbn study status {run_id}`, `results {run_id}`, `stop {run_id}`."
-                )
+                remark(session.left(run_id))
                 raise
             if not study.attendance.collects:
                 _fetch(session, job, run_id, out, as_json)

@@ -234,6 +234,7 @@ _JOBS = {
     "job-starts": "is being started",
     "job-runs": "running",
     "job-finished": "finished",
+    "job-collects": "waits for answers",
     "job-aborted": "stopped on request; `feddbn study resume {run}` goes on",
     "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` goes on",
     "job-lacks-sites": "could not be started: sites were missing; `feddbn study resume {run}` tries again",

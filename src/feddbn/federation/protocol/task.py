@@ -26,7 +26,7 @@ from feddbn import settings as rules
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.recordings import SiteData
-from feddbn.errors import NotEnoughSites, ParameterError, ProtocolError, SiteRefused
+from feddbn.errors import NotEnoughSites, ParameterError, ProtocolError, SiteRefused, StillCollecting
 from feddbn.privacy.policy import TRANSFORMATIONS
 from feddbn.settings import Rule
 
@@ -708,12 +708,17 @@ def counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
 
 
 def run_program(program: ServerProgram[T], federation: Federation, observer: Observer | None = None) -> T:
-    """Drive a server program to its result, one sum at a time; it may go on where a site refuses to answer."""
+    """Drive a server program to its result, one sum at a time; it may go on where a site refuses to answer.
+
+    Not so where sites may still come: the run ends here and is taken up again.
+    """
     try:
         task = next(program)
         while True:
             try:
                 answer = federation.sum(task)
+            except StillCollecting:
+                raise
             except (SiteRefused, NotEnoughSites) as refused:
                 task = program.throw(refused)
                 continue

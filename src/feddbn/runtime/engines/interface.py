@@ -103,6 +103,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
+NO_SERVER = "none"
+"""The server's name in the plan of a federation that has none."""
+
+
 @dataclass(frozen=True)
 class FederationPlan:
     """Who takes part and where the server listens."""
@@ -201,7 +205,12 @@ def run_state(values: Mapping[str, Any]) -> Finding:
 
 
 class Session(ABC):
-    """A lead's connection to the server, a context manager; what was sent before is known without connecting."""
+    """A lead's connection to the server, a context manager; what was sent before is known without connecting.
+
+    `connects`: whether there is a server that knows which sites are there.
+    """
+
+    connects = True
 
     def __init__(self, kit: Path) -> None:
         self.kit = Path(kit)
@@ -247,6 +256,16 @@ class Session(ABC):
     @abstractmethod
     def fetch(self, job_id: str, out: Path) -> Path:
         """Put outcome, result and events of a job that has ended into `out`."""
+
+    def sent(self, run_id: str) -> list[str]:
+        """Return what a lead is told when a study was sent and is not waited for."""
+        return [f"run {run_id} was sent."]
+
+    def left(self, run_id: str) -> str:
+        """Return what a lead is told who does not wait any longer."""
+        return (
+            f"run {run_id} goes on; see `feddbn study status {run_id}`, `results {run_id}`, `stop {run_id}`."
+        )
 
     def job_of(self, run_id: str) -> Job:
         """Return the newest job of a run."""
@@ -309,10 +328,14 @@ def sites_needed(study: Study) -> int:
 
 
 class Engine(ABC):
-    """One way to carry a federation, by its name in ``--engine``; `instead` ends the sentence of what it does not do."""
+    """One way to carry a federation, by its name in ``--engine``; `instead` ends the sentence of what it does not do.
+
+    `has_server`: whether sites and lead connect to a machine with an address.
+    """
 
     name: str
     instead: str
+    has_server = True
 
     @abstractmethod
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:
@@ -343,7 +366,10 @@ class Engine(ABC):
 
 
 DEFAULT_ENGINE = "nvflare"
-_ENGINES = {"nvflare": ("feddbn.runtime.engines.nvflare.engine", "startup")}
+_ENGINES = {
+    "nvflare": ("feddbn.runtime.engines.nvflare.engine", "startup"),
+    "files": ("feddbn.runtime.engines.files.engine", "files.toml"),
+}
 """Name -> the module whose `ENGINE` it is, and what only its kits hold."""
 _GONE = {
     "flower": (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
@@ -24,6 +25,7 @@ from feddbn.errors import FeddbnError, StateError, StillCollecting
 from feddbn.federation.guards.study_plan import check_noise_size
 from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import (
+    Attendance,
     Study,
     StudyResult,
     check_goal,
@@ -149,11 +151,17 @@ def conduct(
     progress: Progress,
     log: Callable[[str], None],
     here: Collection[str] | None = None,
+    rules: Attendance | None = None,
+    stay_s: float | None = None,
+    wait: Callable[[float], None] = time.sleep,
 ) -> StudyResult:
     """Run or resume `study`; the result and the events are written to `out` and to the run's directory.
 
     `here` are the sites that the exchange can reach; a study that collects ends with `StillCollecting` when none of them is
     awaited any more, and goes on when it is resumed with others.
+
+    An engine whose sites are never there together gives its own `rules` instead of the study's attendance. A collection stays
+    `stay_s` seconds after the last reply, by default `timeout_s` of the rules; `wait` passes the time between two looks.
 
     A run that stops (too few sites, a refusal) raises after writing ``outcome.json`` with the sentence; its
     journal stays, so that it can be resumed.
@@ -182,14 +190,18 @@ def conduct(
     journal = RunJournal(runs, run_id)
     collection: Collecting | None = None
     try:
-        if study.attendance.collects:
-            rules, book = study.attendance, VisitBook(runs, run_id)
-            exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s=rules.timeout_s)
+        rules = rules or study.attendance
+        if rules.collects:
+            stay_s = rules.timeout_s if stay_s is None else stay_s
+            book = VisitBook(runs, run_id)
+            exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s, wait=wait)
         # Who comes to a collection later is waited for all the same.
         reached = None if collection is not None else here
         kept = earlier_sums(runs, study)
         ahead = partial(next_questions, study, kept=kept) if asks_together(study) else None
-        coordinator = Coordinator(exchange, study, run_id, journal, tell, here=reached, ahead=ahead)
+        coordinator = Coordinator(
+            exchange, study, run_id, journal, tell, here=reached, ahead=ahead, rules=rules
+        )
         if collection is not None:
             collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)

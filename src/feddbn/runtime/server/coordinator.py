@@ -277,7 +277,7 @@ class Coordinator:
     `log` has on disk what it was given when it returns. `on_event` hears of agreements, refusals, silent sites and sums. The
     handshake waits `opening_s` at least, whatever the study's rules: sites may still be reading data. Sites that are not in
     `here` cannot be reached at all and are not waited for. `ahead` says from the sums so far which questions can be asked
-    together now (`runtime.server.ahead`); without it each is asked by itself.
+    together now (`runtime.server.ahead`); without it each is asked by itself. `rules` stand in for the study's attendance.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -293,13 +293,15 @@ class Coordinator:
         opening_s: float = 30.0,
         here: Collection[str] | None = None,
         ahead: Callable[[Sequence[Entry]], Sequence[Task]] | None = None,
+        rules: Attendance | None = None,
     ) -> None:
         self._study = study
+        self._collects = (rules or study.attendance).collects
         self._away = frozenset() if here is None else frozenset(study.sites) - frozenset(here)
         self._opening_s = opening_s
         self._replay = Replay(log, study, run_id)
         self._line = Line(exchange, run_id, on_event or (lambda event: None), pause_s)
-        self._roll = Roll(study.attendance)
+        self._roll = Roll(rules or study.attendance)
         # Makes the sum for a task; whether the sites in it are enough is said here.
         self._sums: Callable[[Turn], Sum]
         self._together: Callable[[Turn, Sequence[Task], GoesOn], list[Sum]] | None = None
@@ -308,7 +310,7 @@ class Coordinator:
             # Masks need a package that plain studies do without.
             from feddbn.runtime.server.masked_sums import MaskedSums
 
-            self._sums = MaskedSums(study, self._line)
+            self._sums = MaskedSums(study, self._line, rules or study.attendance)
         elif study.privacy.keepers:
             # So do keepers.
             from feddbn.runtime.server.keeper_sums import KeeperSums
@@ -352,7 +354,7 @@ class Coordinator:
         message = encode_request(Request("hello", line.run_id, meta=meta))
         present: dict[str, Reply] = {}
         # A site reads its data before its first reply, which may take longer than a round: that is no absence.
-        opening_s = 0.0 if self._study.attendance.collects else self._opening_s
+        opening_s = 0.0 if self._collects else self._opening_s
         for _ in line.attempts(max(roll.patience_s, opening_s)):
             waiting = [site for site in self.sites if site not in present and site not in line.refused]
             present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
@@ -377,7 +379,7 @@ class Coordinator:
         recorded = self._replay.recall(digest)
         if recorded is None:
             return self._asked_together(task, digest) or self._replay.record(digest, self._make(task, digest))
-        if self._study.attendance.collects and self._study.privacy.secure_aggregation:
+        if self._collects and self._study.privacy.secure_aggregation:
             # Its keys hide the sums to come, too. All it takes is on record, and no site is asked.
             again = self._sums(Turn(task, digest, seq, self.sites, counted))
             if again.contributors != recorded.contributors or not np.array_equal(again.value, recorded.value):

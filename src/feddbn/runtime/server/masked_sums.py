@@ -16,7 +16,7 @@ from feddbn.errors import (
     ProtocolError,
 )
 from feddbn.federation.protocol.messages import Request, encode_request
-from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study import Attendance, Study
 from feddbn.federation.protocol.task import Sum
 from feddbn.federation.sums.private_moments import guaranteed_sites
 from feddbn.privacy.secagg import Message
@@ -37,10 +37,9 @@ class _Courier:
     are fixed: sites refuse what, together with it, would show single ones.
     """
 
-    def __init__(self, study: Study, line: Line) -> None:
+    def __init__(self, study: Study, line: Line, rules: Attendance) -> None:
         self.sites = tuple(sorted(study.sites))
         self._line = line
-        rules = study.attendance
         self._may_miss = rules.when_missing == "continue" or rules.enough is not None
         self._turn: Turn | None = None
         self._fixed: frozenset[str] = frozenset()
@@ -105,10 +104,10 @@ class _Courier:
 class MaskedSums:
     """Sums of which the server can open nothing but the whole; each attempt uses new masks."""
 
-    def __init__(self, study: Study, line: Line) -> None:
-        self._rules = study.attendance
+    def __init__(self, study: Study, line: Line, rules: Attendance | None = None) -> None:
+        self._rules = rules or study.attendance
         self._line = line
-        self._courier = _Courier(study, line)
+        self._courier = _Courier(study, line, self._rules)
         privacy = study.privacy
         self._max_norm = privacy.max_norm
         # Two thirds of the study's sites, whoever is on the roster: sites accept no less, and noise is spread over so many.

@@ -184,13 +184,16 @@ def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], 
         policy.check_share(n_rows, study.rows)
 
 
-def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
-    """Return all that a study says, in the order in which it is read; reads the site's data to count rows."""
-    load_programs(settings.programs)
+def about_study(study: Study, settings: SiteSettings | None) -> list[Finding]:
+    """Return all that a study says, in the order in which it is read; reads the site's data to count rows.
+
+    Without `settings` there is no site, and no rows are counted.
+    """
+    load_programs(SiteSettings.model_fields["programs"].default if settings is None else settings.programs)
     method = find_method(study.method)
     table = getattr(study, study.goal, None)
     privacy, rules, plan = study.privacy, study.attendance, plan_of(study)
-    counted = _counted(study, settings)
+    counted = None if settings is None else _counted(study, settings)
     found = [
         _said("name", name=study.name),
         _said("update", run=study.update_of) if study.update_of else None,
@@ -206,7 +209,9 @@ def about_study(study: Study, settings: SiteSettings) -> list[Finding]:
         _said("sites", study.sites),
         _said("privacy", **privacy.model_dump(), masks=privacy.is_protected),
         None if privacy.epsilon is None else _said("noise", sentence=costs_in_words(study)),
-        about_noise(
+        None
+        if counted is None
+        else about_noise(
             study,
             usual_numbers(plan),
             counted.values.get("usable", 0),

@@ -1,0 +1,205 @@
+"""Kits for studies by files: ``files.toml`` says whose kit it is, who leads, and which folder is shared, if one is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from feddbn.errors import FileError, reading
+from feddbn.federation.protocol.study import Study
+from feddbn.findings import Finding
+from feddbn.privacy.keys import KEY_BYTES, Identity
+from feddbn.privacy.policy import Table, read_table
+from feddbn.runtime.engines.interface import FederationPlan
+from feddbn.runtime.site.kit_files import (
+    kits_below,
+    open_to_others,
+    owner_only,
+    read_identity,
+    read_peers,
+    write_secret,
+    write_site_files,
+)
+
+MARK = "files.toml"
+_KEY = "\nThis directory holds a private key (identity.key): nobody but its owner may have it.\n"
+_README = {
+    "site": """The site {name} of a federation whose studies travel as files.
+
+1. Put the data into data/: CSV or Parquet files, one column per variable, one file per recording. What else can be said
+   about them (columns with times and recordings, units) goes into feddbn_site.toml.
+2. Read policy.toml: what this site allows. Everything else is refused.
+3. feddbn site check --kit {name}                says what is wrong, before anything leaves
+4. A question has come from the lead:
+   feddbn show QUESTION --kit {name}             says in plain words what is asked
+   feddbn site approve QUESTION --kit {name}     approves its study; once for each study
+   feddbn site answer QUESTION --kit {name}      writes the answer; send it back to the lead
+   feddbn site log --kit {name}                  says who asked what, and what left
+5. With a folder that the lead shares (folder in files.toml): feddbn start --kit {name} does the answering.
+
+Runs, results, approvals and the audit log of what left are kept in state/.
+"""
+    + _KEY,
+    "lead": """The kit of the lead {name} of a federation whose studies travel as files.
+
+1. Make a folder with the name that the run shall have, and put study.toml into it.
+2. feddbn study step FOLDER --kit {name}
+   takes the answers that are there and writes the next questions. Hand each site the file with its name, put what comes
+   back anywhere into FOLDER, and step again, until there is a result.
+3. With a folder that the sites share: feddbn study step FOLDER --kit {name} --wait does it until the end.
+
+Journals of runs are kept in runs/.
+"""
+    + _KEY,
+}
+
+
+class FilesSettings(Table):
+    """What ``files.toml`` says: whose kit it is, the lead's name and public key, and the shared folder, if there is one."""
+
+    federation: str = Field(min_length=1)
+    role: Literal["site", "lead"]
+    name: str = Field(min_length=1)
+    lead: str = Field(min_length=1)
+    lead_key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class FilesKit:
+    """A kit on disk."""
+
+    place: Path
+    settings: FilesSettings
+
+    @property
+    def name(self) -> str:
+        """Whose kit it is."""
+        return self.settings.name
+
+    @property
+    def lead_key(self) -> bytes:
+        """The lead's public key."""
+        return bytes.fromhex(self.settings.lead_key)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The key of whose kit it is."""
+        return read_identity(self.place / "identity.key")
+
+    @cached_property
+    def keys(self) -> dict[str, bytes]:
+        """Site -> public key."""
+        return read_peers(self.place / "peers.toml")
+
+    def shared_folder(self) -> Path:
+        """Return the shared folder; refuse where none is named or there."""
+        folder = self.settings.folder
+        if folder is None:
+            raise FileError(
+                f'{self.place / MARK} names no shared folder; add a line such as folder = "/mnt/shared", or answer each '
+                "question with `feddbn site answer`.",
+                code="no-folder",
+            )
+        if not folder.is_dir():
+            raise FileError(
+                f"folder in {self.place / MARK} is {str(folder)!r}, which is no folder; make it, or correct the line.",
+                code="no-folder",
+            )
+        return folder
+
+
+def open_kit(place: Path, role: Literal["site", "lead"]) -> FilesKit:
+    """Return the kit of a site or of the lead."""
+    path = Path(place) / MARK
+
+    def beside(values: dict[str, object]) -> None:
+        if isinstance(values.get("folder"), str):
+            values["folder"] = (path.parent.resolve() / str(values["folder"])).resolve()
+
+    if not path.exists():
+        raise FileError(
+            f"{place} is no kit for studies by files: {MARK} is missing; make kits with `feddbn federation init --engine "
+            "files`.",
+            code="no-kit",
+        )
+    with reading(f"the settings {path}"):
+        text = path.read_text(encoding="utf-8")
+    settings = read_table(FilesSettings, text, f"the settings {path}", beside)
+    if settings.role != role:
+        needed = {"site": "of a site", "lead": "of the lead"}
+        raise FileError(
+            f"{place} is the kit {needed[settings.role]} {settings.name!r}; use the one {needed[role]}.",
+            code="other-kit",
+        )
+    return FilesKit(Path(place), settings)
+
+
+def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
+    """Write a kit for the lead and for each site below ``directory/kits``; return participant -> kit."""
+    root = kits_below(directory)
+    root.mkdir(parents=True, mode=0o700)
+    kits = {name: root / name for name in (plan.admin, *plan.sites)}
+    for kit in kits.values():
+        kit.mkdir(mode=0o700)
+    seed = os.urandom(KEY_BYTES)
+    public = Identity.from_seed(seed).public.hex()
+    sites = {site: kits[site] for site in plan.sites}
+    write_site_files(sites)
+    for place in sites.values():
+        (place / "data").mkdir()
+    write_secret(kits[plan.admin] / "identity.key", seed)
+    peers = (kits[plan.sites[0]] / "peers.toml").read_text(encoding="utf-8")
+    (kits[plan.admin] / "peers.toml").write_text(peers, encoding="utf-8")
+    for name, kit in kits.items():
+        role = "lead" if name == plan.admin else "site"
+        lines = [f'federation = "{plan.name}"', f'role = "{role}"', f'name = "{name}"']
+        lines += [f'lead = "{plan.admin}"', f'lead_key = "{public}"']
+        lines.append(
+            '# folder = "/mnt/shared"   # a folder that the lead and this site share, if there is one'
+        )
+        if role == "lead":
+            lines[-1] = (
+                '# folder = "/mnt/shared"   # where `feddbn study submit` puts runs; else where it is typed'
+            )
+        (kit / MARK).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        (kit / "readme.txt").write_text(_README[role].format(name=name), encoding="utf-8")
+    owner_only(root)
+    return kits
+
+
+def check_site(place: Path, study: Study | None = None) -> list[Finding]:
+    """Return the findings for a site's kit, and whether it could join `study` if one is given."""
+    # Imported here: it reads data, which a lead's session never does.
+    from feddbn.runtime.site.check import check_settings
+
+    kit = open_kit(place, "site")
+    found = check_settings(kit.place / "feddbn_site.toml", study)
+    site = next((one.values["site"] for one in found if one.code == "settings-read"), kit.name)
+    readable = tuple(open_to_others(kit.place))
+    keys = (
+        Finding("keys-readable", "error", {"kit": str(kit.place)}, readable)
+        if readable
+        else Finding("keys-private", "good")
+    )
+    own = kit.keys.get(site)
+    values = {"site": site, "named": kit.name, "lead": kit.settings.lead, "key": kit.settings.lead_key[:12]}
+    matches = site == kit.name and own == kit.identity.public
+    folder = kit.settings.folder
+    there = folder is None or folder.is_dir()
+    shared = Finding(
+        "folder-shared" if folder is not None else "folder-none",
+        "note" if folder is None else "good" if there else "error",
+        {"folder": str(folder), "there": there},
+    )
+    return [
+        *found,
+        keys,
+        Finding("files-kit" if matches else "files-kit-other", "good" if matches else "error", values),
+        shared,
+    ]
