@@ -551,11 +551,14 @@ class Task:
         Names of the sites asked, or None for all of them.
     note
         Progress for people (round, h, residuals); no program reads it and it does not travel.
+    along
+        Tasks that come next whatever the answer is: they may be asked along with this one. They do not travel with it.
     """
 
     question: Question
     participants: tuple[str, ...] | None = None
     note: Mapping[str, float] = field(default_factory=dict)
+    along: tuple[Task, ...] = ()
 
     @property
     def name(self) -> str:
@@ -677,6 +680,14 @@ Observer = Callable[[Task, Sum], None]
 def asking(program: ServerProgram[T], change: Callable[[Question], Question]) -> ServerProgram[T]:
     """Run a server program with every question changed."""
     return _changed(program, lambda task: replace(task, question=change(task.question)))
+
+
+def with_next(program: ServerProgram[T], following: ServerProgram[Any]) -> ServerProgram[T]:
+    """Run a server program whose first task says that the first of another program comes next, whatever the answer is."""
+    along = (next(following),)
+    following.close()
+    waiting = [along]
+    return _changed(program, lambda task: replace(task, along=waiting.pop()) if waiting else task)
 
 
 def asked_of(program: ServerProgram[T], sites: tuple[str, ...]) -> ServerProgram[T]:

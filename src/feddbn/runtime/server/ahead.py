@@ -4,9 +4,10 @@ Theory of operation
 -------------------
 A server program is deterministic, so it can be run as often as one likes. Here it is run on the sums that are known. Where
 they end, a question whose sum can be guessed (`Question.usual_sum`: every variable is in view, no site differs from others,
-residuals show nothing) is answered with the guess, and the program goes on. The first question without a guess is the last.
-All of these are sent in one message. The real sums are then fed to the program in their order: where it asks for something
-else than was asked ahead, what was asked ahead is passed over (`coordinator.Recorded`), and the run goes on from there.
+residuals show nothing) is answered with the guess, and the program goes on. The first question without a guess is the last,
+but for those that the program says come next in any case (`Task.along`). All of these are sent in one message. The real sums
+are then fed to the program in their order: where it asks for something else than was asked ahead, what was asked ahead is
+passed over (`recorded.Recorded`), and the run goes on from there.
 
 *Sites that do not fit.* Whether the next sums are without them depends on how many there are. But a site knows by itself
 whether it fits, so the question can say "who does not fit stays out" before anybody has counted (`Compared`). Where nobody
@@ -18,7 +19,7 @@ anything, and it is asked again.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from feddbn.errors import FederationError
 from feddbn.federation.guards.study_plan import plan_of, scope_of
-from feddbn.federation.protocol.messages import MOST_TASKS, Entry, batch_entries, digest_of
+from feddbn.federation.protocol.messages import MOST_TASKS, Entry, digest_of
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.study import Study, StudyResult, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task, fewest_sites, of_task
@@ -64,19 +65,6 @@ def next_questions(
             if not federation.tasks:
                 raise
     return federation.tasks
-
-
-def question_files(study: Study, recorded: Iterable[Sequence[Sum]]) -> list[tuple[str, ...]]:
-    """Names of the questions of a study, file by file, given the sums that each file brought."""
-    entries: list[Entry] = []
-    files = []
-    for sums in recorded:
-        tasks = next_questions(study, entries)
-        if not tasks:
-            break
-        files.append(tuple(task.name for task in tasks))
-        entries += batch_entries(len(entries), [digest_of(task) for task in tasks], sums)
-    return files
 
 
 def run_method(study: Study, federation: Federation, kept: Mapping[str, Any] | None) -> StudyResult:
@@ -156,26 +144,31 @@ class Compared:
 
     def sum(self, task: Task) -> Sum:
         """Return the sum; of rows without those sites that do not fit, if sites were compared."""
-        question = task.question
-        if self._n_odd is not None and _takes_abstention(task) and not question.abstain:  # type: ignore[attr-defined]
-            if self._n_odd == 0:
-                task = replace(task, question=replace(question, abstain=True))  # type: ignore[call-arg]
-            elif self._hides_sites:
-                raise FederationError(
-                    f"{self._n_odd} of {len(self.sites)} sites do not fit the others: too many to stay out, and those who "
-                    "find that they do not fit have stayed out already. A sum with them now would show them. Use "
-                    "prepare.on_disagreement = 'ignore', or 'warn', in a new study, or leave sites of one kind out of it.",
-                    code="many-disagree",
-                )
-        answer = self._federation.sum(task)
-        if self._leaves_out and isinstance(question, AgreementQuestion):
+        answer = self._federation.sum(replace(self._told(task), along=tuple(map(self._told, task.along))))
+        if self._leaves_out and isinstance(task.question, AgreementQuestion):
             self._n_odd = round(float(answer.value[0]))
         return answer
 
+    def _told(self, task: Task) -> Task:
+        """The task with what sites that do not fit are told."""
+        question = task.question
+        if self._n_odd is not None and isinstance(question, RowsQuestion) and _is_without_odd_sites(question):
+            if self._n_odd == 0:
+                return replace(task, question=replace(question, abstain=True))
+            if self._hides_sites and not question.abstain:
+                raise FederationError(
+                    f"{self._n_odd} of {len(self.sites)} sites do not fit the others, and have stayed out of a sum that was "
+                    "asked for before they were counted. They are too many to be left out, and a second sum with them would "
+                    "show them. Begin a new study with prepare.on_disagreement = 'warn' or 'ignore', or one for each kind of "
+                    "sites.",
+                    code="many-disagree",
+                )
+        return task
 
-def _takes_abstention(task: Task) -> bool:
-    question = task.question
-    return isinstance(question, RowsQuestion) and not question.is_look and not question.kinds
+
+def _is_without_odd_sites(question: RowsQuestion) -> bool:
+    """Whether a question is one of those that sites which do not fit stay out of."""
+    return not question.is_look and not question.kinds
 
 
 class _Enough(BaseException):
@@ -205,13 +198,18 @@ class _Foreseen:
             known = self._recorded.recall(digest_of(task))
             if known is not None:
                 return known
-        elif task.participants is not None or len(self.tasks) >= MOST_TASKS:
-            raise _Enough
+        self._add(task)
+        usual = task.question.usual_sum(len(self.sites))
+        if usual is not None and task.participants is None:
+            return Sum(usual, self.sites)
+        for one in task.along if task.participants is None else ():
+            self._add(one)
+        raise _Enough
+
+    def _add(self, task: Task) -> None:
+        """Ask for one more, if there is room for its answer and it asks all sites."""
         self._room -= of_task(self._plan, task.name)[1]
-        if self.tasks and self._room < 0:
+        is_too_much = self._room < 0 or len(self.tasks) >= MOST_TASKS
+        if self.tasks and (is_too_much or task.participants is not None):
             raise _Enough
         self.tasks.append(task)
-        usual = None if task.participants is not None else task.question.usual_sum(len(self.sites))
-        if usual is None:
-            raise _Enough
-        return Sum(usual, self.sites)

@@ -391,8 +391,8 @@ class Coordinator:
 
     def _asked_together(self, task: Task, digest: str) -> Sum | None:
         """Ask for a sum along with those that probably come next; None if there are none, or a site refuses that."""
-        is_guessed = task.participants is None and task.question.usual_sum(len(self.sites)) is not None
-        if self._together is None or self._ahead is None or not is_guessed:
+        others = task.along or task.question.usual_sum(len(self.sites)) is not None
+        if self._together is None or self._ahead is None or task.participants is not None or not others:
             return None
         tasks = list(self._ahead(self._replay.entries))
         digests = [digest_of(one) for one in tasks]
