@@ -330,7 +330,7 @@ def step(
             watch = (lambda values: update(**_how_it_stands(values))) if wait else None
             stepped = session.step(plan, run_id, watch)
     except KeyboardInterrupt:
-        remark(session.left(run_id))
+        remark(session.told_when_left(run_id))
         raise
     for note in stepped.notes:
         remark(f"note: {note}")
@@ -421,7 +421,9 @@ def _send(
             early = None
             job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:
-                for line in [json.dumps({"run": run_id, "job": job})] if as_json else session.sent(run_id):
+                for line in (
+                    [json.dumps({"run": run_id, "job": job})] if as_json else session.told_when_sent(run_id)
+                ):
                     say(line)
                 return
             try:
@@ -429,7 +431,7 @@ def _send(
                 with bar(run_id, total if isinstance(total, int) else None) as update:
                     session.wait(job, lambda values: update(**_how_it_stands(values)))
             except KeyboardInterrupt:
-                remark(session.left(run_id))
+                remark(session.told_when_left(run_id))
                 raise
             if not study.attendance.collects:
                 _fetch(session, job, run_id, out, as_json)

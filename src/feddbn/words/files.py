@@ -7,11 +7,11 @@ from feddbn.words.studies import counted
 
 _ASKED = {
     "hello": "whether this site takes part; the answer has its version of feddbn and where its audit log stands, no data",
-    "task": "{task}: {purpose}. The answer is NOT masked: whoever reads it sees this site's own numbers",
+    "task": "{tasks}. The answer is NOT masked: whoever reads it sees this site's own numbers",
     "advertise": "a public key for masks; the answer has nothing of the data but a keyed mark of their version",
     "share": "shares of this site's secrets, each sealed for one other site; nothing of the data",
     "deliver": "to take the other sites' sealed shares; the answer is a receipt",
-    "masked": "{task}: {purpose}. The answer is masked: by itself it is random numbers",
+    "masked": "{tasks}. The answer is masked: by itself it is random numbers",
     "survivors": "a signature under the list of sites that have answered; nothing of the data",
     "unmask": "what opens the sum of all sites that answered, and no site's own numbers",
     "heads": "to keep where the other sites' audit logs stand, so that nobody can rewrite one unseen",
@@ -29,6 +29,9 @@ _HELD = {
     "heads": "receipts for where other sites' audit logs stand",
     "finish": "a receipt of the result",
 }
+
+
+_ASKED["batch"], _HELD["batch"] = _ASKED["task"], _HELD["task"]
 
 
 @says("file-question")
@@ -51,8 +54,8 @@ def _file_signed(it: Said) -> Card:
 
 @says("file-asks")
 def _file_asks(it: Said) -> Card:
-    values = {"task": it.get("task", ""), "purpose": it.get("purpose") or "not known here"}
-    return Card("asks", "", _ASKED.get(it["phase"], it["phase"]).format(**values))
+    tasks = "; ".join(f"{name}: {purpose or 'not known here'}" for name, purpose in it.get("tasks", ()))
+    return Card("asks", "", _ASKED.get(it["phase"], it["phase"]).format(tasks=tasks))
 
 
 @says("file-holds")

@@ -257,11 +257,11 @@ class Session(ABC):
     def fetch(self, job_id: str, out: Path) -> Path:
         """Put outcome, result and events of a job that has ended into `out`."""
 
-    def sent(self, run_id: str) -> list[str]:
+    def told_when_sent(self, run_id: str) -> list[str]:
         """Return what a lead is told when a study was sent and is not waited for."""
         return [f"run {run_id} was sent."]
 
-    def left(self, run_id: str) -> str:
+    def told_when_left(self, run_id: str) -> str:
         """Return what a lead is told who does not wait any longer."""
         return (
             f"run {run_id} goes on; see `feddbn study status {run_id}`, `results {run_id}`, `stop {run_id}`."

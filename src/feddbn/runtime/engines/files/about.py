@@ -13,7 +13,7 @@ from feddbn.findings import Finding
 from feddbn.runtime.engines.files.signed import SignedFile
 from feddbn.runtime.masked import read_secure_reply
 
-WITH_NUMBERS = ("task", "masked")
+WITH_NUMBERS = ("task", "batch", "masked")
 """What numbers from data leave with."""
 
 
@@ -37,12 +37,16 @@ def _asked(request: Request) -> Finding:
     phase, task = phase_of(request)
     values: dict[str, Any] = {"phase": phase, "sum": request.seq}
     if phase in WITH_NUMBERS:
-        name = str(task.get("name", ""))
-        try:
-            values |= {"task": name, "purpose": site_task(name).purpose(name)}
-        except FeddbnError:
-            values |= {"task": name, "purpose": ""}
+        named = task.get("tasks") or [task]
+        values["tasks"] = [(name, _purpose(name)) for name in (str(one.get("name", "")) for one in named)]
     return Finding("file-asks", "note", values)
+
+
+def _purpose(task: str) -> str:
+    try:
+        return site_task(task).purpose(task)
+    except FeddbnError:
+        return ""
 
 
 def _held(reply: bytes) -> Finding:
@@ -56,10 +60,15 @@ def _held(reply: bytes) -> Finding:
         return Finding("file-refuses", "warning", {"sentence": "the reply is empty.", "why": "empty-reply"})
     except FeddbnError as error:
         return Finding("file-refuses", "warning", {"sentence": str(error), "why": error.code})
-    numbers = {"task": "vector", "masked": "y"}.get(phase)
-    n = 0 if numbers is None or numbers not in arrays else int(arrays[numbers].shape[-1])
+    counted = [array.shape[-1] for name, array in arrays.items() if array.ndim and _is_numbers(phase, name)]
+    n = int(sum(counted))
     n_bytes = sum(array.nbytes for array in arrays.values())
     return Finding("file-holds", "note", {"phase": phase, "numbers": n, "bytes": n_bytes})
+
+
+def _is_numbers(phase: str, name: str) -> bool:
+    """Whether an array of a reply holds a site's numbers."""
+    return (phase, name) in (("task", "vector"), ("masked", "y")) or phase == "batch"
 
 
 def refusals(findings: list[Finding]) -> Iterator[str]:

@@ -173,11 +173,11 @@ class FilesSession(Session):
                 shutil.copy(place / name, out / name)
         return out
 
-    def sent(self, run_id: str) -> list[str]:
+    def told_when_sent(self, run_id: str) -> list[str]:
         """Return who was asked with which file, and what comes next."""
         return self.told(run_id, self._last)
 
-    def left(self, run_id: str) -> str:
+    def told_when_left(self, run_id: str) -> str:
         """Return that nothing goes on by itself."""
         return f"run {run_id} waits; `feddbn study step {self._typed(run_id)}` goes on with it."
 
@@ -199,10 +199,10 @@ class FilesSession(Session):
     def check(self, study: Study, run_id: str) -> None:
         """Refuse a study that cannot be run with this kit, and a name that was used for another."""
         check_run_id(run_id)
-        unknown = [site for site in study.sites if site not in self._files.keys]
+        unknown = [site for site in (*study.sites, *study.privacy.keepers) if site not in self._files.keys]
         if unknown:
             raise ParameterError(
-                f"the study names the site {unknown[0]!r}, of which this kit has no key; it has those of "
+                f"the study names {unknown[0]!r}, of which this kit has no key; it has those of "
                 f"{', '.join(sorted(self._files.keys))}.",
                 code="unknown-site",
             )

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddbn.errors import FeddbnError, FileError, SiteRefused
+from feddbn.errors import FeddbnError, FileError, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.messages import read_request
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.runtime.engines.files.kit import open_kit
 from feddbn.runtime.engines.files.signed import (
@@ -100,14 +101,15 @@ class FileSite:
     def check_study(self, question: SignedFile, source: str) -> None:
         """What a question says of its study, which is what people read, must be what its messages are about."""
         known = FileStore(self._settings.state, self.name).load(question.run)
-        for request in question.requests:
-            said = (
-                request.meta.get("study")
-                if request.kind == "hello"
-                else None
-                if known is None
-                else known.study
-            )
+        for message in question.messages:
+            try:
+                request = read_request(message)
+            except ProtocolError:
+                # The site refuses it as any other message that it cannot read.
+                continue
+            said = None if known is None else known.study
+            if request.kind == "hello":
+                said = request.meta.get("study")
             if request.run_id != question.run or said not in (None, question.study):
                 raise FileError(
                     f"{source} shows another run or study than it asks about; it is not answered. Tell its lead.",
@@ -127,7 +129,7 @@ class FileSite:
             return Answered(given, question, True)
         if self._endpoint is None:
             lead = self._kit.settings.lead
-            self._endpoint = open_site(self._settings, self.name, self._log, submitter=lead)
+            self._endpoint = open_site(self._settings, self.name, self._log, submitter=lead, keep_masks=True)
         replies = [self._endpoint.handle(message) for message in question.messages]
         content = signed_file(
             self._kit.identity,

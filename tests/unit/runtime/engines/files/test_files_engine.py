@@ -92,13 +92,14 @@ def test_a_refusal_is_told_and_the_same_question_is_answered_after_approval(tmp_
         )
 
 
-def test_folders_that_are_watched_on_both_sides_need_nobody(tmp_path):
+def test_folders_that_are_watched_on_both_sides_need_nobody(tmp_path, monkeypatch):
     kits = FileKits(tmp_path, PLAIN)
     study = make_study(privacy={"secure_aggregation": False})
     for name in (*NAMES, LEAD):
         with open(kits.kits[name] / "files.toml", "a") as file:
             file.write(f'folder = "{tmp_path / "shared"}"\n')
     (tmp_path / "shared").mkdir()
+    monkeypatch.setattr("feddbn.runtime.engines.files.engine.LOOK_S", 0.0)
     watches = [Watch(kits.kits[name]) for name in NAMES]
     session = FilesSession(kits.lead)
     assert session.begin(study, "w") == "w"
