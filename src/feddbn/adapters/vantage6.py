@@ -94,5 +94,5 @@ def partial(message: str) -> str:
 
 def _bytes(text: object) -> bytes:
     with contextlib.suppress(ValueError):
-        return b64decode(str(text), validate=True)
+        return b64decode(text if isinstance(text, str) else "", validate=True)
     return b""
