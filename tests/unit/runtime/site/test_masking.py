@@ -10,6 +10,7 @@ from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.runtime.site.kit_files import read_identity, read_peers, write_site_files
 from feddbn.runtime.site.masking import SiteMasking
+from feddbn.runtime.store import Store
 from support import walks
 from support.faults import MemoryJournal
 from support.saying import kept_out, refused
@@ -21,11 +22,30 @@ IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enume
 PATIENT = {"when_missing": "continue", "min_sites": 3}
 
 
-def masked_place(registers, identities=IDENTITIES):
+def masked_place(registers, identities=IDENTITIES, keep=False):
     pinned = pinned_keys(IDENTITIES)
-    return Place(
-        NAMES, more=lambda name: {"masked": SiteMasking(name, identities[name], pinned, 3, registers / name)}
-    )
+
+    def more(name):
+        return {"masked": SiteMasking(name, identities[name], pinned, 3, registers / name, keep=keep)}
+
+    return Place(NAMES, more=more)
+
+
+class Anew:
+    """Every message meets a new endpoint; `kept` tells of which sites there were masks on disk after each."""
+
+    def __init__(self, place, registers):
+        self.place, self.registers, self.kept = place, registers, []
+
+    def __call__(self, messages):
+        for name in messages:
+            self.place.exchange.restart(name)
+        replies = self.place.exchange(messages)
+        self.kept.append(self.kept_by())
+        return replies
+
+    def kept_by(self):
+        return "".join(name for name in NAMES if Store(self.registers / name).get("run-1", "masks"))
 
 
 @pytest.fixture
@@ -111,6 +131,54 @@ def test_a_site_that_restarts_joins_again_with_new_keys(place):
 
     same(run(place.exchange, study, tell=watch), study)
     assert len(place.executed()) == len(set(place.executed())) == 32
+
+
+def test_sites_opened_anew_for_each_message_agree_on_keys_as_often_as_those_that_live(tmp_path):
+    study = walk(rounds=10, when_missing="abort")
+    place = masked_place(tmp_path, keep=True)
+    anew = Anew(place, tmp_path)
+    found = run(anew, study)
+    same(found, study)
+    assert len(place.executed()) == len(set(place.executed())) == 40
+    # Greeted; keys in three steps, for 8 sums and for 32; each sum in two; the result.
+    assert len(anew.kept) == 1 + 3 + 2 * 8 + 3 + 2 * 2 + 1
+    # Nothing is left when the run has ended.
+    assert anew.kept == ["", *["abcd"] * (len(anew.kept) - 2), ""]
+
+
+def test_a_new_greeting_erases_kept_masks_and_begins_with_new_keys(tmp_path):
+    study, log = walk(rounds=4, when_missing="abort"), MemoryJournal()
+    place = masked_place(tmp_path, keep=True)
+    anew = Anew(place, tmp_path)
+
+    def stop(event):
+        if event.what == "sum" and event.seq == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(anew, study, log, stop)
+    assert anew.kept_by() == "abcd"
+    del anew.kept[:]
+    same(run(anew, study, log), study)
+    assert anew.kept[0] == ""
+    # An input that was masked and not opened is masked again, and no question is answered twice.
+    assert len(place.executed()) == len(set(place.executed())) == 16
+
+
+def test_with_other_data_a_site_leaves_the_epoch_and_joins_the_next(tmp_path, monkeypatch):
+    study, place = walk(rounds=3, when_missing="abort"), masked_place(tmp_path, keep=True)
+    anew, log = Anew(place, tmp_path), MemoryJournal()
+    real, changed = walks.data_of, {}
+    monkeypatch.setattr(walks, "data_of", lambda name: changed.get(name, real)(name))
+
+    def watch(event):
+        if event.what == "sum" and event.seq == 0:
+            # All of them: a sum with new rows of one alone would show that one.
+            changed.update({name: lambda name: real(name.upper()) for name in NAMES})
+
+    with kept_out("other-data"):
+        run(anew, study, log, watch)
+    run(anew, study, log)
 
 
 def test_a_site_with_another_identity_is_not_let_in(tmp_path):
