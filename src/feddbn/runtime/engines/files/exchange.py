@@ -135,7 +135,11 @@ class FileExchange:
         """Return where a question lies; it is put there if it is not."""
         path = self._folder / question.site / question.name
         stored = self._store.get(self._run, f"question/{question.site}/{question.number:06d}") or b""
-        if path.is_symlink() or not path.is_file() or path.stat().st_size != len(stored):
+        try:
+            is_there = read_plain(path) == stored
+        except FileError:
+            is_there = False
+        if not is_there:
             path.parent.mkdir(parents=True, exist_ok=True)
             put_file(path, stored)
         return path
