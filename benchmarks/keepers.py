@@ -218,8 +218,11 @@ def poison(seeds: range) -> None:
             target.pulls(many),
             10 * own / (n + 9 * own),
         )
-        # What masks let pass.
+        # What masks let pass, and keepers that know no earlier sum.
         wild = target.wanted(1e6, 10.0)
+        free = MomentsVdaf([("gram", target.q)], SITES, b"poison", Limits(min_rows=50, max_rows=own))
+        sent = opened(free, [report(free, wild)])
+        add("keepers without an earlier sum: y = 10 x, a million times", target.pulls(sent), target.share)
         add("masks: y = 10 x, a million times", target.pulls(wild), target.share)
         add("masks: y = x, 10 times", target.pulls(target.wanted(10.0, 1.0)), target.share)
         for vector in (wild, target.wanted(10.0, 1.0)):
