@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal, sentence_of
-from feddbn.runtime.engines.interface import FederationPlan, engine_of, is_kit
+from feddbn.runtime.engines.interface import SITE_SETTINGS, FederationPlan, engine_of, is_kit
 from feddbn.runtime.settings import SiteSettings, read_site_settings
 from feddbn.runtime.site.kit_files import owner_only, write_site_files
 
 if TYPE_CHECKING:
     from feddbn.runtime.keeper import Keeper
 
-SETTINGS = "feddbn_site.toml"
 _log = logging.getLogger("feddbn.site")
 
 
@@ -89,16 +88,13 @@ def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
 
 
 def _settings_in(folder: Path) -> Path:
-    places = [folder, folder / SETTINGS]
-    if is_kit(folder) and not places[1].is_file():
-        places.append(engine_of(folder).site_settings(folder))
-    found = next((path for path in places if path.is_file()), None)
-    if found is None:
+    path = engine_of(folder).site_settings(folder) if is_kit(folder) else folder
+    if not path.is_file():
         raise FileError(
-            f"{folder} is no site: it has no {SETTINGS}; name a site's kit, or a folder that `make_sites` has made.",
+            f"{folder} is no site: it has no {SITE_SETTINGS}; name a site's kit, or a folder that `make_sites` has made.",
             code="no-site",
         )
-    return found
+    return path
 
 
 def open_keeper(folder: str | Path) -> Keeper:

@@ -4,14 +4,17 @@ import multiprocessing
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import feddbn
 from feddbn import engine
+from feddbn.cli.main import app
 from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study, StudyResult
 from support.places import quick_folder
 from support.saying import refused
+from support.study_files import as_toml
 
 pytest.importorskip("cryptography")
 MADE = feddbn.simulate(d=3, n_sites=3, n_samples=600, mean_degree=2, random_state=901)
@@ -163,3 +166,24 @@ def test_sites_are_made_once_for_their_owners_only(sites):
     with refused(FileError, NAMES[1], code="site-there"):
         engine.make_sites(folder, ["new", NAMES[1]])
     assert not (folder / "new").exists()
+
+
+def test_owners_check_and_approve_in_kits_for_a_platform(tmp_path):
+    def feddbn_says(*words):
+        return CliRunner().invoke(app, list(map(str, words)), prog_name="feddbn")
+
+    named = [word for name in NAMES for word in ("--site", name)]
+    assert feddbn_says("federation", "init", tmp_path, "--engine", "platform", *named).exit_code == 0
+    places = {name: tmp_path / "kits" / name for name in NAMES}
+    for name, (table,) in MADE.sites.items():
+        table.to_csv(places[name] / "data" / "rows.csv", index=False)
+    path = tmp_path / "study.toml"
+    path.write_text(as_toml(make_study(privacy=MASKED)))
+    with pytest.raises(NotEnoughSites) as caught:
+        engine.conduct(path, anew(places), tmp_path / "server")
+    assert set(caught.value.values["reasons"].values()) == {"not-approved"}
+    for place in places.values():
+        assert feddbn_says("site", "check", "--kit", place, "--study", path).exit_code == 0
+        assert feddbn_says("site", "approve", path, "--kit", place, "--yes").exit_code == 0
+    assert np.any(engine.conduct(path, anew(places), tmp_path / "server").arrays["A"])
+    assert feddbn_says("start", "--kit", places[NAMES[0]]).exit_code == 2

@@ -366,9 +366,11 @@ class Engine(ABC):
 
 
 DEFAULT_ENGINE = "nvflare"
+SITE_SETTINGS = "feddbn_site.toml"
 _ENGINES = {
     "nvflare": ("feddbn.runtime.engines.nvflare.engine", "startup"),
     "files": ("feddbn.runtime.engines.files.engine", "files.toml"),
+    "platform": ("feddbn.runtime.engines.platform.engine", SITE_SETTINGS),
 }
 """Name -> the module whose `ENGINE` it is, and what only its kits hold."""
 _GONE = {
@@ -417,6 +419,8 @@ def engine_of(kit: Path) -> Engine:
         If the kit is one of an engine that is not offered any more.
     """
     marks = {name: mark for name, (_, mark) in (_ENGINES | _GONE).items()}
+    # Other kits may have settings in the same place.
+    marks["platform"] = marks.pop("platform")
     found = next((name for name, mark in marks.items() if (Path(kit) / mark).exists()), DEFAULT_ENGINE)
     if found in _GONE:
         raise FileError(

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import feddbn.cli
-from feddbn.errors import FederationError, MissingExtra, ParameterError, StateError
+from feddbn.errors import FederationError, FileError, MissingExtra, ParameterError, StateError
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.engines import interface as registry
 from feddbn.runtime.engines.interface import (
@@ -42,6 +42,16 @@ def test_the_engine_is_read_from_the_kit(tmp_path):
     (tmp_path / "startup").mkdir()
     (tmp_path / "ca.pem").touch()
     assert engine_of(tmp_path).name == "nvflare"
+
+
+def test_a_settings_file_alone_is_a_kit_for_a_platform_and_the_last_thing_to_go_by(tmp_path):
+    (tmp_path / "feddbn_site.toml").touch()
+    assert engine_of(tmp_path).name == "platform"
+    (tmp_path / "ca.pem").touch()
+    with refused(FileError, code="engine-gone"):
+        engine_of(tmp_path)
+    (tmp_path / "files.toml").touch()
+    assert engine_of(tmp_path).name == "files"
 
 
 def test_an_engine_that_is_not_installed_is_named_in_one_sentence(monkeypatch):
