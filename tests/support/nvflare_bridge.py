@@ -1,7 +1,13 @@
-"""A controller of the adapter that carries what a test sends instead of what a study asks."""
+"""The adapter's classes in a simulator: a controller that carries what a test sends, an executor that looks often."""
 
-from feddbn.adapters.nvflare import FeddbnController
+import sys
+
+from feddbn.adapters.nvflare import FeddbnController, FeddbnExecutor
 from support.bridge import serve
+
+# A site of the simulator looks for tasks twice a second, whatever is configured; a real one as often as the job says.
+if hasattr(sys.modules["__main__"], "FETCH_TASK_RUN_RETRY"):
+    sys.modules["__main__"].FETCH_TASK_RUN_RETRY = 1
 
 
 class BridgeController(FeddbnController):
@@ -11,3 +17,7 @@ class BridgeController(FeddbnController):
 
     def conduct(self, exchange, fl_ctx):
         serve(exchange)
+
+
+class BridgeExecutor(FeddbnExecutor):
+    pass

@@ -41,9 +41,9 @@ def write_job(job: Path, n_sites: int, controller: str, executor: str = f"{ADAPT
     config = job / "app" / "config"
     config.mkdir(parents=True)
     meta = {"name": "study", "resource_spec": {}, "min_clients": n_sites, "deploy_map": {"app": ["@ALL"]}}
-    server = {"format_version": 2, "server": {"task_request_interval": 0.1}}
+    server = {"format_version": 2, "server": {"task_request_interval": 0.05}}
     server["workflows"] = [{"id": "study", "path": controller, "args": given}]
-    client = {"format_version": 2, "default_task_fetch_interval": 0.1}
+    client = {"format_version": 2, "default_task_fetch_interval": 0.05}
     client["executors"] = [{"tasks": ["feddbn"], "executor": {"path": executor, "args": {}}}]
     (job / "meta.json").write_text(json.dumps(meta))
     (config / "config_fed_server.json").write_text(json.dumps({**server, "components": []}))
@@ -72,15 +72,13 @@ def start(job: Path, sites, folders: str, version="", more=(), **environment) ->
         )
 
 
-def simulated(
-    root: Path, sites, folders: str, version="", timeout_s=60.0, executor=f"{ADAPTER}.FeddbnExecutor"
-):
+def simulated(root: Path, sites, folders: str, version="", timeout_s=60.0):
     """The exchange of a running simulator."""
     root.mkdir(parents=True)
-    bridge = "support.nvflare_bridge.BridgeController"
-    write_job(root / "job", len(sites), bridge, executor, timeout_s=timeout_s)
+    bridges = [f"support.nvflare_bridge.Bridge{one}" for one in ("Controller", "Executor")]
+    write_job(root / "job", len(sites), *bridges, timeout_s=timeout_s)
 
     def begin(environment):
-        return [start(root / "job", sites, folders, version, [bridge, executor], **environment)]
+        return [start(root / "job", sites, folders, version, bridges, **environment)]
 
     return Bridge(root / "bridge", begin)
