@@ -16,7 +16,7 @@ settings.load_profile("quick")
 
 # What one worker takes, whatever the file: one starts the engines' federation, one the browser.
 TOGETHER = {
-    "engine": ("tests/integration/test_nvflare_", "tests/integration/test_deployment_guide"),
+    "engine": tuple(f"tests/integration/test_{name}" for name in ("nvflare_", "flower", "deployment_guide")),
     "browser": ("tests/report/",),
 }
 

@@ -67,6 +67,7 @@ _EXTRAS = {
     "dp_accounting": "privacy",
     "duckdb": "sql",
     "nvflare": "nvflare",
+    "flwr": "flower",
     "pooch": "datasets",
     "psutil": "nvflare",
     "pyarrow": "parquet",

@@ -108,9 +108,7 @@ class FeddbnExecutor(Executor):  # type: ignore[misc]
         if task_name != TASK or not fl_ctx.get_prop(_FETCHED) or not isinstance(message, bytes):
             return make_reply(ReturnCode.TASK_UNKNOWN)
         self.endpoint = self.endpoint or self.open(fl_ctx)
-        reply = make_reply(ReturnCode.OK)
-        reply[BYTES] = self.endpoint.handle(message)
-        return reply
+        return Shareable({BYTES: self.endpoint.handle(message)})
 
     def open(self, fl_ctx: Any) -> Endpoint:
         """Return the endpoint of this site's folder, told who sent the job."""

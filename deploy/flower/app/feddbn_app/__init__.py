@@ -1,0 +1,1 @@
+"""A study of feddbn as an app of Flower."""
