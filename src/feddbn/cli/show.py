@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -127,6 +128,8 @@ def _settings(content: bytes, path: Path, kit: Path | None) -> list[Finding]:
     if {"lead_key", "role"} <= values.keys():
         shown = {"site": values.get("name"), "lead": values.get("lead"), "key": str(values["lead_key"])[:12]}
         return [Finding("files-kit", "note", shown)]
+    if values and all(isinstance(one, str) and re.fullmatch("[0-9a-f]{64}", one) for one in values.values()):
+        return [Finding("peers-listed", "note", about=tuple(values))]
     return [about_policy(policy_from_toml(text))]
 
 

@@ -22,7 +22,7 @@ from feddbn import words as in_words
 from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
 from feddbn.cli.terminal import bar, print_table, remark, say
-from feddbn.errors import FederationError, StateError, reading
+from feddbn.errors import FederationError, ParameterError, StateError, reading
 from feddbn.federation.protocol.study import (
     Study,
     check_name,
@@ -305,9 +305,16 @@ def step(
 
     It may be repeated at any time, and goes on where it was after a crash. Sites answer with `feddbn site answer`.
     """
+    from feddbn.federation.protocol.messages import is_run_id
     from feddbn.runtime.engines.files.engine import FilesSession
 
     session, run_id = FilesSession(kit), folder.resolve().name
+    if not is_run_id(run_id):
+        raise ParameterError(
+            f"the run has the name of its folder, which cannot be {run_id!r}: use 1 to 64 of a-z, 0-9, '.', '_' and '-', "
+            "a-z or 0-9 first.",
+            code="bad-run-id",
+        )
     is_new = session.folder_of(run_id) is None
     path = folder / "study.toml"
     if is_new and not path.is_file():

@@ -105,6 +105,11 @@ def _files_kit_other(it: Said) -> Card:
     return Card("kit", "", f"{said} in peers.toml; use the kit as it was made")
 
 
+@says("peers-listed")
+def _peers_listed(it: Said) -> Card:
+    return Card("public keys", "", f"of {it.names}")
+
+
 @says("folder-shared")
 def _folder_shared(it: Said) -> Card:
     there = "is watched by `feddbn start`" if it["there"] else "is not there; make it, or correct files.toml"

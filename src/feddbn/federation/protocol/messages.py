@@ -66,9 +66,14 @@ class Reply:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
+def is_run_id(run_id: object) -> bool:
+    """Whether a run may be called so: its name can be that of a directory."""
+    return isinstance(run_id, str) and bool(_RUN_ID.fullmatch(run_id)) and ".." not in run_id
+
+
 def check_run_id(run_id: object) -> str:
     """Return the run id, or refuse one that could not be a directory name."""
-    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id) or ".." in run_id:
+    if not isinstance(run_id, str) or not is_run_id(run_id):
         raise ProtocolError(
             "a run id has 1 to 64 characters out of a-z, 0-9, '.', '_' and '-', and starts with a-z or 0-9.",
             code="bad-run-id",

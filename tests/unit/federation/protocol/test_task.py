@@ -4,8 +4,8 @@ from dataclasses import MISSING
 
 import pytest
 
-from feddbn.errors import ProtocolError
-from feddbn.federation.protocol.task import Question, _specs
+from feddbn.errors import NotEnoughSites, ProtocolError, StillCollecting
+from feddbn.federation.protocol.task import Question, Task, _specs, run_program
 from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 
@@ -35,3 +35,22 @@ def test_a_whole_number_is_never_made_of_something_else(value):
 def test_names_are_a_list_of_different_texts(value):
     with refused(ProtocolError, "variables", code="bad-question"):
         GramQuestion(n_lags=1, variables=value)
+
+
+def test_a_program_goes_on_without_who_refuses_and_not_without_who_may_still_come():
+    def program():
+        try:
+            yield Task(GramQuestion(n_lags=1))
+        except NotEnoughSites:
+            return "without"
+
+    class Sites:
+        def __init__(self, error):
+            self._error = error
+
+        def sum(self, task):
+            raise self._error
+
+    assert run_program(program(), Sites(NotEnoughSites("one refuses."))) == "without"
+    with pytest.raises(StillCollecting):
+        run_program(program(), Sites(StillCollecting("one has not come.", ("north",), 1.0)))

@@ -132,9 +132,9 @@ def open_kit(place: Path, role: Literal["site", "lead"]) -> FilesKit:
         text = path.read_text(encoding="utf-8")
     settings = read_table(FilesSettings, text, f"the settings {path}", beside)
     if settings.role != role:
-        needed = {"site": "of a site", "lead": "of the lead"}
+        other = "a site" if role == "site" else "the lead"
         raise FileError(
-            f"{place} is the kit {needed[settings.role]} {settings.name!r}; use the one {needed[role]}.",
+            f"{place} is the kit of the {settings.role} {settings.name!r}; use that of {other}.",
             code="other-kit",
         )
     return FilesKit(Path(place), settings)

@@ -152,7 +152,8 @@ def read_signed(content: bytes, source: str, direction: Direction | None = None)
             raise FileError(
                 f"{source} is damaged or not complete; copy it again, or ask for it again.", code="damaged"
             ) from None
-        raise FileError(f"{source} is no question or answer of feddbn: {error}", code="no-file") from None
+        why = f": {error}" if error.code == "other-format" else "; `feddbn show` says what it is."
+        raise FileError(f"{source} is no question or answer of feddbn{why}", code="no-file") from None
     except (ValueError, KeyError, TypeError):
         raise FileError(
             f"{source} is no question or answer of feddbn; `feddbn show` says what it is.", code="no-file"
