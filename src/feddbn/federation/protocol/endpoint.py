@@ -31,6 +31,7 @@ from feddbn.core.kinds import Kind
 from feddbn.data.memory import with_columns
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.messages import (
+    FIRST,
     LONGEST,
     MAX_MESSAGE_BYTES,
     NEVER,
@@ -44,6 +45,7 @@ from feddbn.federation.protocol.messages import (
     code_of,
     digest_of,
     encode_reply,
+    first_questions,
     read_request,
     refusal,
     refused_in,
@@ -395,11 +397,15 @@ class SiteEndpoint:
                 meta, arrays = handler(request, record)
                 return encode_reply(Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays))
             except Exception as error:
-                if str(error) != WITHHELD:
-                    # On a full disk nobody can be told either.
-                    with suppress(Exception):
-                        self._tell_why(request, error, study=greeted(request))
-                return encode_reply(refusal(self.name, request, error))
+                return self._refusal(request, error)
+
+    def _refusal(self, request: Request | None, error: Exception) -> bytes:
+        """Return the reply that says no; the owner is told why."""
+        if str(error) != WITHHELD:
+            # On a full disk nobody can be told either.
+            with suppress(Exception):
+                self._tell_why(request, error, study=greeted(request))
+        return encode_reply(refusal(self.name, request, error))
 
     def _tell_why(self, request: Request | None, error: Exception, **more: Any) -> None:
         unexpected = None if isinstance(error, FeddbnError) else error
@@ -483,7 +489,7 @@ class SiteEndpoint:
 
     def _hello(self, request: Request, record: SiteRecord) -> Answer:
         study = study_from_json(str(request.meta.get("study")))
-        version = str(request.meta.get("version"))
+        version, first = str(request.meta.get("version")), first_questions(request)
         if record.study and record.study != study.to_json():
             raise SiteRefused(
                 f"run {request.run_id!r} was opened with another study at this site.", code="other-study"
@@ -506,7 +512,16 @@ class SiteEndpoint:
             self._forget_keys(request.run_id, study)
         said = announcement(study, self._site.data.variables)
         self._tell("agreed", request, task=study.method, sentence=said, study=study)
-        return {"version": __version__, "last": record.current.seq, **self._head()}, {}
+        told = {} if first is None else {FIRST: np.frombuffer(self._first(first), dtype=np.uint8)}
+        return {"version": __version__, "last": record.current.seq, **self._head()}, told
+
+    def _first(self, request: Request) -> bytes:
+        """Return the reply to the questions that came with a greeting which was agreed to; it may be a refusal."""
+        try:
+            meta, arrays = self._batch(request, self._open_record(request))
+            return encode_reply(Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays))
+        except Exception as error:
+            return self._refusal(request, error)
 
     def _forget_keys(self, run_id: str, study: Study) -> None:
         self._masking = None

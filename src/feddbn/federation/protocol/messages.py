@@ -189,6 +189,21 @@ def batch_request(tasks: Sequence[Task], run_id: str, seq: int, after: int, atte
     return Request("batch", run_id, seq, after, meta, arrays)
 
 
+FIRST = "first"
+"""What the first questions, and their answers, are called in a greeting and in the reply to it."""
+
+
+def first_questions(request: Request) -> Request | None:
+    """Return the request for several tasks that a greeting carries, if it does: for sites that are reached seldom."""
+    inner = request.arrays.get(FIRST)
+    if inner is None:
+        return None
+    found = read_request(inner.tobytes())
+    if found.kind != "batch" or found.run_id != request.run_id:
+        raise ProtocolError("a greeting carries several tasks of its run, or nothing.", code="bad-message")
+    return found
+
+
 def tasks_from(request: Request) -> list[Task]:
     """Return the tasks that a request carries; all their digests must fit their content. They ask every site."""
     listed = request.meta.get("tasks")

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from feddbn.errors import (
@@ -73,6 +74,7 @@ class Line:
         self.refused: dict[str, FeddbnError] = {}
         self.said: dict[str, FeddbnError] = {}
         self._odd: set[str] = set()
+        self._known: dict[tuple[str, bytes], bytes] = {}
 
     @property
     def reasons(self) -> Mapping[str, FeddbnError]:
@@ -99,7 +101,10 @@ class Line:
     def ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply]:
         """Send and return the replies; a damaged, stale or foreign reply counts as none, like a refusal."""
         answers: dict[str, Reply] = {}
-        raw = self._exchange(messages)
+        known = {site: self._known.pop((site, message), None) for site, message in messages.items()}
+        unknown = {site: message for site, message in messages.items() if known[site] is None}
+        raw = {site: reply for site, reply in known.items() if reply is not None}
+        raw |= self._exchange(unknown) if unknown or not messages else {}
         for site in sorted(raw):
             try:
                 reply = read_reply(raw[site])
@@ -117,6 +122,12 @@ class Line:
         for site in sorted(set(messages) - set(raw)):
             self.tell(ServerEvent("silent", seq, what, site, f"site {site!r} did not answer in time."))
         return answers
+
+    def keep(self, site: str, message: bytes, reply: bytes) -> None:
+        """Take a site's reply to a message that will be asked; what it refuses is asked again."""
+        with suppress(FeddbnError):
+            read_reply(reply)
+            self._known[site, message] = reply
 
     def note_refusal(self, site: str, error: FeddbnError, what: str, seq: int) -> None:
         """Take down why a site's reply is not counted."""

@@ -29,6 +29,7 @@ from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FeddbnError, ProtocolError, StateError
 from feddbn.federation.protocol.messages import (
+    FIRST,
     NEVER,
     Entry,
     Exchange,
@@ -351,7 +352,9 @@ class Coordinator:
         """
         line, roll = self._line, self._roll
         meta = {"study": self._study.to_json(), "version": __version__}
-        message = encode_request(Request("hello", line.run_id, meta=meta))
+        first = self._first_questions()
+        along = {} if first is None else {FIRST: np.frombuffer(first, dtype=np.uint8)}
+        message = encode_request(Request("hello", line.run_id, meta=meta, arrays=along))
         present: dict[str, Reply] = {}
         # A site reads its data before its first reply, which may take longer than a round: that is no absence.
         opening_s = 0.0 if self._collects else self._opening_s
@@ -362,6 +365,9 @@ class Coordinator:
             if missing <= line.refused.keys() | self._away or (roll.insists and line.refused):
                 break
         agreed = tuple(sorted(present))
+        for site, reply in present.items():
+            if first is not None and FIRST in reply.arrays:
+                line.keep(site, first, reply.arrays[FIRST].tobytes())
         roll.require(agreed, self.sites, "the handshake", line.reasons)
         line.tell(ServerEvent("agreed", sites=agreed))
         self._share_heads(present)
@@ -371,6 +377,16 @@ class Coordinator:
         """Carry heads of audit logs; where there are keepers, whose logs are a second record, a site has fewer messages."""
         if not self._study.privacy.keepers:
             share_heads(self._line, replies)
+
+    def _first_questions(self) -> bytes | None:
+        """Return what the greeting asks for at once where sites are reached seldom; None elsewhere.
+
+        It is the same at every greeting of a run, so that a collection finds the replies to it.
+        """
+        if self._ahead is None or not self._study.attendance.collects:
+            return None
+        tasks = self._ahead(())
+        return encode_request(batch_request(tasks, self._line.run_id, 0, NEVER)) if len(tasks) > 1 else None
 
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""

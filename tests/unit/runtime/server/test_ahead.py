@@ -245,6 +245,21 @@ def test_a_server_killed_at_any_message_resumes_to_the_same_bits(rig, loses_repl
     assert sent == [VIEW, LOOK, AGREE, ROWS]
 
 
+@pytest.mark.parametrize(("parameters", "files"), [(AS_THEY_ARE, []), (NO_GAINS, [(ROWS,)])])
+def test_where_sites_are_reached_seldom_the_greeting_has_the_first_questions(rig, parameters, files):
+    study = study_of(rig, "summary", parameters)
+    expected, _ = run(rig, study, f"often-{len(files)}")
+    seldom = study_of(rig, "summary", parameters, attendance={"when_missing": "collect"})
+    exchange = Asked(rig)
+    found, _ = run(rig, seldom, f"seldom-{len(files)}", exchange)
+    assert_same(found, expected)
+    assert exchange.files == files
+    # The result is on record, and so is what it was made of: nobody is asked again but to take it.
+    again = Asked(rig)
+    assert_same(run(rig, seldom, f"seldom-{len(files)}", again)[0], expected)
+    assert again.files == []
+
+
 # What is on record, and how a program is fed from it.
 
 A, B, C = (Task(GramQuestion(n_lags=n, variables=("u",))) for n in range(3))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from feddbn.core.encoding import decode
 from feddbn.errors import FeddbnError
-from feddbn.federation.protocol.messages import Request, read_reply
+from feddbn.federation.protocol.messages import FIRST, Request, first_questions, read_reply
 from feddbn.federation.protocol.site import site_task
 from feddbn.findings import Finding
 from feddbn.runtime.engines.files.signed import SignedFile
@@ -21,8 +22,23 @@ def about_file(file: SignedFile, is_checked: bool) -> list[Finding]:
     """Return which file it is, who signed it, and what each of its messages asks or holds."""
     of = {"run": file.run, "site": file.site, "number": file.number, "by": file.by, "checked": is_checked}
     first = [Finding(f"file-{file.direction}", "note", of), Finding("file-signed", "note", of)]
-    parts = map(_asked, file.requests) if file.direction == "question" else map(_held, file.messages)
-    return [*first, *parts]
+    if file.direction == "question":
+        return [*first, *(_asked(one) for request in file.requests for one in _with_first(request))]
+    return [*first, *(_held(one) for reply in file.messages for one in _with_first_answers(reply))]
+
+
+def _with_first(request: Request) -> list[Request]:
+    """A request, and the first questions if it is a greeting that carries them."""
+    first = first_questions(request)
+    return [request] if first is None else [request, first]
+
+
+def _with_first_answers(reply: bytes) -> list[bytes]:
+    """A reply, and the answers to the first questions if they are in it."""
+    with suppress(FeddbnError):
+        first = read_reply(reply).arrays.get(FIRST)
+        return [reply] if first is None else [reply, first.tobytes()]
+    return [reply]
 
 
 def phase_of(request: Request) -> tuple[str, Mapping[str, Any]]:
