@@ -43,6 +43,13 @@ def init(
             help="Host name of the server as the sites reach it; files need none.", show_default=False
         ),
     ] = "",
+    keeper: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name of a keeper, for studies with two of them; repeat for each. Files only.",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "feddbn",
     port: Annotated[int, typer.Option(help="Port the sites connect to.")] = 8002,
     admin_port: Annotated[int, typer.Option(help="Port people connect to when they submit studies.")] = 8003,
@@ -58,7 +65,13 @@ def init(
     if found.has_server != bool(server):
         how = "is missing; give the host name of the server" if found.has_server else "is not used"
         raise ParameterError(f"--server {how} with --engine {engine}.", code="server")
-    plan = FederationPlan(name, server or NO_SERVER, tuple(site), port, admin_port, lead)
+    if keeper and not found.has_keepers:
+        raise ParameterError(
+            f"--keeper is not used with --engine {engine}; use --engine files.", code="keeper"
+        )
+    plan = FederationPlan(
+        name, server or NO_SERVER, tuple(site), port, admin_port, lead, keepers=tuple(keeper or ())
+    )
     kits = found.make_kits(plan, directory)
     rows = [(participant, str(kit)) for participant, kit in kits.items()]
     print_table(("participant", "kit"), rows, f"Federation {name!r}", n_text=2)
@@ -72,10 +85,10 @@ Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit o
 
 
 def start(kit: Kit) -> None:
-    """Run a server or a site in the foreground until it is stopped; systemd restarts it."""
+    """Run a server, a site or a keeper in the foreground until it is stopped; systemd restarts it."""
     engine = engine_of(kit)
-    is_site = engine.site_settings(kit).exists()
-    (engine.site_process if is_site else engine.server_process)(kit).become()
+    answers = engine.site_settings(kit).exists() or (kit / "feddbn_keeper.toml").exists()
+    (engine.site_process if answers else engine.server_process)(kit).become()
 
 
 def console(

@@ -74,6 +74,7 @@ COMMANDS = {
     "start": Entry("federation", "start", "Run the server or a site whose kit this is.", _DEPLOY),
     "console": Entry("federation", "console", "Decide, watch and read in a browser.", _DEPLOY),
     "site": Entry("site", "site_app", "Decide at a site what is answered, and read what left.", _DEPLOY),
+    "keeper": Entry("keeper", "keeper_app", "Help to open sums as one of two keepers.", _DEPLOY),
     "study": Entry("study", "study_app", "Send a study, watch it and fetch its result.", _DEPLOY),
     "show": Entry("show", "show", "Say in plain words what a file of feddbn holds.", _DEPLOY),
     "attack": Entry("research", "attack", "Show what plain messages give away to a server.", _RESEARCH),

@@ -162,6 +162,13 @@ site answer: files.md
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north -o out
   1: this site refuses what is asked and the answer says so, or a bug
+keeper: keepers.md
+  $ feddbn keeper show --kit keeper-a
+keeper answer: keepers.md#commands
+  $ feddbn keeper answer sepsis-keeper-a-001-question.feddbn --kit keeper-a
+  1: this keeper refuses what is asked and the answer says so, or a bug
+keeper show: keepers.md#commands
+  $ feddbn keeper show --kit keeper-a
 site refuse: deployment.md#5-run-a-study
   $ feddbn site refuse sepsis --kit north
 site log: deployment.md#what-leaves-a-site
@@ -182,6 +189,7 @@ federation init: deployment.md
   $ feddbn federation init federation --server host --site a --site b --site c
   $ feddbn federation init federation --server host --site a --port 9002
   $ feddbn federation init federation --engine files --site a --site b
+  $ feddbn federation init fed --engine files --site a --keeper k --keeper l
 federation try: deployment.md
   $ feddbn federation try                    # opens the report, deletes all
   $ feddbn federation try --no-open --keep kept

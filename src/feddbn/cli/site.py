@@ -20,9 +20,10 @@ from feddbn.words import card
 if TYPE_CHECKING:
     from feddbn.console.site_facts import SiteFacts
     from feddbn.privacy.audit import Head
+    from feddbn.runtime.engines.files.site import FileEnd
     from feddbn.runtime.site.owner import Owner
 
-__all__ = ["approve", "facts_of", "read_log", "site_app"]
+__all__ = ["answer_file", "approve", "facts_of", "read_log", "site_app"]
 
 site_app = typer.Typer(help="Decide at a site what is answered, and read what left.", no_args_is_help=True)
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
@@ -183,13 +184,19 @@ def answer(
     The same question again gives the same answer. What this site refuses is said in the answer, and the question can be
     answered again when the reason is gone.
     """
+    from feddbn.runtime.engines.files.site import FileSite
+
+    answer_file(FileSite(kit), question, out, as_json)
+
+
+def answer_file(end: FileEnd, question: Path, out: Path | None, as_json: bool) -> None:
+    """Write a site's or a keeper's answer to a question, and say what it holds."""
     from feddbn.runtime.engines.files.about import about_file, refusals
     from feddbn.runtime.engines.files.signed import put_file, read_plain, read_signed
-    from feddbn.runtime.engines.files.site import FileSite, answer_name
+    from feddbn.runtime.engines.files.site import answer_name
 
-    site = FileSite(kit)
-    asked = site.read(read_plain(question), str(question))
-    answered = site.answer(asked)
+    asked = end.read(read_plain(question), str(question))
+    answered = end.answer(asked)
     place = out if out is not None and not out.is_dir() else (out or question.parent) / answer_name(asked)
     if place.exists() and place.samefile(question):
         raise ParameterError(
@@ -212,7 +219,7 @@ def answer(
     else:
         again = ", as it was given before" if answered.was_given else ""
         say(f"{place}: {card(found[-1], 'owner').detail}{again}.")
-        remark("Send it to the lead. `feddbn site log` says what has left so far.")
+        remark("Send it to the lead.")
     if refused:
         raise typer.Exit(1)
 

@@ -8,6 +8,9 @@ from feddbn.words.studies import counted
 _ASKED = {
     "hello": "whether this site takes part; the answer has its version of feddbn and where its audit log stands, no data",
     "task": "{tasks}. The answer is NOT masked: whoever reads it sees this site's own numbers",
+    "sealed": "{tasks}. The answer is a sealed part for each of two keepers: by itself each is random numbers",
+    "parts": "to take the sealed parts of sites; the answer has this keeper's share of what checks their proofs",
+    "open": "to check proofs and to open sums; the answer has this keeper's share of a sum, sealed for the lead, or none",
     "advertise": "a public key for masks; the answer has nothing of the data but a keyed mark of their version",
     "share": "shares of this site's secrets, each sealed for one other site; nothing of the data",
     "deliver": "to take the other sites' sealed shares; the answer is a receipt",
@@ -20,6 +23,9 @@ _ASKED = {
 _HELD = {
     "hello": "that this site takes part, its version and where its audit log stands; no data",
     "task": "{numbers} of this site, NOT masked: whoever reads this file can read them",
+    "sealed": "a sealed part for each of two keepers ({bytes:,} bytes): by itself each is random numbers",
+    "parts": "this keeper's share of what checks the sites' proofs ({bytes:,} bytes); no numbers of a site",
+    "open": "who is valid, and, if it was asked for, this keeper's share of a sum ({bytes:,} bytes), sealed for the lead",
     "advert": "a public key for masks and a keyed mark of the version of the data",
     "shares": "shares of this site's secrets, each sealed for one other site ({bytes:,} bytes)",
     "ready": "a receipt of the other sites' sealed shares",

@@ -119,9 +119,11 @@ class FederationPlan:
     admin: str = "lead@example.org"
     organisation: str = "feddbn"
     valid_days: int = 360
+    keepers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, value in (("name", self.name), *(("sites", site) for site in self.sites)):
+        names = (("name", self.name), *(("sites", site) for site in self.sites))
+        for what, value in (*names, *(("keepers", keeper) for keeper in self.keepers)):
             if not _NAME.fullmatch(value):
                 raise ParameterError(
                     f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
@@ -134,6 +136,8 @@ class FederationPlan:
             raise ParameterError(f"{said}; give at least one name and no name twice.")
         if self.server in self.sites or "server" in self.sites:
             raise ParameterError("a site cannot have the server's name.")
+        if len({*self.keepers, *self.sites, "server"}) != len(self.keepers) + len(self.sites) + 1:
+            raise ParameterError("keepers must have names of their own, each once, that no site has.")
         if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
             raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
         for what, port in (("port", self.port), ("admin_port", self.admin_port)):
@@ -330,12 +334,13 @@ def sites_needed(study: Study) -> int:
 class Engine(ABC):
     """One way to carry a federation, by its name in ``--engine``; `instead` ends the sentence of what it does not do.
 
-    `has_server`: whether sites and lead connect to a machine with an address.
+    `has_server`: whether sites and lead connect to a machine with an address. `has_keepers`: whether keepers have kits.
     """
 
     name: str
     instead: str
     has_server = True
+    has_keepers = False
 
     @abstractmethod
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:

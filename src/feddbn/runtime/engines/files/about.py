@@ -10,6 +10,7 @@ from feddbn.core.encoding import decode
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.messages import FIRST, Request, first_questions, read_reply
 from feddbn.federation.protocol.site import site_task
+from feddbn.federation.protocol.study import study_from_json
 from feddbn.findings import Finding
 from feddbn.runtime.engines.files.signed import SignedFile
 from feddbn.runtime.masked import read_secure_reply
@@ -23,7 +24,9 @@ def about_file(file: SignedFile, is_checked: bool) -> list[Finding]:
     of = {"run": file.run, "site": file.site, "number": file.number, "by": file.by, "checked": is_checked}
     first = [Finding(f"file-{file.direction}", "note", of), Finding("file-signed", "note", of)]
     if file.direction == "question":
-        return [*first, *(_asked(one) for request in file.requests for one in _with_first(request))]
+        has_keepers = bool(study_from_json(file.study).privacy.keepers)
+        asked = (one for request in file.requests for one in _with_first(request))
+        return [*first, *(_asked(one, has_keepers) for one in asked)]
     return [*first, *(_held(one) for reply in file.messages for one in _with_first_answers(reply))]
 
 
@@ -49,9 +52,10 @@ def phase_of(request: Request) -> tuple[str, Mapping[str, Any]]:
     return str(meta.get("phase")), meta.get("task") or {}
 
 
-def _asked(request: Request) -> Finding:
+def _asked(request: Request, has_keepers: bool) -> Finding:
     phase, task = phase_of(request)
-    values: dict[str, Any] = {"phase": phase, "sum": request.seq}
+    told = "sealed" if phase == "batch" and has_keepers else phase
+    values: dict[str, Any] = {"phase": told, "sum": request.seq}
     if phase in WITH_NUMBERS:
         named = task.get("tasks") or [task]
         values["tasks"] = [(name, _purpose(name)) for name in (str(one.get("name", "")) for one in named)]
@@ -78,13 +82,17 @@ def _held(reply: bytes) -> Finding:
         return Finding("file-refuses", "warning", {"sentence": str(error), "why": error.code})
     counted = [array.shape[-1] for name, array in arrays.items() if array.ndim and _is_numbers(phase, name)]
     n = int(sum(counted))
+    if phase == "batch" and not n:
+        phase = "sealed"
     n_bytes = sum(array.nbytes for array in arrays.values())
     return Finding("file-holds", "note", {"phase": phase, "numbers": n, "bytes": n_bytes})
 
 
 def _is_numbers(phase: str, name: str) -> bool:
     """Whether an array of a reply holds a site's numbers."""
-    return (phase, name) in (("task", "vector"), ("masked", "y")) or phase == "batch"
+    return (phase, name) in (("task", "vector"), ("masked", "y")) or (
+        phase == "batch" and name.startswith("vector")
+    )
 
 
 def refusals(findings: list[Finding]) -> Iterator[str]:

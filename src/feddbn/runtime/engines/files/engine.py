@@ -22,7 +22,7 @@ from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Attendance, Study
 from feddbn.findings import Finding
 from feddbn.runtime.engines.files.exchange import FileExchange
-from feddbn.runtime.engines.files.kit import check_site, make_kits, open_kit
+from feddbn.runtime.engines.files.kit import check_site, make_kits, open_end_kit, open_kit
 from feddbn.runtime.engines.interface import (
     Engine,
     FederationPlan,
@@ -290,6 +290,7 @@ class FilesEngine(Engine):
         "the lead runs `feddbn study step`, and each site answers with `feddbn site answer` or `feddbn start`"
     )
     has_server = False
+    has_keepers = True
 
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:
         """Write a kit for the lead and one for each site."""
@@ -304,8 +305,8 @@ class FilesEngine(Engine):
         return Path(kit) / "feddbn_site.toml"
 
     def site_process(self, kit: Path) -> Process:
-        """Return what watches the shared folder of a site's kit."""
-        open_kit(kit, "site").shared_folder()
+        """Return what watches the shared folder of a site's kit, or of a keeper's."""
+        open_end_kit(kit).shared_folder()
         return Process([sys.executable, "-m", "feddbn.runtime.engines.files.site", str(kit)], os.environ)
 
     def session(self, kit: Path) -> FilesSession:

@@ -49,7 +49,7 @@ class FileExchange:
     identity, name
         The lead's key and name.
     keys
-        Site -> public key.
+        Site, or keeper -> public key.
     tell
         Hears why a file in the folder is not used, each once.
     """
@@ -184,7 +184,7 @@ class FileExchange:
                 code="other-run",
             )
         key = self._keys.get(answer.site)
-        if key is None or answer.site not in self._study.sites:
+        if key is None or answer.site not in (*self._study.sites, *self._study.privacy.keepers):
             raise FileError(
                 f"{source} is from {answer.site!r}, which is no site of this study.", code="other-site"
             )

@@ -17,10 +17,12 @@ from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.policy import Table, read_table
 from feddbn.runtime.engines.interface import FederationPlan
 from feddbn.runtime.site.kit_files import (
+    KEEPER_SETTINGS,
     kits_below,
     open_to_others,
     owner_only,
     read_identity,
+    read_keepers,
     read_peers,
     write_secret,
     write_site_files,
@@ -56,14 +58,29 @@ Runs, results, approvals and the audit log of what left are kept in state/.
 Journals of runs are kept in runs/.
 """
     + _KEY,
+    "keeper": """The keeper {name} of a federation whose studies travel as files.
+
+Two keepers that do not work together hold shares of what sites answer, and open nothing but sums.
+
+1. A question has come from the lead:
+   feddbn keeper answer QUESTION --kit {name}    writes the answer; send it back to the lead
+2. feddbn keeper show --kit {name}               says which sums were opened
+3. With a folder that the lead shares (folder in files.toml): feddbn start --kit {name} does the answering.
+
+What must be remembered of every sum is in state/: never put back an earlier copy of it.
+"""
+    + _KEY,
 }
+
+
+Role = Literal["site", "lead", "keeper"]
 
 
 class FilesSettings(Table):
     """What ``files.toml`` says: whose kit it is, the lead's name and public key, and the shared folder, if there is one."""
 
     federation: str = Field(min_length=1)
-    role: Literal["site", "lead"]
+    role: Role
     name: str = Field(min_length=1)
     lead: str = Field(min_length=1)
     lead_key: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -94,8 +111,12 @@ class FilesKit:
 
     @cached_property
     def keys(self) -> dict[str, bytes]:
-        """Site -> public key."""
-        return read_peers(self.place / "peers.toml")
+        """Site, or keeper -> public key."""
+        keys, path = read_peers(self.place / "peers.toml"), self.place / "keepers.toml"
+        return {
+            **keys,
+            **({name: one.sign for name, one in read_keepers(path).items()} if path.exists() else {}),
+        }
 
     def shared_folder(self) -> Path:
         """Return the shared folder; refuse where none is named or there."""
@@ -114,8 +135,8 @@ class FilesKit:
         return folder
 
 
-def open_kit(place: Path, role: Literal["site", "lead"]) -> FilesKit:
-    """Return the kit of a site or of the lead."""
+def open_kit(place: Path, role: Role) -> FilesKit:
+    """Return the kit of a site, of a keeper or of the lead."""
     path = Path(place) / MARK
 
     def beside(values: dict[str, object]) -> None:
@@ -132,7 +153,7 @@ def open_kit(place: Path, role: Literal["site", "lead"]) -> FilesKit:
         text = path.read_text(encoding="utf-8")
     settings = read_table(FilesSettings, text, f"the settings {path}", beside)
     if settings.role != role:
-        other = "a site" if role == "site" else "the lead"
+        other = {"site": "a site", "lead": "the lead", "keeper": "a keeper"}[role]
         raise FileError(
             f"{place} is the kit of the {settings.role} {settings.name!r}; use that of {other}.",
             code="other-kit",
@@ -140,24 +161,32 @@ def open_kit(place: Path, role: Literal["site", "lead"]) -> FilesKit:
     return FilesKit(Path(place), settings)
 
 
+def open_end_kit(place: Path) -> FilesKit:
+    """Return the kit of who answers questions: a keeper's, or a site's."""
+    return open_kit(place, "keeper" if (Path(place) / KEEPER_SETTINGS).exists() else "site")
+
+
 def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
-    """Write a kit for the lead and for each site below ``directory/kits``; return participant -> kit."""
+    """Write a kit for the lead, for each site and for each keeper below ``directory/kits``; return participant -> kit."""
     root = kits_below(directory)
     root.mkdir(parents=True, mode=0o700)
-    kits = {name: root / name for name in (plan.admin, *plan.sites)}
+    kits = {name: root / name for name in (plan.admin, *plan.sites, *plan.keepers)}
     for kit in kits.values():
         kit.mkdir(mode=0o700)
     seed = os.urandom(KEY_BYTES)
     public = Identity.from_seed(seed).public.hex()
     sites = {site: kits[site] for site in plan.sites}
-    write_site_files(sites)
+    write_site_files(sites, keepers={name: kits[name] for name in plan.keepers})
     for place in sites.values():
         (place / "data").mkdir()
     write_secret(kits[plan.admin] / "identity.key", seed)
     peers = (kits[plan.sites[0]] / "peers.toml").read_text(encoding="utf-8")
     (kits[plan.admin] / "peers.toml").write_text(peers, encoding="utf-8")
+    if plan.keepers:
+        listed = (kits[plan.keepers[0]] / "keepers.toml").read_text(encoding="utf-8")
+        (kits[plan.admin] / "keepers.toml").write_text(listed, encoding="utf-8")
     for name, kit in kits.items():
-        role = "lead" if name == plan.admin else "site"
+        role = "lead" if name == plan.admin else "keeper" if name in plan.keepers else "site"
         lines = [f'federation = "{plan.name}"', f'role = "{role}"', f'name = "{name}"']
         lines += [f'lead = "{plan.admin}"', f'lead_key = "{public}"']
         lines.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from feddbn.errors import FeddbnError, FileError, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import read_request
 from feddbn.federation.protocol.study import Study, study_from_json
-from feddbn.runtime.engines.files.kit import open_kit
+from feddbn.runtime.engines.files.kit import FilesKit, open_end_kit, open_kit
 from feddbn.runtime.engines.files.signed import (
     MOST_BYTES,
     SignedFile,
@@ -28,7 +29,9 @@ from feddbn.runtime.engines.files.signed import (
     refusal_in,
     signed_file,
 )
-from feddbn.runtime.settings import read_policy, read_site_settings
+from feddbn.runtime.keeper import Keeper
+from feddbn.runtime.settings import read_keeper_settings, read_policy, read_site_settings
+from feddbn.runtime.site.kit_files import KEEPER_SETTINGS
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.store import FileStore, Store
@@ -48,42 +51,38 @@ class Answered:
     refusal: FeddbnError | None = None
 
 
-class FileSite:
-    """Answers questions for the site of a kit; its data are read with the first one that is new."""
+class FileEnd(ABC):
+    """Answers the questions of the lead to the site or keeper of a kit; it is opened with the first one that is new."""
 
-    def __init__(self, kit: Path, log: logging.Logger = LOG) -> None:
-        self._kit = open_kit(kit, "site")
-        self._settings = read_site_settings(self._kit.place / "feddbn_site.toml")
-        if self._settings.name != self._kit.name:
-            raise FileError(
-                f"the settings are for site {self._settings.name!r}, but the kit {kit} is that of {self._kit.name!r}.",
-                code="other-site",
-            )
-        self._store = Store(self._settings.state)
+    def __init__(self, kit: FilesKit, state: Path, log: logging.Logger) -> None:
+        self._kit = kit
+        self._store = Store(state)
         self._log = log
-        self._endpoint: SiteEndpoint | None = None
+        self._endpoint: SiteEndpoint | Keeper | None = None
 
     @property
     def name(self) -> str:
-        """The site's name."""
+        """Its name."""
         return self._kit.name
 
+    @abstractmethod
     def decisions(self) -> tuple[object, ...]:
         """Return what changes when the owner decides something: what was refused is then worth another try."""
-        owner = Owner(self._settings)
-        given = (
-            []
-            if owner.identity is None
-            else [(one.digest, one.given, state) for one, state in owner.approvals.all()]
-        )
-        files = [self._settings.policy, self._kit.place / "feddbn_site.toml"]
-        return (
-            tuple(given),
-            *(path.stat().st_mtime_ns for path in files if path is not None and path.exists()),
-        )
+
+    @abstractmethod
+    def check_study(self, question: SignedFile, source: str) -> None:
+        """What a question says of its study, which is what people read, must be what its messages are about."""
+
+    @abstractmethod
+    def _open(self) -> SiteEndpoint | Keeper:
+        """Return what answers messages."""
+
+    @abstractmethod
+    def _allow(self, question: SignedFile, study: Study) -> None:
+        """Refuse to give an answer again whose approval was taken back."""
 
     def read(self, content: bytes, source: str) -> SignedFile:
-        """Return a question of the lead to this site; anything else is refused with one sentence."""
+        """Return a question of the lead to this site or keeper; anything else is refused with one sentence."""
         question = read_signed(content, source, "question")
         question.check_signature(self._kit.lead_key, source, f"the lead {self._kit.settings.lead!r}")
         if question.by != self._kit.settings.lead:
@@ -98,18 +97,14 @@ class FileSite:
         self.check_study(question, source)
         return question
 
-    def check_study(self, question: SignedFile, source: str) -> None:
-        """What a question says of its study, which is what people read, must be what its messages are about."""
-        known = FileStore(self._settings.state, self.name).load(question.run)
+    def _check_said(self, question: SignedFile, source: str, known: str | None) -> None:
         for message in question.messages:
             try:
                 request = read_request(message)
             except ProtocolError:
-                # The site refuses it as any other message that it cannot read.
+                # It is refused as any other message that cannot be read.
                 continue
-            said = None if known is None else known.study
-            if request.kind == "hello":
-                said = request.meta.get("study")
+            said = request.meta.get("study") if request.kind in ("hello", "parts", "open") else known
             if request.run_id != question.run or said not in (None, question.study):
                 raise FileError(
                     f"{source} shows another run or study than it asks about; it is not answered. Tell its lead.",
@@ -128,8 +123,7 @@ class FileSite:
             self._allow(question, study)
             return Answered(given, question, True)
         if self._endpoint is None:
-            lead = self._kit.settings.lead
-            self._endpoint = open_site(self._settings, self.name, self._log, submitter=lead, keep_masks=True)
+            self._endpoint = self._open()
         replies = [self._endpoint.handle(message) for message in question.messages]
         content = signed_file(
             self._kit.identity,
@@ -153,10 +147,75 @@ class FileSite:
                 self._store.put(question.run, f"answer/{question.digest}", content)
         return Answered(before or content, question, before is not None)
 
+
+class FileSite(FileEnd):
+    """Answers questions for the site of a kit; its data are read with the first one that is new."""
+
+    def __init__(self, kit: Path, log: logging.Logger = LOG) -> None:
+        opened = open_kit(kit, "site")
+        self._settings = read_site_settings(opened.place / "feddbn_site.toml")
+        if self._settings.name != opened.name:
+            raise FileError(
+                f"the settings are for site {self._settings.name!r}, but the kit {kit} is that of {opened.name!r}.",
+                code="other-site",
+            )
+        super().__init__(opened, self._settings.state, log)
+
+    def decisions(self) -> tuple[object, ...]:
+        """Return what changes when the owner decides something: what was refused is then worth another try."""
+        owner = Owner(self._settings)
+        given = (
+            []
+            if owner.identity is None
+            else [(one.digest, one.given, state) for one, state in owner.approvals.all()]
+        )
+        files = [self._settings.policy, self._kit.place / "feddbn_site.toml"]
+        return (
+            tuple(given),
+            *(path.stat().st_mtime_ns for path in files if path is not None and path.exists()),
+        )
+
+    def check_study(self, question: SignedFile, source: str) -> None:
+        """What a question says of its study, which is what people read, must be what its messages are about."""
+        known = FileStore(self._settings.state, self.name).load(question.run)
+        self._check_said(question, source, None if known is None else known.study)
+
+    def _open(self) -> SiteEndpoint:
+        lead = self._kit.settings.lead
+        return open_site(self._settings, self.name, self._log, submitter=lead, keep_masks=True)
+
     def _allow(self, question: SignedFile, study: Study) -> None:
         """Refuse to give an answer again whose approval was taken back."""
         if not read_policy(self._settings.policy).approve_by_rule:
             Owner(self._settings).approvals.check(question.run, study, begins=False)
+
+
+class FileKeeper(FileEnd):
+    """Answers questions for the keeper of a kit."""
+
+    def __init__(self, kit: Path, log: logging.Logger = LOG) -> None:
+        opened = open_kit(kit, "keeper")
+        self._settings = read_keeper_settings(opened.place / KEEPER_SETTINGS)
+        super().__init__(opened, self._settings.state, log)
+
+    def decisions(self) -> tuple[object, ...]:
+        """Return what changes when somebody changes its settings."""
+        return ((self._kit.place / KEEPER_SETTINGS).stat().st_mtime_ns,)
+
+    def check_study(self, question: SignedFile, source: str) -> None:
+        """What a question says of its study must be what its messages are about."""
+        self._check_said(question, source, None)
+
+    def _open(self) -> Keeper:
+        return Keeper(self._settings, self._log)
+
+    def _allow(self, question: SignedFile, study: Study) -> None:
+        """A keeper approves nothing: what it opens are the parts of sites that have."""
+
+
+def file_end(kit: Path, log: logging.Logger = LOG) -> FileEnd:
+    """Return what answers questions for a site's kit, or for a keeper's."""
+    return FileKeeper(kit, log) if open_end_kit(kit).settings.role == "keeper" else FileSite(kit, log)
 
 
 def answer_name(question: SignedFile) -> str:
@@ -187,8 +246,8 @@ class Watch:
         log: logging.Logger = LOG,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._folder = open_kit(kit, "site").shared_folder()
-        self._site = FileSite(kit, log)
+        self._folder = open_end_kit(kit).shared_folder()
+        self._site = file_end(kit, log)
         self._log = log
         self._clock = clock
         self._seen: set[tuple[str, int, int]] = set()
