@@ -221,6 +221,26 @@ def test_an_honest_site_does_not_send_what_cannot_be_proved(vector, code):
     refused(lambda: vdaf.shard(vector, NONCE, rand(vdaf)), code)
 
 
+def test_columns_that_rounding_would_swallow_are_refused():
+    rng = np.random.default_rng(4)
+    vdaf = MomentsVdaf([("gram", 2)], 4, b"", Limits(max_rows=1_000))
+    for scale, level, fits in (
+        (1.0, 1e5, True),
+        (1e-2, 0.0, True),
+        (1e-8, 0.0, False),
+        (5e-8, 10.0, False),
+        (0.0, 7.0, True),
+    ):
+        x = np.column_stack([rng.normal(size=200), level + scale * rng.normal(size=200)])
+        vector = Moments.of_rows(x).to_sums()
+        if not fits:
+            refused(lambda vector=vector: vdaf.fitted(vector), "not-provable")
+            continue
+        got, wanted = Moments.from_sums(vdaf.rounded(vector), 2), Moments.of_rows(x)
+        np.testing.assert_allclose(got.mean, wanted.mean, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(np.diag(got.scatter), np.diag(wanted.scatter), rtol=1e-3, atol=1e-6)
+
+
 def test_noise_that_leaves_a_matrix_slightly_indefinite_is_taken_off():
     x = rows(3)
     x[:, 2] = x[:, 0]

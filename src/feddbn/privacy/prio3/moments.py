@@ -105,6 +105,9 @@ LEAST_WEIGHT = 0.25
 _NUMBERS = ("kappa", "min_rows", "max_rows", "largest")
 _FAR, _ROUNDING = 1e-3, 1e-9
 _LEAST_VARIANCE = 1e-6
+_LEAST_STEPS = 1e3
+"""Steps of rounding that a column's deviations have at least."""
+_NOTHING = 1e-9
 _LIMB = 20
 _COLUMNS_AT_ONCE = 8192
 _PROJECTION_TAG = b"feddbn projections"
@@ -617,6 +620,8 @@ class MomentsVdaf:
             if block.kind == "gram":
                 rows.append(float(given[block.start]))
                 self._check_rows(rows[-1])
+                if not block.is_bounded and rows[-1]:
+                    self._check_digits(matrices[-1])
             n = rows[block.group] if block.group >= 0 else self.limits.max_rows
             inner = matrices[-1][block.m - block.q :, block.m - block.q :]
             most = float(
@@ -651,6 +656,19 @@ class MomentsVdaf:
         if n != 0.0 and not least <= n <= most:
             raise self._refusal(
                 f"it is of {n:g} rows, and the limits are min_rows={least:g} and max_rows={most:g}"
+            )
+
+    def _check_digits(self, matrix: FloatArray) -> None:
+        """Refuse columns whose deviations rounding would swallow; what is next to nothing is that of a constant."""
+        n, totals = matrix[0, 0], matrix[0, 1:]
+        roots = np.sqrt(np.maximum(np.diag(matrix)[1:] - totals * totals / n, 0.0))
+        nothing = np.sqrt(n) * _NOTHING * np.maximum(1 / self.limits.largest, np.abs(totals) / n)
+        least = _LEAST_STEPS * 2.0**-self.n_fraction
+        if np.any((roots > nothing) & (roots < least)):
+            needed = least * self.limits.largest / math.sqrt(n)
+            raise self._refusal(
+                f"the standard deviation of a column is below {needed:.1g}, and there are no digits for it beside columns "
+                f"of up to {self.limits.largest:g}; rescale the variables"
             )
 
     @staticmethod
