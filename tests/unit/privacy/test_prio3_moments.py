@@ -228,7 +228,7 @@ def test_columns_that_rounding_would_swallow_are_refused():
         (1.0, 1e5, True),
         (1e-2, 0.0, True),
         (1e-8, 0.0, False),
-        (5e-8, 10.0, False),
+        (8e-8, 1.0, False),
         (0.0, 7.0, True),
     ):
         x = np.column_stack([rng.normal(size=200), level + scale * rng.normal(size=200)])
