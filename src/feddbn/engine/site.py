@@ -6,14 +6,14 @@ import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal, sentence_of
 from feddbn.runtime.engines.interface import SITE_SETTINGS, FederationPlan, engine_of, is_kit
 from feddbn.runtime.settings import SiteSettings, read_site_settings
-from feddbn.runtime.site.kit_files import owner_only, write_site_files
+from feddbn.runtime.site.kit_files import KEEPER_SETTINGS, owner_only, write_site_files
 
 if TYPE_CHECKING:
     from feddbn.runtime.keeper import Keeper
@@ -21,24 +21,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger("feddbn.site")
 
 
-class Endpoint:
-    """One site: bytes in, bytes out.
+class Endpoint(Protocol):
+    """One site, or a keeper: bytes in, bytes out.
 
-    All that it must remember is in the site's state folder before an answer leaves. So it may live as long as the site, or be
-    opened anew for each message, also in a new process; of two that live at the same time only one goes on with a run.
-    `handle` may be called from several threads. Data are read with the first message: a site that cannot read them refuses.
+    All that it must remember is in its state folder before an answer leaves. So it may live as long as the site, or be opened
+    anew for each message, also in a new process; of two that live at the same time only one goes on with a run. `handle` may
+    be called from several threads.
     """
-
-    def __init__(self, settings: SiteSettings, submitter: str = "") -> None:
-        self._settings = settings
-        self._submitter = submitter
-        self._endpoint: SiteEndpoint | None = None
-        self._opening = threading.Lock()
 
     @property
     def name(self) -> str:
-        """The site's name in studies."""
-        return self._settings.name
+        """The name by which messages find it."""
+        ...
 
     def handle(self, message: bytes, caller: str = "server") -> bytes:
         """Return the reply to one message; a refusal is a reply, too, and nothing is raised.
@@ -50,6 +44,25 @@ class Endpoint:
         caller
             Who sent it, where the platform lets others than the server reach a site: only "server" is answered.
         """
+        ...
+
+
+class _SiteInFolder:
+    """A site whose data are read with the first message: one that cannot read them refuses."""
+
+    def __init__(self, settings: SiteSettings, submitter: str = "") -> None:
+        self._settings = settings
+        self._submitter = submitter
+        self._endpoint: SiteEndpoint | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self._settings.name
+
+    def handle(self, message: bytes, caller: str = "server") -> bytes:
+        """Return the reply to one message."""
         try:
             return self._open().handle(message, caller)
         except Exception as error:
@@ -70,12 +83,12 @@ class Endpoint:
 
 
 def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
-    """Return the endpoint of the site in a folder.
+    """Return the endpoint of the site, or of the keeper, in a folder.
 
     Parameters
     ----------
     folder
-        A site's kit, a folder with its ``feddbn_site.toml``, or that file.
+        A site's kit, a folder with its ``feddbn_site.toml``, or that file; or those of a keeper.
     submitter
         Who sent the study, where the platform knows: a study that names another lead is then refused.
 
@@ -84,7 +97,10 @@ def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
     FileError
         If there is no site, or its settings cannot be read.
     """
-    return Endpoint(read_site_settings(_settings_in(Path(folder))), submitter)
+    place = Path(folder)
+    if KEEPER_SETTINGS in (place.name, *(path.name for path in place.glob(KEEPER_SETTINGS))):
+        return open_keeper(place)
+    return _SiteInFolder(read_site_settings(_settings_in(place)), submitter)
 
 
 def _settings_in(folder: Path) -> Path:

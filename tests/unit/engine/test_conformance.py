@@ -61,6 +61,13 @@ def test_an_adapter_that_carries_bytes_passes_and_hears_what_was_checked():
     assert all(said)
 
 
+def test_keepers_are_reached_like_sites():
+    pytest.importorskip("Crypto")
+    with quick_folder() as folder, conformance.trial(in_memory, folder / "new", keepers=True) as made:
+        conformance.kept_studies(made)
+        assert set(made.exchange.ends) - set(made.sites) == set(conformance.KEEPERS)
+
+
 @pytest.mark.slow
 def test_all_methods_give_the_same(sites):
     conformance.studies(sites)
