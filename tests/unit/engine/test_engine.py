@@ -88,7 +88,7 @@ def same_bits(one: StudyResult, other: StudyResult):
     "privacy", [{}, MASKED, {"secure_aggregation": True}], ids=["plain", "masked", "noise"]
 )
 def test_a_site_opened_anew_for_each_message_gives_the_same_bits(sites, tmp_path, privacy):
-    study = make_study(method="oneshot", parameters={"n_lags": 1, "noise_variance": "free"}, privacy=privacy)
+    study = make_study(privacy=privacy)
     one = engine.conduct(study, living(sites), tmp_path / "one", run="r")
     other = engine.conduct(study, anew(sites), tmp_path / "other", run="q")
     same_bits(one, other)
@@ -114,7 +114,7 @@ def stopped_after(exchange, n):
     return sent
 
 
-@pytest.mark.parametrize("n", [5, 8, 10])
+@pytest.mark.parametrize("n", [5, 8])
 @pytest.mark.parametrize("make", [living, anew])
 def test_a_masked_run_goes_on_with_new_keys_wherever_its_server_was_stopped(sites, tmp_path, make, n):
     study, exchange = make_study(privacy=MASKED), make(sites)
