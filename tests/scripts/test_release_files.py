@@ -56,6 +56,7 @@ def test_the_lock_fits_what_the_project_asks_for(tool):
         "docs",
         "interop",
         "gpu",
+        "flower",
     }
     checked = 0
     for one in wanted:
