@@ -20,6 +20,7 @@ from support.keeping import KEEPERS, Kept, additive
 
 QUICK = {"method": "summary", "parameters": {"n_lags": 1}}
 A, B = KEEPERS
+REAL = batches.vdaf_of
 
 
 @pytest.fixture(autouse=True)
@@ -271,6 +272,18 @@ def test_one_keeper_and_the_lead_hold_nothing_but_the_sum():
             assert ((counts - 25) ** 2 / 25).sum() < 29.9
     means = [np.mean(values, axis=0) for values in low.values()]
     assert np.abs(means[0] - means[1]).max() < 5 * 74 * np.sqrt(2 / 200)
+
+
+def test_why_an_answer_cannot_be_proved_stays_at_the_site(tmp_path, monkeypatch):
+    """It depends on data: here the first look cannot hold numbers so large."""
+    monkeypatch.setattr(batches, "vdaf_of", REAL)
+    kept, laid_out = Kept(tmp_path, n_sites=3, n_rows=60), batches.laid_out
+    monkeypatch.setattr(
+        batches, "laid_out", lambda tasks, vectors: laid_out(tasks, [1e30 * one for one in vectors])
+    )
+    with pytest.raises(NotEnoughSites) as caught:
+        kept.run(kept.study(**QUICK))
+    assert set(caught.value.values["reasons"].values()) == {"withheld"}
 
 
 def test_a_keeper_answers_nobody_but_the_server_and_no_garbage(begun):

@@ -13,6 +13,7 @@ from feddbn.federation.protocol.messages import read_reply, read_request
 from feddbn.privacy.keys import SealingKey
 from feddbn.runtime.store import Store
 from support.keeping import KEEPERS, Kept, additive
+from support.owned_sites import killed
 
 EXACT = {"protection": "exact", "min_sites": 3}
 QUICK = {"method": "summary", "parameters": {"n_lags": 1}}
@@ -247,3 +248,23 @@ def test_no_third_party_knows_the_key_of_proofs():
     a, b, c = (SealingKey.from_seed(bytes([k]) * 32) for k in range(3))
     assert a.shared(b.public, b"x") == b.shared(a.public, b"x") != a.shared(b.public, b"y")
     assert a.shared(b.public, b"x") != c.shared(b.public, b"x")
+
+
+def test_killed_parties_lose_nothing(tmp_path):
+    """Sites, keepers and lead in a process that is killed five times, at any moment; the rest goes on from their disks."""
+    kept = Kept(tmp_path, n_sites=3, n_rows=60)
+    study = kept.study(**QUICK, privacy={"keepers": KEEPERS, **EXACT})
+    rng = np.random.default_rng(700)
+    for _ in range(5):
+        kept.ends.clear()
+        killed(lambda say: kept.run(study), rng.uniform(0.1, 1.2))
+    kept.ends.clear()
+    result = kept.run(study)
+    whole = Kept(tmp_path / "whole", n_sites=3, n_rows=60)
+    expected = whole.run(whole.study(**QUICK, privacy={"keepers": KEEPERS, **EXACT}))
+    np.testing.assert_allclose(
+        result.arrays["noise_variances"], expected.arrays["noise_variances"], atol=1e-9
+    )
+    for name in KEEPERS:
+        opened = [(one["run"], one["seq"]) for one in open_keeper(kept.folders[name]).openings]
+        assert len(opened) == len(set(opened)) == 2
