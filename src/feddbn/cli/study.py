@@ -296,6 +296,13 @@ def step(
         bool,
         typer.Option("--wait", help="Look into the folder for answers until the run has ended."),
     ] = False,
+    accept_refusals: Annotated[
+        bool,
+        typer.Option(
+            "--accept-refusals",
+            help="Do not wait for a site that refuses a question: go on without the question, or stop if that cannot be.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where results go; by default `result` in the folder.")
     ] = None,
@@ -335,7 +342,7 @@ def step(
     try:
         with bar(run_id) as update:
             watch = (lambda values: update(**_how_it_stands(values))) if wait else None
-            stepped = session.step(plan, run_id, watch)
+            stepped = session.step(plan, run_id, watch, accept_refusals)
     except KeyboardInterrupt:
         remark(session.told_when_left(run_id))
         raise

@@ -140,7 +140,8 @@ class Collecting:
 
     `exchange` reaches the sites that are there, at most those in `here` (None is any). Sites that are not there are waited
     for `stay_s` seconds after the last reply; then `StillCollecting` is raised, and a later attempt goes on. `wait` passes
-    the time that `clock` tells.
+    the time that `clock` tells. With `accepts_refusals`, who refuses is not asked again: where nobody else is awaited, the
+    question fails, and the program goes on without it if it can.
     """
 
     def __init__(
@@ -154,9 +155,11 @@ class Collecting:
         pause_s: float = 0.5,
         clock: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
+        accepts_refusals: bool = False,
     ) -> None:
         self._exchange = exchange
         self._rules = rules
+        self._accepts_refusals = accepts_refusals
         self._book = book
         self._tell = tell
         self._here = here
@@ -213,6 +216,9 @@ class Collecting:
                 told = sentence
             near = {site: asked[site] for site in pending if self._here is None or site in self._here}
             came = self._ask(name, near, said) if near else False
+            refuse = {site for site in pending if site in said and "site" in said[site].values}
+            if self._accepts_refusals and not came and refuse == set(pending):
+                raise too_few(f"{what} were refused by {', '.join(pending)}.", pending, said, "refused")
             if came:
                 heard, pause = self._clock(), self._pause_s
             elif not near or self._clock() - heard >= self._stay_s:

@@ -154,6 +154,7 @@ def conduct(
     rules: Attendance | None = None,
     stay_s: float | None = None,
     wait: Callable[[float], None] = time.sleep,
+    accepts_refusals: bool = False,
 ) -> StudyResult:
     """Run or resume `study`; the result and the events are written to `out` and to the run's directory.
 
@@ -162,6 +163,7 @@ def conduct(
 
     An engine whose sites are never there together gives its own `rules` instead of the study's attendance. A collection stays
     `stay_s` seconds after the last reply, by default `timeout_s` of the rules; `wait` passes the time between two looks.
+    With `accepts_refusals` it does not wait for who refuses.
 
     A run that stops (too few sites, a refusal) raises after writing ``outcome.json`` with the sentence; its
     journal stays, so that it can be resumed.
@@ -194,7 +196,9 @@ def conduct(
         if rules.collects:
             stay_s = rules.timeout_s if stay_s is None else stay_s
             book = VisitBook(runs, run_id)
-            exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s, wait=wait)
+            exchange = collection = Collecting(
+                exchange, rules, book, tell, here, stay_s, wait=wait, accepts_refusals=accepts_refusals
+            )
         # Who comes to a collection later is waited for all the same.
         reached = None if collection is not None else here
         kept = earlier_sums(runs, study)

@@ -40,7 +40,7 @@ def test_names_are_a_list_of_different_texts(value):
 def test_a_program_goes_on_without_who_refuses_and_not_without_who_may_still_come():
     def program():
         try:
-            yield Task(GramQuestion(n_lags=1))
+            yield Task(GramQuestion(variables=("x",), n_lags=1))
         except NotEnoughSites:
             return "without"
 

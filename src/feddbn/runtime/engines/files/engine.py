@@ -227,10 +227,13 @@ class FilesSession(Session):
             path.write_text(study.to_json(), encoding="utf-8")
         Store(self._runs).put(run_id, "folder", str(folder.resolve()).encode())
 
-    def step(self, study: Study, run_id: str, watch: Watch | None = None) -> Stepped:
+    def step(
+        self, study: Study, run_id: str, watch: Watch | None = None, accepts_refusals: bool = False
+    ) -> Stepped:
         """Take the answers that are there and write the next questions; with `watch`, go on until the run has ended.
 
-        `watch` hears how it stands whenever the folder was looked at.
+        `watch` hears how it stands whenever the folder was looked at. With `accepts_refusals` a site that refuses is not
+        waited for: the study goes on without that question where it can, and stops otherwise.
         """
         folder = self.folder_of(run_id)
         assert folder is not None
@@ -263,6 +266,7 @@ class FilesSession(Session):
                 rules=file_rules(study),
                 stay_s=0.0 if watch is None else float("inf"),
                 wait=wait,
+                accepts_refusals=accepts_refusals,
             )
         return Stepped(self._outcome(run_id), dict(exchange.open), tuple(notes))
 

@@ -170,3 +170,21 @@ def test_what_cannot_be_run_with_a_kit_is_refused_at_once(tmp_path):
     kits.begin()
     with refused(StateError, "'run-1'", code="other-study"):
         kits.begin(make_study(name="t"))
+
+
+def test_a_question_that_a_site_refuses_waits_unless_the_lead_accepts_it(tmp_path):
+    kits = FileKits(tmp_path, PLAIN)
+    listed = 'tasks = ["counts.variables", "survey.first", "gram.rows"]\n'
+    (kits.kits["north"] / "policy.toml").write_text(PLAIN + listed)
+    study = make_study(parameters={"n_lags": 1, "check_residuals": False, "resamples": 12})
+    stepped, most = kits.begin(study), 16
+    session = FilesSession(kits.lead)
+    while stepped.state == "collecting" and stepped.outcome["awaited"] != ["north"] and most:
+        for question in stepped.questions.values():
+            kits.answer(question)
+        stepped, most = kits.step(), most - 1
+    assert "north" in stepped.outcome["sentence"]
+    assert kits.step().outcome["awaited"] == ["north"]
+    assert session.step(study, "run-1", accepts_refusals=True).state == "finished"
+    assert kits.step().state == "finished"
+    assert StudyResult.from_bytes(kits.result()).summary["result"]["edges"] is not None
