@@ -4,9 +4,11 @@ import importlib.util
 import json
 import logging
 import os
+import re
+import subprocess
 import sys
 import warnings
-from base64 import b64decode, b64encode
+from base64 import b32encode, b64decode, b64encode
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -180,6 +182,42 @@ def test_a_node_answers_from_the_folder_of_its_owner_alone(adapter, places, monk
     for told in (out, err, str(reply.value), str(settings.value)):
         assert "secret" not in told
     assert "secret" in (place / "site.log").read_text(encoding="utf-8")
+
+
+def test_the_command_of_the_image_answers_one_message_and_prints_nothing_of_the_site(
+    adapter, places, tmp_path
+):
+    text = (ROOT / "deploy" / "vantage6" / "Dockerfile").read_text(encoding="utf-8")
+    (command,) = [
+        json.loads(line.removeprefix("CMD ")) for line in text.splitlines() if line.startswith("CMD ")
+    ]
+    (name,) = re.findall(r"PKG_NAME=(\S+)", text)
+    (places["north"] / "data" / "rows.csv").write_text("secret column\nsecret value\n")
+    asked = {"method": "partial", "kwargs": {"message": b64encode(hello()).decode()}}
+    (tmp_path / "input").write_text(json.dumps(asked))
+    # As a node writes it: encoded, with another sign for =.
+    given = {
+        "FEDDBN_DATABASE_URI": places["north"],
+        "INPUT_FILE": tmp_path / "input",
+        "OUTPUT_FILE": tmp_path / "output",
+    }
+    encoded = {key: b32encode(str(value).encode()).decode().replace("=", "!") for key, value in given.items()}
+    inherited = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "PKG_NAME": name}
+    done = subprocess.run(
+        [sys.executable, *command[1:]], env=inherited | encoded, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with refused(SiteRefused, code="withheld"):
+        read_reply(b64decode(json.loads((tmp_path / "output").read_bytes())))
+    assert "secret" not in done.stdout + done.stderr
+    assert "secret" in (places["north"] / "site.log").read_text(encoding="utf-8")
+
+
+def test_a_node_of_a_keeper_answers_as_such(adapter, tmp_path, monkeypatch):
+    made = engine.make_sites(tmp_path / "made", ("east", "north", "west"), keepers=("ka", "kb"))
+    monkeypatch.setenv("FEDDBN_DATABASE_URI", str(made["ka"]))
+    with refused(FederationError, "ka"):
+        read_reply(b64decode(adapter.partial(b64encode(b"no message").decode())))
 
 
 class _HeardError(Exception):
