@@ -29,12 +29,12 @@ def test_the_job_of_the_manual_gives_the_bits_of_one_process(tmp_path):
         yield lambda messages: {}
 
     with conformance.trial(no_exchange, tmp_path / "trial") as trial:
-        study = trial.study(masked=True)
+        study = trial.study(masked=True, sites=conformance.NAMES[:3])
         shutil.copytree(JOB, tmp_path / "job")
         config = tmp_path / "job" / "app" / "config"
         (config / "study.toml").write_text(as_toml(study))
         (tmp_path / "job" / "meta.json").write_text(
-            '{"name": "s", "resource_spec": {}, "min_clients": 4, "deploy_map": {"app": ["@ALL"]}}'
+            '{"name": "s", "resource_spec": {}, "min_clients": 3, "deploy_map": {"app": ["@ALL"]}}'
         )
         runs = tmp_path / "runs"
         process = start(tmp_path / "job", study.sites, beside(trial.sites), FEDDBN_RUNS=str(runs))
@@ -59,7 +59,7 @@ def as_toml(study):
 
 
 def test_an_earlier_version_passes_the_suite_of_adapters(tmp_path):
-    """All but the longest checks; these are the engine's own, and take minutes over a simulator."""
+    """What depends on the platform most; the whole suite takes a minute and a half here."""
 
     @contextmanager
     def make_exchange(sites):
@@ -68,6 +68,5 @@ def test_an_earlier_version_passes_the_suite_of_adapters(tmp_path):
 
     with conformance.trial(make_exchange, tmp_path / "trial") as trial:
         conformance.studies(trial, ("oneshot",))
-        conformance.refusing_site(trial)
         conformance.silent_site(trial)
         conformance.damaged_messages(trial)
