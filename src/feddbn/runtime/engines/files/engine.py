@@ -34,7 +34,7 @@ from feddbn.runtime.engines.interface import (
     Watch,
 )
 from feddbn.runtime.server.conduct import Progress, conduct
-from feddbn.runtime.store import Store, iso_time, run_directory, write_atomically
+from feddbn.runtime.store import EventLog, Store, iso_time, run_directory, write_atomically
 from feddbn.words import say
 
 LOOK_S = 1.0
@@ -147,7 +147,13 @@ class FilesSession(Session):
         outcome = self._outcome(job_id)
         if not outcome:
             return None
-        return {"run": job_id, "state": outcome.get("state"), "last": outcome.get("sentence", "")}
+        # A step that waits has not ended yet; what it does is in the run's events.
+        events = EventLog(run_directory(self._runs, job_id, create=False) / "events.jsonl").read()
+        waits = [str(one.get("sentence", "")) for one in events if one.get("what") == "collecting"]
+        sums = {int(one["seq"]): one for one in events if one.get("what") == "sum"}
+        present = sums[max(sums)].get("sites", []) if sums else []
+        values = {"run": job_id, "state": outcome.get("state"), "last": waits[-1] if waits else ""}
+        return {**values, "sums": len(sums), "present": present}
 
     def wait(self, job_id: str, watch: Watch | None = None) -> str:
         """Step a run whenever an answer has come, until it has ended; return how."""

@@ -297,7 +297,8 @@ class Watch:
             self._wait(path, decisions, str(error))
             return 0
         if answered.refusal is not None:
-            self._wait(path, decisions, str(answered.refusal))
+            # The site has told its owner why.
+            self._wait(path, decisions, "")
         else:
             self._again.pop(str(path), None)
         if not place.is_symlink() and place.is_file() and read_plain(place) == answered.content:
@@ -315,7 +316,7 @@ class Watch:
             else min(2 * before.pause_s, LONGEST_PAUSE_S)
         )
         if before is None or before.said != said:
-            self._log.warning("%s is refused and waits: %s", path.name, said)
+            self._log.warning("%s", f"{path.name} waits until its owner has decided. {said}".rstrip())
         self._again[str(path)] = _Tried(pause, self._clock() + pause, decisions, said)
 
 

@@ -116,6 +116,8 @@ def test_folders_that_are_watched_on_both_sides_need_nobody(tmp_path, monkeypatc
         "result.feddbn",
     ]
     assert session.progress("w")["state"] == "finished"
+    assert session.progress("w")["sums"] > 0
+    assert session.progress("w")["present"] == sorted(NAMES)
     assert session.progress("none") is None
     assert [one.is_here for one in session.presence()] == [False] * 3
     with refused(FederationError, "'w'", code="nothing-runs"):
