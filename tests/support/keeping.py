@@ -72,7 +72,7 @@ class Additive:
         return np.array([(v - self.MODULUS if v >= self.MODULUS // 2 else v) / SCALE for v in total])
 
 
-def additive(study, tasks, batch):
+def additive(study, tasks, batch, known=None):
     return Additive(sum(map(part_length, batch_parts(tasks, batch.lengths))), batch.context)
 
 

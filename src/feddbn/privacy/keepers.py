@@ -96,7 +96,8 @@ class KeeperKeys:
 class Batch:
     """Questions that are answered, and opened, together.
 
-    `seq` is the number of the first in its run, `lengths` say how many numbers the answer to each has.
+    `seq` is the number of the first in its run, `lengths` say how many numbers the answer to each has. `known` is the digest
+    of an earlier sum by which answers are bounded; empty where there is none.
     """
 
     run: str
@@ -105,6 +106,7 @@ class Batch:
     tasks: tuple[str, ...]
     lengths: tuple[int, ...]
     keepers: tuple[str, ...]
+    known: str = ""
 
     @property
     def context(self) -> bytes:
@@ -206,7 +208,8 @@ def _part(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Part:
         if len(tasks) > MOST_TASKS:
             raise ValueError("too many questions")
         lengths = tuple(map(int, batch["lengths"]))
-        of = Batch(str(batch["run"]), str(batch["study"]), int(batch["seq"]), tasks, lengths, keepers)
+        words = str(batch["run"]), str(batch["study"])
+        of = Batch(*words, int(batch["seq"]), tasks, lengths, keepers, str(batch["known"]))
         texts = {name: str(values[name]) for name in ("site", "data", "nonce", "public", "keeper")}
         if not all(_HEX.fullmatch(texts[name]) for name in ("data", "nonce", "public")):
             raise ValueError("no hexadecimal digits")

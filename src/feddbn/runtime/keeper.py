@@ -49,6 +49,7 @@ from feddbn.federation.protocol.messages import (
     Request,
     code_of,
     encode_reply,
+    known_in,
     read_request,
     refusal,
     sentence_of,
@@ -206,7 +207,8 @@ class Keeper:
             isinstance(n, int) and 0 <= n <= MOST_NUMBERS for n in lengths
         ):
             raise ProtocolError("this message does not say how long answers are.", code="bad-message")
-        batch = batches.batch_of(study, request.run_id, request.seq, tasks, lengths)
+        known = known_in(asked)
+        batch = batches.batch_of(study, request.run_id, request.seq, tasks, lengths, known)
         self._same(batch, "run", {"study": study.digest, "to": to, "version": version})
         self._same(batch, f"batch {batch.seq}", asdict(batch))
         (other,) = (name for name in study.privacy.keepers if name != self.name)
@@ -216,7 +218,7 @@ class Keeper:
             lead = bytes.fromhex(to)
         except ValueError:
             raise ProtocolError("this message does not say whom a sum is for.", code="bad-message") from None
-        return _Asked(study, batch, batches.vdaf_of(study, tasks, batch), verify_key, lead)
+        return _Asked(study, batch, batches.vdaf_of(study, tasks, batch, known), verify_key, lead)
 
     def _same(self, batch: Batch, what: str, values: Mapping[str, Any]) -> None:
         """Write something about a run down, once; refuse if it is on record otherwise."""

@@ -365,3 +365,28 @@ def _site_not_proved(it: Said) -> str:
         f"site {it['site']!r} is left out: its proof does not hold, so nobody knows that rows could have made what it sent. "
         "Either its software is not the same, or it has altered its numbers; ask its owner."
     )
+
+
+@says("weights-shown")
+def _weights_shown(it: Said) -> str:
+    return (
+        f"each of {it['n_sites']} sites has proved to the keepers that in no direction it weighs more than "
+        f"{it['most']:.2g} times its share of the rows"
+    )
+
+
+@says("weight-not-shown")
+def _weight_not_shown(it: Said) -> str:
+    return (
+        f"{it.names} did not prove to the keepers to weigh at most {it['most']:.2g} times the share of its rows, so it may "
+        "move edges by more than that: its values vary more than those of others, or they are made up. Look at its data, "
+        "or begin a study of the others"
+    )
+
+
+@says("sums-differ")
+def _sums_differ(it: Said) -> str:
+    return (
+        "sites sent other moments when they had to prove how much they weigh than before, so some site may have sent numbers "
+        "that are not those of its rows, and the network may be wrong"
+    )

@@ -4,13 +4,15 @@ import json
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from feddbn.engine import open_keeper
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.protocol import batches
-from feddbn.federation.protocol.messages import read_reply, read_request
+from feddbn.federation.protocol.messages import known_in, read_reply, read_request
 from feddbn.privacy.keys import SealingKey
+from feddbn.runtime.site import keeping
 from feddbn.runtime.store import Store
 from support.keeping import KEEPERS, Kept, additive
 from support.owned_sites import killed
@@ -267,4 +269,55 @@ def test_killed_parties_lose_nothing(tmp_path):
     )
     for name in KEEPERS:
         opened = [(one["run"], one["seq"]) for one in open_keeper(kept.folders[name]).openings]
-        assert len(opened) == len(set(opened)) == 2
+        assert len(opened) == len(set(opened)) == 3
+
+
+def findings(result):
+    return {one["code"]: one for one in result.summary["result"]["findings"]}
+
+
+def test_sites_show_that_they_weigh_no_more_than_their_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "vdaf_of", REAL)
+    kept = Kept(tmp_path, n_sites=4, n_rows=200)
+    study = kept.study(**QUICK)
+    found = findings(kept.run(study))
+    q, n = 6, 4 * 199
+    most = found["weights-shown"]["values"]["most"]
+    # Up to the noise in the number of rows.
+    assert most == pytest.approx(1.5 * (1 + np.sqrt(4 * q / n)) ** 2, rel=0.01)
+    n_sent = len(kept.sent)
+    # Nobody is asked again when the run is taken up; the result is sent again.
+    assert "weights-shown" in findings(kept.run(study))
+    assert {read_request(message).kind for _, message, _ in kept.sent[n_sent:]} == {"hello", "finish"}
+
+
+def test_a_site_that_weighs_more_than_its_rows_is_named_and_nothing_more_is_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "vdaf_of", REAL)
+    kept = Kept(tmp_path, n_sites=4, n_rows=200)
+    rows = kept.folders["s1"] / "data" / "one.csv"
+    table = pd.read_csv(rows)
+    # Rows with y = 10 x, a hundred times as large as those of others.
+    table["x1"] = 10 * table["x0"]
+    (100 * table).to_csv(rows, index=False)
+    found = findings(kept.run(kept.study(**QUICK)))
+    assert found["weight-not-shown"]["about"] == ["s1"]
+    assert not {"weights-shown", "sums-differ"} & set(found)
+    # The last question was asked, and its sum is the only one that was not opened.
+    asked = [read_request(message) for name, message, _ in kept.sent if name == "keeper-a"]
+    assert max(one.seq for one in asked if one.kind == "open" and "sites" in one.meta) < max(
+        one.seq for one in asked
+    )
+
+
+def test_other_moments_than_before_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "vdaf_of", REAL)
+    kept = Kept(tmp_path, n_sites=4, n_rows=200)
+    honest = keeping.KeeperWay.__call__
+
+    def smaller(self, request, tasks, vectors):
+        if self.site == "s1" and known_in(request) is not None:
+            vectors = [0.5 * vector for vector in vectors]
+        return honest(self, request, tasks, vectors)
+
+    monkeypatch.setattr(keeping.KeeperWay, "__call__", smaller)
+    assert "sums-differ" in findings(kept.run(kept.study(**QUICK)))

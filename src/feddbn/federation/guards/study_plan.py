@@ -77,7 +77,14 @@ def plan_of(study: Study) -> Plan:
         return ()
     has_count = study.privacy.epsilon is None and not study.update_of
     counts = (Planned("counts.variables", 2 * len(study.variables)),) if has_count else ()
-    return *counts, *_with_what_is_asked_ahead(study, _plan_of_fit(study))
+    plan = _with_what_is_asked_ahead(study, _plan_of_fit(study))
+    if study.privacy.keepers:
+        # Sites show how much they weigh in the last moments, and for that answer once more.
+        place = next((k for k, ask in enumerate(plan) if ask.task == "gram.rows"), None)
+        if place is not None:
+            again = replace(plan[place], times=plan[place].times + 1, usual=plan[place].usual + 1)
+            plan = (*plan[:place], again, *plan[place + 1 :])
+    return *counts, *plan
 
 
 def _with_what_is_asked_ahead(study: Study, plan: Plan) -> Plan:

@@ -7,7 +7,10 @@ answered: the others could be few.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,22 +23,50 @@ from feddbn.federation.protocol.task import Part, Question, Task, part_length, p
 from feddbn.privacy.keepers import Batch, Vdaf
 
 
-def vdaf_of(study: Study, tasks: Sequence[Task], batch: Batch) -> Vdaf:
+def vdaf_of(study: Study, tasks: Sequence[Task], batch: Batch, known: FloatArray | None = None) -> Vdaf:
     """Return what shares and proves the answers to a batch; the same at sites, keepers and server.
 
-    A site's rows are at most those that the study says all sites have together.
+    A site's rows are at most those that the study says all sites have together. With the sum of the same question that was
+    opened before, `known`, answers are bounded by it: a site proves that its part of the sum is, in every direction, at most
+    `most_weight` times that of its rows.
     """
     # Proofs need a package that other studies do without.
     from feddbn.privacy.prio3.moments import MOST_ROWS, Limits, MomentsVdaf
 
     limits = Limits(max_rows=min(study.rows or MOST_ROWS, MOST_ROWS))
+    if known is not None:
+        limits = replace(limits, known=(known,), kappa=most_weight(known, len(study.sites)))
     return MomentsVdaf(batch_parts(tasks, batch.lengths), len(study.sites), batch.context, limits)
 
 
-def batch_of(study: Study, run_id: str, seq: int, tasks: Sequence[Task], lengths: Sequence[int]) -> Batch:
+def batch_of(
+    study: Study,
+    run_id: str,
+    seq: int,
+    tasks: Sequence[Task],
+    lengths: Sequence[int],
+    known: FloatArray | None = None,
+) -> Batch:
     """Return what the parts of answers of these lengths to some questions are bound to."""
     digests = tuple(digest_of(task) for task in tasks)
-    return Batch(run_id, study.digest, seq, digests, tuple(lengths), study.privacy.keepers)
+    before = "" if known is None else hashlib.sha256(known.astype("<f8").tobytes()).hexdigest()
+    return Batch(run_id, study.digest, seq, digests, tuple(lengths), study.privacy.keepers, before)
+
+
+def gram_in(task: Task, total: FloatArray) -> FloatArray | None:
+    """Return count, totals and products at the beginning of a sum of moments; None if it is of something else."""
+    parts = parts_of(task.question, len(total))
+    return total[: part_length(parts[0])].copy() if parts[0][0] == "gram" else None
+
+
+def most_weight(known: FloatArray, n_sites: int) -> float:
+    """How many times the weight of its rows a site may have in any direction of a sum of moments.
+
+    By chance alone a site of n rows has up to ``(1 + sqrt(q / n))**2`` in the best of all directions of q columns (Marchenko
+    and Pastur); sites are taken to be of one size. Half as much again is for sites that differ a little.
+    """
+    q = (math.isqrt(8 * len(known) + 1) - 3) // 2
+    return 1.5 * (1.0 + math.sqrt(q * n_sites / max(float(known[0]), 1.0))) ** 2
 
 
 def batch_parts(tasks: Sequence[Task], lengths: Sequence[int]) -> tuple[Part, ...]:

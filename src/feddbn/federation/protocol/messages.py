@@ -178,14 +178,29 @@ MOST_TASKS = 64
 """Tasks in one request: more than any study asks that does not wait for a sum."""
 
 
-def batch_request(tasks: Sequence[Task], run_id: str, seq: int, after: int, attempt: int = 0) -> Request:
-    """Return the request that carries some tasks to a site, of numbers `seq`, `seq` + 1, ..."""
+KNOWN, DECLINED = "known", "declined"
+"""An earlier sum in a request, and a site that its answer does not fit under."""
+
+
+def batch_request(
+    tasks: Sequence[Task],
+    run_id: str,
+    seq: int,
+    after: int,
+    attempt: int = 0,
+    known: FloatArray | None = None,
+) -> Request:
+    """Return the request that carries some tasks to a site, of numbers `seq`, `seq` + 1, ...
+
+    `known` is an earlier sum that bounds what a site may send (`federation.protocol.batches`).
+    """
     meta = {
         "tasks": [{**task.fields(), "digest": digest_of(task)} for task in tasks],
         "digest": batch_digest(tasks),
         "attempt": attempt,
     }
     arrays = {f"{k}/{name}": array for k, task in enumerate(tasks) for name, array in task.arrays.items()}
+    arrays |= {} if known is None else {KNOWN: known}
     return Request("batch", run_id, seq, after, meta, arrays)
 
 
@@ -204,6 +219,16 @@ def first_questions(request: Request) -> Request | None:
     return found
 
 
+def known_in(request: Request) -> FloatArray | None:
+    """Return the earlier sum in a request, if there is one."""
+    known = request.arrays.get(KNOWN)
+    if known is not None and not (
+        known.dtype == np.float64 and known.ndim == 1 and known.size and np.isfinite(known).all()
+    ):
+        raise ProtocolError("the earlier sum in this message is none.", code="bad-message")
+    return known
+
+
 def tasks_from(request: Request) -> list[Task]:
     """Return the tasks that a request carries; all their digests must fit their content. They ask every site."""
     listed = request.meta.get("tasks")
@@ -211,6 +236,8 @@ def tasks_from(request: Request) -> list[Task]:
         raise ProtocolError(f"a batch has 1 to {MOST_TASKS} tasks.", code="bad-message")
     arrays: list[dict[str, np.ndarray]] = [{} for _ in listed]
     for key, array in request.arrays.items():
+        if key == KNOWN:
+            continue
         place, _, name = key.partition("/")
         if not place.isdecimal() or int(place) >= len(listed):
             raise ProtocolError(

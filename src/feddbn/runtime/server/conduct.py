@@ -41,7 +41,7 @@ from feddbn.runtime.server.ahead import asks_together, next_questions, run_metho
 from feddbn.runtime.server.asking import ServerEvent
 from feddbn.runtime.server.collecting import Collecting, VisitBook
 from feddbn.runtime.server.coordinator import Coordinator
-from feddbn.runtime.server.results import absences_in
+from feddbn.runtime.server.results import absences_in, with_findings
 from feddbn.runtime.settings import load_programs
 from feddbn.runtime.store import EventLog, RunJournal, Store, run_directory, write_atomically
 from feddbn.words import say
@@ -293,5 +293,5 @@ def run_study(
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
-    result = run_method(study, federation, kept)
+    result = with_findings(run_method(study, federation, kept), coordinator.weights())
     return result, coordinator.finish(result)

@@ -18,6 +18,7 @@ Heads of audit logs go from site to site at the greeting and at the end (`share_
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +28,9 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.moments import safe_roots, symmetric
 from feddbn.errors import FeddbnError, ProtocolError, StateError
+from feddbn.federation.protocol.batches import gram_in, most_weight
 from feddbn.federation.protocol.messages import (
     FIRST,
     NEVER,
@@ -46,6 +49,7 @@ from feddbn.federation.protocol.messages import (
 )
 from feddbn.federation.protocol.study import Attendance, Study, StudyResult
 from feddbn.federation.protocol.task import Sum, Task
+from feddbn.findings import Finding
 from feddbn.privacy.audit import read_head, read_receipt, well_formed
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.server.asking import Line, ServerEvent, Tell, Turn, too_few
@@ -53,6 +57,9 @@ from feddbn.runtime.server.recorded import Recorded, sites_in_a_number
 from feddbn.runtime.store import RunJournal
 
 MAX_BACKOFF = 16
+WEIGHED = "gram.rows"
+"""The sums in which sites show how much they weigh."""
+SAME_AGAIN = 1e-5
 
 
 class Roll:
@@ -306,6 +313,8 @@ class Coordinator:
         # Makes the sum for a task; whether the sites in it are enough is said here.
         self._sums: Callable[[Turn], Sum]
         self._together: Callable[[Turn, Sequence[Task], GoesOn], list[Sum]] | None = None
+        self._weighed: Callable[[Turn, FloatArray, tuple[str, ...]], tuple[FloatArray, tuple[str, ...]]]
+        self._moments: tuple[Task, Sum] | None = None
         self._ahead = ahead
         if study.privacy.secure_aggregation:
             # Masks need a package that plain studies do without.
@@ -318,6 +327,7 @@ class Coordinator:
 
             self._sums = kept = KeeperSums(study, self._line, self._roll, log.secret("sealing key"))
             self._together = None if ahead is None else kept.together
+            self._weighed = kept.weighed
         else:
             self._sums = plain = PlainSums(self._line, self._roll, study.privacy.max_norm)
             self._together = None if ahead is None else plain.together
@@ -390,6 +400,36 @@ class Coordinator:
 
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
+        answer = self._sum(task)
+        if self._study.privacy.keepers and task.name == WEIGHED:
+            self._moments = task, answer
+        return answer
+
+    def weights(self) -> list[Finding]:
+        """Say whether every site has shown that it weighs little more than its rows in the moments that were learned from.
+
+        Nobody has to where there are no keepers, who alone can tell.
+        """
+        if self._moments is None or (known := gram_in(self._moments[0], self._moments[1].value)) is None:
+            return []
+        (task, before), digest = self._moments, f"weights {digest_of(self._moments[0])}"
+        sites = before.contributors
+        lacking: tuple[str, ...] = ()
+        again = self._replay.recall(digest)
+        if again is None:
+            turn = Turn(task, digest, self._replay.seq, sites, self._replay.counted)
+            value, lacking = self._weighed(turn, known, sites)
+            again = before if lacking else self._replay.record(digest, Sum(value, sites))
+        values: dict[str, Any] = {"most": most_weight(known, len(self.sites)), "n_sites": len(sites)}
+        if lacking:
+            return [Finding("weight-not-shown", "warning", values, lacking)]
+        scale = safe_roots(np.diag(symmetric(known, math.isqrt(2 * len(known)))))
+        gap = np.abs(symmetric(again.value[: len(known)] - known, len(scale))) / np.outer(scale, scale)
+        if gap.max() > SAME_AGAIN:
+            return [Finding("sums-differ", "error", values)]
+        return [Finding("weights-shown", "good", values)]
+
+    def _sum(self, task: Task) -> Sum:
         digest = digest_of(task)
         seq, counted = self._replay.seq, dict(self._replay.counted)
         recorded = self._replay.recall(digest)

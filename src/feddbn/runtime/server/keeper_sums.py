@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feddbn._version import __version__
+from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
 from feddbn.errors import FeddbnError, ProtocolError
 from feddbn.federation.protocol import batches
 from feddbn.federation.protocol.messages import (
+    DECLINED,
     MAX_MESSAGE_BYTES,
     NEVER,
     Reply,
@@ -97,17 +99,43 @@ class KeeperSums:
             sums.append(Sum(vector[stop - lengths[len(sums)] : stop], sites))
         return [*sums, *[Sum(np.zeros(0), ())] * (len(tasks) - len(sums))]
 
-    def _collect(self, turn: Turn, tasks: Sequence[Task]) -> dict[str, Parts]:
-        """Ask sites for their parts until the study's patience ends."""
+    def weighed(
+        self, turn: Turn, known: FloatArray, sites: tuple[str, ...]
+    ) -> tuple[FloatArray, tuple[str, ...]]:
+        """Ask the sites of an opened sum for their answers again, with a proof that none weighs too much in it.
+
+        Return the sum, which has to be the same as before, and who has not given such a proof: then it is not opened.
+        """
+        tasks = [turn.task]
+        parts = {site: own for site, own in self._collect(turn, tasks, known).items() if own}
+        shown: tuple[str, ...] = ()
+        if parts:
+            lengths = self._lengths(parts, turn)
+            batch = batches.batch_of(self._study, self._line.run_id, turn.seq, tasks, lengths, known)
+            opening = _Opening(self._study, self._line, batch, tasks, self._key, self._note, known)
+            shown, _ = opening.verified(parts)
+        lacking = tuple(site for site in sites if site not in shown)
+        if lacking:
+            return np.zeros(0), lacking
+        vdaf = batches.vdaf_of(self._study, tasks, batch, known)
+        return vdaf.unshard(opening.shares(sites, 1), len(sites)), ()
+
+    def _collect(
+        self, turn: Turn, tasks: Sequence[Task], known: FloatArray | None = None
+    ) -> dict[str, Parts]:
+        """Ask sites for their parts until the study's patience ends; a site may decline where a sum is known."""
         line, found = self._line, dict[str, Parts]()
         pending = [site for site in turn.participants if site not in self._roll.excused]
         for attempt in line.attempts(self._roll.patience_s):
             messages = {
-                site: encode_request(batch_request(tasks, line.run_id, turn.seq, turn.after(site), attempt))
+                site: encode_request(
+                    batch_request(tasks, line.run_id, turn.seq, turn.after(site), attempt, known)
+                )
                 for site in pending
             }
             for site, reply in line.ask(messages, turn.task.name, turn.seq).items():
-                parts = self._parts(reply, tasks)
+                has_declined = known is not None and bool(reply.meta.get(DECLINED))
+                parts = {} if has_declined else self._parts(reply, tasks)
                 if parts is None:
                     line.note_odd(site, f"site {site!r} sent no parts.", turn.task.name, turn.seq, "no-parts")
                 else:
@@ -183,12 +211,13 @@ class _Opening:
         tasks: Sequence[Task],
         key: SealingKey,
         note: Callable[[str, str, int], None],
+        known: FloatArray | None = None,
     ) -> None:
         self._line = line
         self._batch = batch
         self._key = key
         self._note = note
-        questions = encode_request(batch_request(tasks, batch.run, batch.seq, NEVER))
+        questions = encode_request(batch_request(tasks, batch.run, batch.seq, NEVER, known=known))
         self._meta: dict[str, Any] = {
             "study": study.to_json(),
             "version": __version__,

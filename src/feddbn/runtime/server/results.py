@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.model.export import guarded, json_text
 from feddbn.model.graph import parts_of
+from feddbn.words import say
 
 MAX_LISTED = 100_000
 
@@ -55,6 +57,20 @@ def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
             )
         )
     return found
+
+
+def with_findings(result: StudyResult, findings: Iterable[Finding]) -> StudyResult:
+    """Return a result that also says what the run itself has found."""
+    found = list(findings)
+    stored = result.summary.get("result")
+    if not found or not isinstance(stored, Mapping):
+        return result
+    doubts = [say(one) for one in found if one.level in ("warning", "error")]
+    told = {
+        "findings": [*(stored.get("findings") or ()), *(one.to_dict() for one in found)],
+        "warnings": [*(stored.get("warnings") or ()), *doubts],
+    }
+    return replace(result, summary={**result.summary, "result": {**stored, **told}})
 
 
 def read_outcome(directory: Path) -> dict[str, Any]:

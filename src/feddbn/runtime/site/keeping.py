@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import SiteRefused
+from feddbn.errors import AggregationError, SiteRefused
 from feddbn.federation.protocol import batches
 from feddbn.federation.protocol.endpoint import Answer, SiteEndpoint
-from feddbn.federation.protocol.messages import Request, batch_digest
+from feddbn.federation.protocol.messages import DECLINED, Request, batch_digest, known_in
 from feddbn.federation.protocol.site import Channel
 from feddbn.federation.protocol.study import Study, check_keepers
 from feddbn.federation.protocol.task import Task
@@ -43,12 +43,21 @@ class KeeperWay:
     keepers: Mapping[str, KeeperKeys]
 
     def __call__(self, request: Request, tasks: Sequence[Task], vectors: Sequence[FloatArray]) -> Answer:
-        """Return the parts by keeper."""
+        """Return the parts by keeper; none, where an earlier sum bounds answers and this site's are beyond it.
+
+        That is all that leaves then: how far beyond it would tell more.
+        """
         vector, lengths = batches.laid_out(tasks, vectors)
-        batch = batches.batch_of(self.study, self.run_id, request.seq, tasks, lengths)
+        known = known_in(request)
+        batch = batches.batch_of(self.study, self.run_id, request.seq, tasks, lengths, known)
         label = Label(batch, self.site, self.data, self.channel.n_guaranteed)
-        vdaf = batches.vdaf_of(self.study, tasks, batch)
-        parts = make_parts(label, vector, len(vectors), vdaf, self.identity, self.keepers)
+        try:
+            vdaf = batches.vdaf_of(self.study, tasks, batch, known)
+            parts = make_parts(label, vector, len(vectors), vdaf, self.identity, self.keepers)
+        except AggregationError:
+            if known is None:
+                raise
+            return {"digest": batch_digest(tasks), DECLINED: True}, {}
         arrays = {f"part/{keeper}": np.frombuffer(part, np.uint8) for keeper, part in parts.items()}
         return {"digest": batch_digest(tasks)}, arrays
 
