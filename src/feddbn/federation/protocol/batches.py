@@ -63,10 +63,11 @@ def most_weight(known: FloatArray, n_sites: int) -> float:
     """How many times the weight of its rows a site may have in any direction of a sum of moments.
 
     By chance alone a site of n rows has up to ``(1 + sqrt(q / n))**2`` in the best of all directions of q columns (Marchenko
-    and Pastur); sites are taken to be of one size. Half as much again is for sites that differ a little.
+    and Pastur); sites are taken to be of one size. Where rows are many, sites may differ by half as much again.
     """
     q = (math.isqrt(8 * len(known) + 1) - 3) // 2
-    return 1.5 * (1.0 + math.sqrt(q * n_sites / max(float(known[0]), 1.0))) ** 2
+    chance = (1.0 + math.sqrt(q * n_sites / max(float(known[0]), 1.0))) ** 2
+    return max(1.5, 1.1 * chance)
 
 
 def batch_parts(tasks: Sequence[Task], lengths: Sequence[int]) -> tuple[Part, ...]:
