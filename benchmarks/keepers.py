@@ -30,6 +30,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.data import read_sites
 from feddbn.errors import AggregationError
+from feddbn.federation.protocol.batches import most_weight
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Sum, Task, parts_of
 from feddbn.privacy.prio3.field import FIELD128, Elements
@@ -210,6 +211,13 @@ def poison(seeds: range) -> None:
         # The best there is within the limits, through both keepers.
         sent = opened(vdaf, [report(vdaf, target.vector(target.best(KAPPA * own, seed), own))])
         add("keepers: best within the limits", target.pulls(sent), target.share)
+        # What a study lets pass: the sum that bounds the site has what the site itself sends in it.
+        most = most_weight(total, SITES)
+        own_most = most * (1 - target.share) / (1 - most * target.share)
+        others = sum(target.sums[:-1])
+        bounded = Limits((others,), kappa=own_most, min_rows=50, max_rows=own)
+        within = target.within(target.vector(target.best(own_most * own, seed), own), bounded)
+        add("a study with keepers: best within the limits", target.pulls(within), target.share)
         add("keepers: y = x", target.pulls(target.within(target.wanted(1.0, 1.0), limits)), target.share)
         # Ten times the rows, where only a loose limit is public.
         many = target.vector(target.best(KAPPA * 10 * own, seed), 10 * own)
