@@ -93,6 +93,8 @@ if __name__ == "__main__":
     options.add_argument("--key", help="this node's private key (OpenSSH), which the SuperLink knows")
     options.add_argument("--insecure", action="store_true", help="no TLS, for trials on one machine")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s  %(message)s")
+    # It tells each look for a message.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         run_node(**vars(options.parse_args()))
     except FeddbnError as error:
