@@ -393,7 +393,7 @@ class Coordinator:
 
         It is the same at every greeting of a run, so that a collection finds the replies to it.
         """
-        if self._ahead is None or not self._study.attendance.collects:
+        if self._ahead is None or not self._collects:
             return None
         tasks = self._ahead(())
         return encode_request(batch_request(tasks, self._line.run_id, 0, NEVER)) if len(tasks) > 1 else None

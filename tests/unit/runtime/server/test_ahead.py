@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from feddbn import engine
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.errors import FederationError, StateError
+from feddbn.federation.protocol import batches
 from feddbn.federation.protocol.messages import (
     Entry,
     Header,
@@ -25,6 +27,7 @@ from feddbn.findings import Finding
 from feddbn.runtime.server import ahead, conduct
 from feddbn.runtime.server.ahead import Compared, next_questions
 from feddbn.runtime.server.recorded import Recorded
+from support.keeping import KEEPERS, Kept, additive
 from support.rig import Rig, listing
 from support.saying import refused
 from support.states import entries_of
@@ -366,3 +369,17 @@ def test_a_second_sum_with_sites_that_stayed_out_is_asked_for_only_in_the_clear(
     assert not compared(3, keepers=False)
     with refused(FederationError, 3, code="many-disagree"):
         compared(3, keepers=True)
+
+
+def test_parts_for_keepers_travel_with_the_greeting_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "vdaf_of", additive)
+    kept = Kept(tmp_path, n_sites=3, n_rows=60)
+    exact = {"keepers": KEEPERS, "protection": "exact", "min_sites": 3}
+    quick = {"method": "summary", "parameters": {"n_lags": 1, **AS_THEY_ARE}, "privacy": exact}
+    seldom = kept.study(**quick, attendance={"when_missing": "collect"})
+    found = engine.conduct(seldom, kept.exchange, tmp_path / "seldom", run="run-1")
+    kinds = [read_request(message).kind for name, message, _ in kept.sent if name == "s0"]
+    assert [kind for kind in kinds if kind != "heads"] == ["hello", "finish"]
+    expected = kept.run(kept.study(name="often", **quick), run="run-2")
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
