@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.words import Card, Said, says
-from feddbn.words.studies import counted
+from feddbn.words import Card, Said, counted, says
 
 _ASKED = {
     "hello": "whether this site takes part; the answer has its version of feddbn and where its audit log stands, no data",
