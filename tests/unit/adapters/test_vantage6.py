@@ -255,3 +255,17 @@ def test_the_algorithm_store_describes_the_functions_that_are_there(adapter):
         assert not one["databases"], "researchers choose no database"
     (run,) = [argument for argument in STORE["functions"][0]["arguments"] if argument["name"] == "run"]
     assert run["has_default_value"]
+
+
+def test_the_image_has_the_platform_that_is_tried_here_and_every_package_by_its_hash():
+    tried = (ROOT / "tests" / "support" / "vantage6.txt").read_text(encoding="utf-8")
+    lock = (
+        (ROOT / "deploy" / "vantage6" / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
+    )
+    entries = {line.split("==")[0]: line for line in lock.splitlines()}
+    for name in ("vantage6-algorithm-tools", "vantage6-common"):
+        (version,) = re.findall(rf"^{name}==(\S+)", tried, re.M)
+        assert entries[name].startswith(f"{name}=={version} ")
+    assert {"numpy", "pandas", "cryptography", "pycryptodome"} <= entries.keys()
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", line) for line in entries.values())
+    assert STORE["vantage6_version"] == version
