@@ -140,7 +140,7 @@ lock: $(VENV)/.test-installed
 	$(COMPILE) --extra all --constraint $(VENV)-lock/installed.txt --output-file $(VENV)-lock/requirements.lock pyproject.toml
 	echo 'vantage6-algorithm-tools==4.15.2' > $(VENV)-lock/vantage6.txt
 	$(COMPILE) --python-version 3.11 --extra privacy --extra keepers --extra sql --output-file $(VENV)-lock/vantage6.lock pyproject.toml $(VENV)-lock/vantage6.txt
-	$(COMPILE) --python-version 3.11 --extra privacy --extra flower --output-file $(VENV)-lock/flower.lock pyproject.toml
+	$(COMPILE) --python-version 3.12 --extra privacy --extra flower --output-file $(VENV)-lock/flower.lock pyproject.toml
 	echo 'setuptools>=70.1' | $(COMPILE) --output-file $(VENV)-lock/build.lock -
 	@mv $(VENV)-lock/requirements.lock requirements.lock && mv $(VENV)-lock/build.lock deploy/build.lock && \
 	  mv $(VENV)-lock/vantage6.lock deploy/vantage6/requirements.lock && mv $(VENV)-lock/flower.lock deploy/flower/requirements.lock
