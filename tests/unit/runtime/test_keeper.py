@@ -252,6 +252,7 @@ def test_no_third_party_knows_the_key_of_proofs():
     assert a.shared(b.public, b"x") != c.shared(b.public, b"x")
 
 
+@pytest.mark.slow
 def test_killed_parties_lose_nothing(tmp_path):
     """Sites, keepers and lead in a process that is killed five times, at any moment; the rest goes on from their disks."""
     kept = Kept(tmp_path, n_sites=3, n_rows=60)
