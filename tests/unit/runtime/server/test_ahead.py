@@ -10,12 +10,14 @@ from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.errors import FederationError, StateError
 from feddbn.federation.protocol import batches
 from feddbn.federation.protocol.messages import (
+    FIRST,
     Entry,
     Header,
     Journal,
     batch_entries,
     digest_of,
     read_journal,
+    read_reply,
     read_request,
 )
 from feddbn.federation.protocol.study import Study
@@ -371,6 +373,10 @@ def test_a_second_sum_with_sites_that_stayed_out_is_asked_for_only_in_the_clear(
         compared(3, keepers=True)
 
 
+def is_greeting(message):
+    return read_request(message).kind == "hello" and bool(read_request(message).arrays)
+
+
 def test_parts_for_keepers_travel_with_the_greeting_too(tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "vdaf_of", additive)
     kept = Kept(tmp_path, n_sites=3, n_rows=60)
@@ -378,8 +384,9 @@ def test_parts_for_keepers_travel_with_the_greeting_too(tmp_path, monkeypatch):
     quick = {"method": "summary", "parameters": {"n_lags": 1, **AS_THEY_ARE}, "privacy": exact}
     seldom = kept.study(**quick, attendance={"when_missing": "collect"})
     found = engine.conduct(seldom, kept.exchange, tmp_path / "seldom", run="run-1")
-    kinds = [read_request(message).kind for name, message, _ in kept.sent if name == "s0"]
-    assert [kind for kind in kinds if kind != "heads"] == ["hello", "finish"]
+    (greeted,) = [reply for name, message, reply in kept.sent if name == "s0" and is_greeting(message)]
+    first = read_reply(read_reply(greeted).arrays[FIRST].tobytes())
+    assert first.arrays.keys() == {f"part/{keeper}" for keeper in KEEPERS}
     expected = kept.run(kept.study(name="often", **quick), run="run-2")
     for name, array in expected.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
