@@ -7,6 +7,7 @@ import os
 import warnings
 from importlib import import_module
 from pathlib import Path
+from types import GenericAlias
 
 import pytest
 
@@ -18,6 +19,7 @@ PUBLIC = (
     "feddbn.data",
     "feddbn.preflight",
     "feddbn.datasets",
+    "feddbn.engine",
     "feddbn.errors",
     "feddbn.interop.autoregression",
     "feddbn.interop.regression",
@@ -36,13 +38,14 @@ DATA = "feddbn.datasets."
 
 
 def public_names(modules=PUBLIC):
-    """Every function and class, once, by the name under which it is used; constants have no help."""
+    """Every function and class, once, by the name under which it is used; constants and types of functions have no help."""
     found, seen = {}, set()
     for name in modules:
         module = import_module(name)
         for public in module.__all__:
             value = getattr(module, public)
-            if callable(value) and hasattr(value, "__qualname__") and id(value) not in seen:
+            is_alias = isinstance(value, GenericAlias)
+            if callable(value) and hasattr(value, "__qualname__") and not is_alias and id(value) not in seen:
                 seen.add(id(value))
                 found[f"{name}.{public}"] = value
     for name in MORE:

@@ -50,6 +50,25 @@ def conduct(
         If sites that it needs are silent or refuse; the run can go on later.
     StillCollecting
         If a study that collects waits for sites; the run goes on when it is called again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import feddbn
+    >>> from feddbn.engine import conduct, make_sites, open_site
+    >>> from feddbn.federation.protocol.study import Study
+    >>> made = feddbn.simulate(d=3, n_sites=3, n_samples=900, random_state=0)
+    >>> study = Study(name="try", method="summary", variables=("x0", "x1", "x2"), sites=tuple(made.sites))
+    >>> policy = "approve_by_rule = true; require_masking = false".replace("; ", chr(10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     places = make_sites(folder, made.sites)
+    ...     for name, place in places.items():
+    ...         made.sites[name][0].to_csv(place / "data" / "rows.csv", index=False)
+    ...         _ = (place / "policy.toml").write_text(policy)
+    ...     ends = {name: open_site(place) for name, place in places.items()}
+    ...     result = conduct(study, lambda asked: {n: ends[n].handle(m) for n, m in asked.items()}, folder)
+    >>> result.arrays["A"].shape
+    (1, 3, 3)
     """
     # A site imports this module, too, and needs none of it.
     from feddbn.runtime.server import conduct as server

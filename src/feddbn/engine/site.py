@@ -27,6 +27,16 @@ class Endpoint(Protocol):
     All that it must remember is in its state folder before an answer leaves. So it may live as long as the site, or be opened
     anew for each message, also in a new process; of two that live at the same time only one goes on with a run. `handle` may
     be called from several threads.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from feddbn.engine import Endpoint, make_sites, open_site
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     site: Endpoint = open_site(make_sites(folder, ["north"])["north"])
+    ...     reply = site.handle(b"no message")
+    >>> type(reply), b"refusal" in reply
+    (<class 'bytes'>, True)
     """
 
     @property
@@ -96,6 +106,15 @@ def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
     ------
     FileError
         If there is no site, or its settings cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from feddbn.engine import make_sites, open_site
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     places = make_sites(folder, ["north", "south"])
+    ...     open_site(places["north"]).name
+    'north'
     """
     place = Path(folder)
     if KEEPER_SETTINGS in (place.name, *(path.name for path in place.glob(KEEPER_SETTINGS))):
@@ -122,6 +141,15 @@ def open_keeper(folder: str | Path) -> Keeper:
     ------
     FileError
         If there is no keeper, or its settings cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from feddbn.engine import make_sites, open_keeper
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     places = make_sites(folder, ["north", "south", "west"], keepers=["keeper-a", "keeper-b"])
+    ...     open_keeper(places["keeper-a"]).openings
+    []
     """
     from feddbn.runtime.keeper import open_keeper
 
@@ -152,6 +180,15 @@ def make_sites(folder: str | Path, names: Iterable[str], keepers: Iterable[str] 
     ------
     FileError
         If a folder of one of these names is there already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from feddbn.engine import make_sites
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     places = make_sites(folder, ["north", "south"])
+    ...     sorted(path.name for path in places["north"].iterdir())
+    ['data', 'feddbn_site.toml', 'identity.key', 'peers.toml', 'policy.toml']
     """
     root = Path(folder).resolve()
     own = tuple(names)

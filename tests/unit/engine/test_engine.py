@@ -1,4 +1,4 @@
-"""Studies over `feddbn.engine`: sites that live, and sites that are opened anew for every message."""
+"""Several modules: studies over `feddbn.engine`, by sites that live, and sites that are opened anew for every message."""
 
 import multiprocessing
 
