@@ -62,7 +62,7 @@ def test_a_study_with_keepers_by_files(tmp_path, capsys, monkeypatch):
             files[name] += 1
     outcome = json.loads((run / "result" / "outcome.json").read_text())
     assert outcome["state"] == "finished"
-    # A greeting and two files of answers.
+    # The greeting with the first answers, the moments, and the moments with the proof of their weight.
     assert {files[name] for name in names} == {3}
     opened = feddbn_says(capsys, "keeper", "show", "--kit", kits / "keeper-b", "--json")["opened"]
-    assert [one["sites"] for one in opened] == [list(names)] * 2
+    assert [one["sites"] for one in opened] == [list(names)] * 3
