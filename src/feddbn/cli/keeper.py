@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from feddbn.cli.options import Json
+from feddbn.cli.options import AnswerFile, Json, QuestionFile
 from feddbn.cli.terminal import print_table, say
 
 __all__ = ["keeper_app"]
@@ -19,14 +19,9 @@ Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The keepe
 
 @keeper_app.command()
 def answer(
-    question: Annotated[Path, typer.Argument(help="A question file, as the lead wrote it.")],
+    question: QuestionFile,
     kit: Kit,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Where the answer goes, a file or a folder; by default beside the question."
-        ),
-    ] = None,
+    out: AnswerFile = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question of a study by files: take sites' parts, check their proofs, or give a share of a sum.

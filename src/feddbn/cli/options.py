@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from feddbn.data.layout import Layout
 
 __all__ = [
+    "AnswerFile",
     "Data",
     "Json",
     "Network",
     "OfSite",
     "Params",
+    "QuestionFile",
     "Reading",
     "complete_method",
     "either",
@@ -101,6 +103,13 @@ OfSite = Annotated[
     typer.Option("--of", metavar="SITE", help="The network of this site instead of the shared one."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+QuestionFile = Annotated[Path, typer.Argument(help="A question file, as the lead wrote it.")]
+AnswerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", help="Where the answer goes, a file or a folder; by default beside the question."
+    ),
+]
 Params = Annotated[
     list[str] | None,
     typer.Option(

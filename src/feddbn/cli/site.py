@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddbn.cli.options import Json
+from feddbn.cli.options import AnswerFile, Json, QuestionFile
 from feddbn.cli.terminal import print_table, remark, say
 from feddbn.errors import FileError, ParameterError
 from feddbn.words import card
@@ -169,14 +169,9 @@ def approve(
 
 @site_app.command()
 def answer(
-    question: Annotated[Path, typer.Argument(help="A question file, as the lead wrote it.")],
+    question: QuestionFile,
     kit: Kit,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Where the answer goes, a file or a folder; by default beside the question."
-        ),
-    ] = None,
+    out: AnswerFile = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question of a study by files; what leaves is in the answer, and nothing else does.

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,18 +113,6 @@ def test_datashield_carries_studies_rightly(library, tmp_path):
             yield exchange
 
     assert len(conformance.check(servers, tmp_path / "trial", methods=("oneshot",))) >= 7
-
-
-@pytest.fixture
-def trial(tmp_path):
-    """Sites with data, which approve by rule."""
-    with conformance.trial(lambda sites: nullcontext(lambda messages: {}), tmp_path / "trial") as made:
-        yield made
-
-
-@pytest.fixture
-def places(trial):
-    return {name: trial.sites[name] for name in conformance.NAMES}
 
 
 def run_r(library, folder, code):

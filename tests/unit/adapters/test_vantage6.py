@@ -9,7 +9,7 @@ import subprocess
 import sys
 import warnings
 from base64 import b32encode, b64decode, b64encode
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -95,18 +95,6 @@ def test_it_carries_studies_rightly(adapter, client, tmp_path):
         yield adapter.exchange(made, ids | {conformance.AWAY: AWAY_ID}, timeout_s=0.0)
 
     assert len(conformance.check(nodes, tmp_path / "trial", methods=("oneshot",))) >= 7
-
-
-@pytest.fixture
-def trial(tmp_path):
-    """Sites with data, which approve by rule."""
-    with conformance.trial(lambda sites: nullcontext(lambda messages: {}), tmp_path / "trial") as made:
-        yield made
-
-
-@pytest.fixture
-def places(trial):
-    return {name: trial.sites[name] for name in conformance.NAMES}
 
 
 def text_of(study):
