@@ -62,15 +62,17 @@ def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
 def with_findings(result: StudyResult, findings: Iterable[Finding]) -> StudyResult:
     """Return a result that also says what the run itself has found."""
     found = list(findings)
-    stored = result.summary.get("result")
-    if not found or not isinstance(stored, Mapping):
+    if not found:
         return result
+    whole = result.summary.get("result")
+    stored = whole if isinstance(whole, Mapping) else result.summary
     doubts = [say(one) for one in found if one.level in ("warning", "error")]
     told = {
+        **stored,
         "findings": [*(stored.get("findings") or ()), *(one.to_dict() for one in found)],
         "warnings": [*(stored.get("warnings") or ()), *doubts],
     }
-    return replace(result, summary={**result.summary, "result": {**stored, **told}})
+    return replace(result, summary={**result.summary, "result": told} if stored is whole else told)
 
 
 def read_outcome(directory: Path) -> dict[str, Any]:
