@@ -39,6 +39,7 @@ COMMANDS = {
     "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
     "files_kill": ["--kills 4 --seed 900"],
+    "keepers_thousand": ["6 3"],
     "ways": ["--sites 3 --rows 100 --variables 3"],
     "keepers": ["poison --seeds 900-900", "cost --columns 3 --sites 4", "rounding --seeds 900-900"],
     "continuous": [

@@ -109,7 +109,7 @@ def test_the_installed_package_is_what_runs(installed, tmp_path):
 
 COMPLETED = {
     "feddbn fi": {"fit"},
-    "feddbn study s": {"submit", "status", "stop"},
+    "feddbn study s": {"submit", "status", "step", "stop"},
     "feddbn fit --met": {"--method"},
     "feddbn fit --method pf": {"pfdbnl"},
 }
