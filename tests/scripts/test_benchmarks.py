@@ -39,7 +39,6 @@ COMMANDS = {
     "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
     "files_kill": ["--kills 4 --seed 900"],
-    "keepers_thousand": ["6 3"],
     "ways": ["--sites 3 --rows 100 --variables 3"],
     "keepers": ["poison --seeds 900-900", "cost --columns 3 --sites 4", "rounding --seeds 900-900"],
     "continuous": [
@@ -78,6 +77,7 @@ COMMANDS = {
     ],
 }
 CALLS = {
+    "keepers_thousand": lambda module: module.main(6, 3),
     "changing": lambda m: m.main(1, 0, ["edges-1", "constant-1"]),
     "demo_table": lambda m: m.main(2, d=3, n_samples=100),
     "latent": lambda m: m.main(1, 0),
