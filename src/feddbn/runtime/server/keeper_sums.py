@@ -29,7 +29,7 @@ from feddbn.federation.protocol.messages import (
 )
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum, Task
-from feddbn.privacy.keepers import NUMBER_BYTES, Batch, peek, sum_context
+from feddbn.privacy.keepers import NUMBER_BYTES, Batch, Vdaf, peek, sum_context
 from feddbn.privacy.keys import SealingKey
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.server.asking import Line, Turn, too_few
@@ -82,9 +82,7 @@ class KeeperSums:
             return []
         self._roll.require(tuple(parts), turn.participants, what, self._line.reasons)
         lengths = self._lengths(parts, turn)
-        batch = batches.batch_of(self._study, self._line.run_id, turn.seq, tasks, lengths)
-        vdaf = batches.vdaf_of(self._study, tasks, batch)
-        opening = _Opening(self._study, self._line, batch, tasks, self._key, self._note)
+        opening, vdaf = self._opening(turn, tasks, lengths)
         valid, opened = opening.verified(parts)
         sites = opened if opened is not None else self._chosen(valid, fixed, parts)
         self._roll.require(sites, turn.participants, what, self._line.reasons)
@@ -110,15 +108,20 @@ class KeeperSums:
         parts = {site: own for site, own in self._collect(turn, tasks, known).items() if own}
         shown: tuple[str, ...] = ()
         if parts:
-            lengths = self._lengths(parts, turn)
-            batch = batches.batch_of(self._study, self._line.run_id, turn.seq, tasks, lengths, known)
-            opening = _Opening(self._study, self._line, batch, tasks, self._key, self._note, known)
+            opening, vdaf = self._opening(turn, tasks, self._lengths(parts, turn), known)
             shown, _ = opening.verified(parts)
         lacking = tuple(site for site in sites if site not in shown)
         if lacking:
             return np.zeros(0), lacking
-        vdaf = batches.vdaf_of(self._study, tasks, batch, known)
         return vdaf.unshard(opening.shares(sites, 1), len(sites)), ()
+
+    def _opening(
+        self, turn: Turn, tasks: Sequence[Task], lengths: Sequence[int], known: FloatArray | None = None
+    ) -> tuple[_Opening, Vdaf]:
+        """Return the messages to keepers about answers of these lengths, and what reads their sum."""
+        batch = batches.batch_of(self._study, self._line.run_id, turn.seq, tasks, lengths, known)
+        opening = _Opening(self._study, self._line, batch, tasks, self._key, self._note, known)
+        return opening, batches.vdaf_of(self._study, tasks, batch, known)
 
     def _collect(
         self, turn: Turn, tasks: Sequence[Task], known: FloatArray | None = None
