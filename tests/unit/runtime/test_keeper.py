@@ -297,8 +297,9 @@ def test_a_site_that_weighs_more_than_its_rows_is_named_and_nothing_more_is_open
     kept = Kept(tmp_path, n_sites=4, n_rows=200)
     rows = kept.folders["s1"] / "data" / "one.csv"
     table = pd.read_csv(rows)
-    # Rows with y = 10 x, a hundred times as large as those of others.
-    table["x1"] = 10 * table["x0"]
+    # A hundred times as large as those of others in every direction: without one that only the others fill, which would
+    # bring an honest site near the bound.
+    table["x1"] += 10 * table["x0"]
     (100 * table).to_csv(rows, index=False)
     found = findings(kept.run(kept.study(**QUICK)))
     assert found["weight-not-shown"]["about"] == ["s1"]
