@@ -5,7 +5,7 @@ Rules of the file
 - Words only. A class is named, not imported: listing methods costs nothing, and a site that reads what a study asks
   for does not import estimators. So this module lies below every layer that lists methods.
 - Whatever lists methods reads this table: ``import feddbn``, the commands, studies, sites' policies, reports,
-  experiments, and the tables in README.md and docs/choosing.md, which a test compares with it.
+  experiments, and the table in docs/choosing.md, which a test compares with it.
 - `feddbn.analysis.studies.register_method` adds a row; docs/extending.md shows how.
 """
 
@@ -174,8 +174,7 @@ _MOMENTS_AND_NETWORK = (
     "Its second moments and its own network.",
     "A site sends its second moments, and then the network it learned alone.",
 )
-_UNITS = "comparable units, or variables are scaled and some contemporaneous directions stay open"
-_RESIDUALS = "; then of one of products of residuals and of their squares"
+_UNITS = "comparable units, or variables are scaled and some directions within a step stay open"
 _PENALTIES = ("lambda_w", "lambda_a")
 _CHEN = "Chen, Ma, Yue: Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time Series Data"
 _PAMFIL = "Pamfil et al. 2020: DYNOTEARS: Structure Learning from Time-Series Data"
@@ -187,19 +186,13 @@ _ROWS = (
         module="feddbn.methods.oneshot",
         label="OneShotDBN",
         summary="one network from one exact sum, by a search over orders",
-        assumes="additive effects, straight or curved (curves where residuals show them and the evidence is for it); one "
-        'network for all sites; with `noise_variance="free"` units may be arbitrary, but contemporaneous directions that '
-        "straight lines and Gaussian noise leave open stay open",
-        reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
-        "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
-        "variable"
-        + _RESIDUALS
-        + "; if effects are curved, of one of products of fixed functions of the variables; last of one of second moments of "
-        "12 resamples of its rows (`resamples`)",
-        rounds="5 (4 with fewer than four sites or few rows), of which the last but two is learned from; more where cells "
-        "are empty, scales of sites differ, residuals remember, effects are curved or the noise is not Gaussian",
-        gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_` (lowered by what was "
-        "found against the model)",
+        assumes="additive effects, straight or curved; one network for all sites; comparable units, unless "
+        '`noise_variance="free"`',
+        reveals="the survey; second moments of each row with its lags, skewness and kurtosis; products of residuals; "
+        "second moments of 12 resamples of its rows; if effects are curved, products of spline terms",
+        rounds="4 or 5; more if cells are empty, sites differ in scale, noise is autocorrelated or not Gaussian, or "
+        "effects are curved",
+        gives="one network with edge probabilities (`edge_probabilities_`); which directions stay open (`orientation_`)",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
         in_studies=True,
@@ -213,14 +206,12 @@ _ROWS = (
         module="feddbn.methods.changing",
         label="ChangingDBN",
         summary="one network that changes at some time steps",
-        assumes="linear effects; one network for all sites at every time step; few changes or slow drift, at all sites at "
-        "the same time; one order of causes throughout",
-        reveals="its part of a first look and of sums of second moments, one over all rows and one for each of about 24 "
-        "blocks" + _RESIDUALS,
+        assumes="linear effects; few changes or slow drift, at the same time at all sites; the same causal order "
+        "throughout",
+        reveals="the survey; second moments of all rows and of about 24 blocks of time; products of residuals",
         rounds="5",
-        gives="one network per segment (`dbns_by_segment_`), `changes_` (which edges, when, from, to), `variance_changes_`, "
-        "`drift_`; "
-        "`dbn_` is that of the last segment",
+        gives="one network per segment (`dbns_by_segment_`), which edges change and when (`changes_`), "
+        "`variance_changes_`, `drift_`; `dbn_` is the last segment",
         citation="this package; docs/changing.md",
         aliases=("changingdbn",),
         in_studies=True,
@@ -236,13 +227,12 @@ _ROWS = (
         module="feddbn.methods.continuous",
         label="ContinuousDBN",
         summary="rates of change in continuous time, from readings at any times",
-        assumes="linear effects that act all the time (a linear stochastic differential equation, feedback allowed), the "
-        "same at all sites and times; readings with independent measurement noise, at times that do not depend on the values",
-        reveals="its part of one sum of counts and products of two readings, by variables and by bins of the time between "
-        "them; before it which of these it has enough of, in zeros and ones",
+        assumes="a linear stochastic differential equation, feedback allowed, the same at all sites; reading times that do"
+        " not depend on the values",
+        reveals="counts and products of pairs of readings, by the time between them; before that, for which of these it "
+        "has enough readings (0 or 1)",
         rounds="2",
-        gives="`rates_` with intervals and probabilities, `effect` over any time, forecasts at any time from irregular "
-        "readings; as a network what happens over one step",
+        gives="`rates_` with intervals and probabilities, effects after any time, forecasts at any time",
         citation="this package; docs/continuous-time.md",
         aliases=("continuousdbn", "continuous-time"),
         in_studies=True,
@@ -261,10 +251,10 @@ _ROWS = (
         module="feddbn.methods.mixed",
         label="MixedDBN",
         summary="counts, yes and no, levels and continuous values in one network",
-        assumes="every variable depends on its causes by a generalised linear model of its kind (`kinds`); one network for "
-        "all sites, and one level for all recordings",
-        reveals="its part of counts of levels in whole tens, of one sum of products of columns that stand for values, and of "
-        "4 to 12 of gradients and curvatures of likelihoods",
+        assumes="a generalised linear model of each variable's kind (`kinds`); one network, and one level for all "
+        "recordings",
+        reveals="counts of levels, rounded down to tens; products of the columns that stand for values; 4 to 12 sums of "
+        "gradients and curvatures of likelihoods",
         rounds="5 to 14",
         gives="one network of distributions (`conditionals_`): coefficients with standard errors, probabilities, counts",
         citation="this package; docs/mixed.md",
@@ -284,10 +274,10 @@ _ROWS = (
         label="FDBNL",
         summary="one network by penalised least squares, as in the paper",
         assumes="linear effects; one network for all sites; " + _UNITS,
-        reveals="its part of a first look and of one sum of second moments; by rounds also of one sum per round, of the size "
-        "of the network, which tell no more" + _RESIDUALS,
-        rounds="4; by rounds about 80",
-        gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `certificate_`, `history_`, `status_`",
+        reveals='the survey; second moments; products of residuals; with `schedule="rounds"` also one sum per round, of '
+        "the size of the network, which tells no more",
+        rounds='4; with `schedule="rounds"` about 80',
+        gives="one network: the optimum of DYNOTEARS on the pooled rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
         in_studies=True,
         reads_scales=True,
@@ -300,10 +290,10 @@ _ROWS = (
         module="feddbn.methods.pfdbnl",
         label="PFDBNL",
         summary="one network per site around a shared one",
-        assumes="linear effects; networks that are similar, as similar as `mu` says; " + _UNITS,
-        reveals="its part of a first look, of one sum of second moments, and of one of changes per round; its own graph "
-        "stays at home" + _RESIDUALS,
-        rounds="many",
+        assumes="linear effects; similar networks, as similar as `mu` says; " + _UNITS,
+        reveals="the survey; second moments; in each round the change of its weights; products of residuals. Its own "
+        "network stays at the site",
+        rounds="100 to 200",
         gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
         citation=_CHEN,
         in_studies=True,
@@ -318,12 +308,12 @@ _ROWS = (
         module="feddbn.methods.latent",
         label="LatentDBN",
         summary="what can be known about causes when some are hidden",
-        assumes="linear effects; one network for all sites, in which causes may be hidden; what seems independent is "
-        "(faithfulness)",
-        reveals="its part of a first look and of one sum of second moments, over twice as many lags as edges have",
+        assumes="linear effects; one network for all sites, in which causes may be hidden; faithfulness (what is "
+        "independent is not connected)",
+        reveals="the survey; second moments, with twice as many lags as edges may have",
         rounds="3",
-        gives="`graph_`, `edges_`: edges with marks, a cause (`-->`), a hidden cause of both (`<->`), or not known (`o->`, "
-        "`o-o`); as a network those that are causes",
+        gives="edges with marks (`graph_`, `edges_`): a cause (`-->`), a hidden common cause (`<->`), or not known "
+        "(`o->`, `o-o`); `dbn_` has the causes",
         citation="Gerhardus and Runge 2020: High-recall causal discovery for autocorrelated time series with latent "
         "confounders; the search is this package's own",
         aliases=("latentdbn",),
@@ -339,11 +329,11 @@ _ROWS = (
         module="feddbn.methods.summary",
         label="MomentSummary",
         summary="the summed second moments themselves, for other algorithms",
-        assumes="whatever the algorithm that reads them assumes",
-        reveals="its part of a first look and of one sum of second moments, which are the result",
+        assumes="what the algorithm that reads the moments assumes",
+        reveals="the survey; second moments, which are the result",
         rounds="3",
-        gives="`summary_`: one matrix for PC, FCI, PCMCI, GES and everything else that reads a covariance; as a network the "
-        "plain vector autoregression",
+        gives="`summary_`: one matrix for PC, FCI, PCMCI, GES and other algorithms that read a covariance; `dbn_` is the"
+        " plain vector autoregression",
         citation="this package; docs/interop.md",
         aliases=("momentsummary", "moments"),
         in_studies=True,
@@ -358,9 +348,9 @@ _ROWS = (
         label="Alldata",
         summary="DYNOTEARS on the pooled rows, which no federation allows",
         assumes="linear effects; **rows may be pooled**; " + _UNITS,
-        reveals="its rows, or its part of a first look and one sum of second moments" + _RESIDUALS,
+        reveals="its rows, if they are pooled; otherwise the survey, second moments and products of residuals",
         rounds="4",
-        gives="one network; the reference of the federated methods",
+        gives="one network; the reference for federated methods",
         citation=_PAMFIL,
         aliases=("alldata", "pooled"),
         reads_scales=True,
@@ -375,7 +365,7 @@ _ROWS = (
         label="Ave",
         summary="mean of the sites' own DYNOTEARS weights",
         assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="its part of a first look and of one sum of second moments; its own network, as part of a sum of weights",
+        reveals="the survey; second moments; the weights of its own network, in a sum",
         rounds="4",
         gives="a baseline; it may have cycles",
         citation=_CHEN,
@@ -390,7 +380,7 @@ _ROWS = (
         label="Vote",
         summary="edges that most sites find on their own",
         assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="its part of a first look and of one sum of second moments; its own edges, as part of counts",
+        reveals="the survey; second moments; the edges of its own network, as counts",
         rounds="4",
         gives="a baseline: the edges that more than half of the sites find",
         citation=_CHEN,

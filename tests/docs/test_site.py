@@ -53,6 +53,21 @@ def test_every_page_is_in_one_group_and_every_group_has_only_pages_that_are_ther
     assert sorted(set(listed) - there) == [], "docs/index.md lists pages that are not there"
 
 
+def words_of(*pages):
+    return sum(len(path.read_text(encoding="utf-8").split()) for path in pages)
+
+
+def test_what_a_user_reads_stays_short():
+    """A limit that is reached means that something has to go, or belongs to another part."""
+    groups = GROUPS["groups_in"]((DOCS / "index.md").read_text(encoding="utf-8"))
+    assert list(groups) == ["Use", "Understand", "Maintain"]
+    used = [DOCS / f"{page}.md" for page in groups["Use"]]
+    assert GROUPS["CHILDREN"].keys().isdisjoint(groups["Use"])
+    assert len(used) <= 20
+    assert words_of(*used) <= 40_000
+    assert words_of(ROOT / "README.md") <= 750
+
+
 def test_every_public_name_is_on_a_page_of_the_api():
     names, module = set(), ""
     for page in sorted((DOCS / "api").glob("*.md")):
