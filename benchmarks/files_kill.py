@@ -27,14 +27,15 @@ from feddbn.cli.main import app  # noqa: E402
 from feddbn.federation.protocol.study import StudyResult  # noqa: E402
 from support.file_kits import FileKits  # noqa: E402
 from support.owned_sites import NAMES  # noqa: E402
+from support.study_files import ABOUT_LINE  # noqa: E402
 
 RUN = "killed"
-STUDY = """name = "killed"
+STUDY = f"""name = "killed"
 lead = "lead@example.org"
 method = "oneshot"
 variables = ["u", "v"]
 sites = ["north", "south", "west"]
-[parameters]
+{ABOUT_LINE}[parameters]
 n_lags = 1
 resamples = 0
 [privacy]

@@ -68,6 +68,7 @@ def main(n_sites: int = 1000, d: int = 4) -> None:
             (folders[name] / "policy.toml").write_text(POLICY)
         study = Study(
             name="thousand",
+            about={"purpose": "a measurement", "contact": "lead@example.org", "retention": "a day"},
             method="oneshot",
             variables=tuple(next(iter(drawn.sites.values()))[0].columns),
             sites=names,

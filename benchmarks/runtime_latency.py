@@ -31,6 +31,7 @@ from feddbn import simulate  # noqa: E402
 from feddbn.analysis import studies  # noqa: F401, E402
 from feddbn.federation.protocol.study import Study  # noqa: E402
 from support.nvflare_federation import NVFlareFederation, children  # noqa: E402
+from support.study_files import ABOUT  # noqa: E402
 
 
 def cpu_seconds(federation):
@@ -106,6 +107,7 @@ def main():
             for what, (method, parameters) in plans.items():
                 study = Study(
                     name="bench",
+                    about=ABOUT,
                     method=method,
                     variables=variables,
                     sites=tuple(names),

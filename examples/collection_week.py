@@ -124,6 +124,11 @@ def make_study(variables: tuple[str, ...], when_missing: str) -> Study:
     return Study.model_validate(
         {
             "name": "week",
+            "about": {
+                "purpose": "to show a study of clinics that are never online together",
+                "contact": "lead@example.org",
+                "retention": "until this example has ended",
+            },
             "method": "oneshot",
             "variables": variables,
             "sites": tuple(COMES_AT),

@@ -14,14 +14,15 @@ from typer.testing import CliRunner
 pytest.importorskip("cryptography")
 from feddbn.cli.main import app
 from support.file_kits import FileKits
+from support.study_files import ABOUT_LINE
 
 PAGE = Path(__file__).parents[2] / "docs" / "files.md"
-STUDY = """name = "s"
+STUDY = f"""name = "s"
 lead = "lead@example.org"
 method = "oneshot"
 variables = ["u", "v"]
 sites = ["north", "south", "west"]
-[privacy]
+{ABOUT_LINE}[privacy]
 secure_aggregation = true
 """
 

@@ -13,13 +13,14 @@ from feddbn.cli.main import app
 from feddbn.cli.study import read_study
 from feddbn.errors import ParameterError
 from support.saying import refused
+from support.study_files import ABOUT_LINE
 
-STUDY = """
+STUDY = f"""
 name = "s"
 method = "fdbnl"
 variables = ["u", "v"]
 sites = ["north", "south", "west"]
-[privacy]
+{ABOUT_LINE}[privacy]
 secure_aggregation = true
 [parameters]
 n_lags = 1

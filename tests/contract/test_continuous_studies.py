@@ -16,6 +16,7 @@ from feddbn.runtime.server.coordinator import Coordinator
 from support.faults import LocalExchange, MemoryJournal
 from support.rig import Rig, Server, listing
 from support.saying import refused
+from support.study_files import ABOUT
 
 NAMES = ("x0", "x1", "x2")
 TRUTH = np.array([[-0.5, 0.5, 0], [0, -0.8, 0], [0, 0, -0.4]])
@@ -55,6 +56,7 @@ class TimedRig(Rig):
 def study(method="continuous", parameters=None, **privacy):
     return Study(
         name="s",
+        about=ABOUT,
         method=method,
         variables=NAMES,
         sites=tuple(f"s{k}" for k in range(4)),

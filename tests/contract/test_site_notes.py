@@ -13,6 +13,7 @@ from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
 from support.faults import LocalExchange, MemoryJournal
+from support.study_files import ABOUT
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -36,6 +37,7 @@ def run(tmp_path, **parameters):
 
     study = Study(
         name="s",
+        about=ABOUT,
         method="oneshot",
         variables=("x0", "x1", "x2"),
         sites=NAMES,

@@ -8,13 +8,14 @@ import feddbn
 from feddbn.cli.main import app
 from feddbn.federation.protocol import batches
 from support.keeping import KEEPERS, POLICY, additive
+from support.study_files import ABOUT_LINE
 
-STUDY = """name = "kept"
+STUDY = f"""name = "kept"
 lead = "lead@example.org"
 method = "summary"
 variables = ["x0", "x1", "x2"]
 sites = ["s0", "s1", "s2"]
-
+{ABOUT_LINE}
 [parameters]
 n_lags = 1
 

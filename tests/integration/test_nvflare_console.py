@@ -18,6 +18,7 @@ pytest.importorskip("nvflare")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 from feddbn.federation.protocol.study import Study
+from support.study_files import ABOUT
 from support.trials import SITES
 
 VARIABLES = ("x0", "x1", "x2", "x3")
@@ -98,6 +99,7 @@ def by_hand(federation):
 def test_an_owner_approves_what_came_by_itself_and_its_lead_watches_it(federation, consoles, by_hand):
     study = Study(
         name="watched",
+        about=ABOUT,
         method="fdbnl",
         lead="lead@example.org",
         variables=VARIABLES,

@@ -13,6 +13,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import parse_entries, verify_chain
 from support.nvflare_federation import POLICY
 from support.states import log_lines
+from support.study_files import ABOUT
 from support.trials import (
     SITES,
     absences,
@@ -37,12 +38,13 @@ def slow_study(name, **changes):
     parameters = {"rounds": 20, "slow_site": "site-b", "slow_round": SLOW_ROUND, "slow_s": TIMEOUT_S + 2}
     attendance = {"timeout_s": TIMEOUT_S, "when_missing": "continue", "min_sites": 2}
     values = {"variables": VARIABLES, "sites": SITES, "parameters": parameters, "attendance": attendance}
-    return Study(name=name, method="walk", **{**values, **changes})
+    return Study(name=name, about=ABOUT, method="walk", **{**values, **changes})
 
 
 def noisy_study(name, epsilon):
     return Study(
         name=name,
+        about=ABOUT,
         method="total",
         variables=VARIABLES,
         sites=SITES,

@@ -18,6 +18,7 @@ from feddbn.runtime.engines.nvflare.engine import write_job
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start_command
 from support.mischief import CLASSES
 from support.nvflare_federation import SERVER, children
+from support.study_files import ABOUT
 from support.trials import journal_of
 
 IDENTITY = "'site-a' but claimed endpoint 'site-x'"
@@ -27,6 +28,7 @@ SITES = ("site-a", "site-b", "site-c")
 def make_study(name, **changes):
     values = {
         "name": name,
+        "about": ABOUT,
         "method": "walk",
         "variables": ("x0", "x1", "x2", "x3"),
         "sites": SITES,

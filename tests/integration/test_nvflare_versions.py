@@ -11,6 +11,7 @@ pytest.importorskip("cryptography")
 from feddbn.engine import conformance
 from feddbn.federation.protocol.study import StudyResult
 from support.nvflare_simulator import simulated, start
+from support.study_files import as_toml
 
 JOB = Path(__file__).parents[2] / "deploy" / "nvflare" / "job"
 EARLIER = "2.8.3"
@@ -46,16 +47,6 @@ def test_the_job_of_the_manual_gives_the_bits_of_one_process(tmp_path):
         trial.compare(StudyResult.from_bytes(kept), study)
         copies = [path.read_bytes() for path in (tmp_path / "simulated").rglob("result.feddbn")]
         assert copies == [kept]
-
-
-def as_toml(study):
-    lists = {"variables": study.variables, "sites": study.sites}
-    lines = [f'name = "{study.name}"', f'method = "{study.method}"']
-    lines += [f"{key} = {list(values)!r}" for key, values in lists.items()]
-    rules = study.attendance
-    lines += ["[attendance]", f"timeout_s = {rules.timeout_s}", f'when_missing = "{rules.when_missing}"']
-    lines += ["[privacy]", "secure_aggregation = true", 'protection = "exact"', "min_sites = 3"]
-    return "\n".join([*lines, ""])
 
 
 def test_an_earlier_version_passes_the_suite_of_adapters(tmp_path):

@@ -13,6 +13,7 @@ from feddbn.federation.sums.private_moments import guaranteed_sites, study_noise
 from feddbn.privacy.gaussian import gaussian_epsilon
 from support.noisy_sites import VARIABLES, make
 from support.saying import refused
+from support.study_files import ABOUT_LINE
 
 TASK = Task(GramQuestion(n_lags=1, variables=VARIABLES))
 CLIP = 5.0
@@ -34,7 +35,7 @@ def test_three_real_sites_of_which_one_knows_its_share(tmp_path):
 @pytest.mark.parametrize("n_sites", [3, 4, 10])
 def test_what_a_colluding_site_leaves_is_the_noise_that_was_booked(n_sites):
     names = ", ".join(f'"s{i}"' for i in range(n_sites))
-    text = f'name = "s"\nmethod = "oneshot"\nvariables = ["u"]\nsites = [{names}]\n'
+    text = f'name = "s"\nmethod = "oneshot"\nvariables = ["u"]\nsites = [{names}]\n{ABOUT_LINE}'
     study = parse_study(text + "[privacy]\nsecure_aggregation = true\nepsilon = 1.0\n")
     plan, certain = study_noise_plan(study), guaranteed_sites(study)
     left = (certain - 1) / plan.n_shares(certain)
@@ -44,7 +45,8 @@ def test_what_a_colluding_site_leaves_is_the_noise_that_was_booked(n_sites):
 
 
 def test_a_study_has_at_least_one_colluding_site():
-    text = 'name = "s"\nmethod = "oneshot"\nvariables = ["u"]\nsites = ["a", "b", "c"]\n[privacy]\nepsilon = 1.0\n'
+    head = 'name = "s"\nmethod = "oneshot"\nvariables = ["u"]\nsites = ["a", "b", "c"]\n'
+    text = f"{head}{ABOUT_LINE}[privacy]\nepsilon = 1.0\n"
     assert parse_study(text).privacy.n_colluding == 1
     with refused(ParameterError, "privacy.n_colluding", 1):
         parse_study(text + "n_colluding = 0\n")

@@ -17,6 +17,7 @@ from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
+from support.study_files import ABOUT_LINE
 
 LOG = logging.getLogger("redteam")
 LOG.setLevel(logging.CRITICAL)
@@ -62,7 +63,7 @@ class Sites:
         chosen = (variables or self.variables, sites or self.names)
         listed = [", ".join(f'"{one}"' for one in names) for names in chosen]
         return parse_study(
-            f'name = "st"\nmethod = "{method}"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n'
+            f'name = "st"\nmethod = "{method}"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n{ABOUT_LINE}'
             f"[parameters]\nn_lags = 1\n{parameters}\n"
             f'[privacy]\nsecure_aggregation = true\nprotection = "exact"\nmin_sites = 3\n{privacy}\n'
         )

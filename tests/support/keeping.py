@@ -13,6 +13,7 @@ from feddbn.errors import AggregationError
 from feddbn.federation.protocol.batches import batch_parts
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import part_length
+from support.study_files import ABOUT
 
 KEEPERS = ("keeper-a", "keeper-b")
 POLICY = 'approve_by_rule = true\ntasks = ["survey.*", "agree", "gram.*", "counts.*", "residuals.*"]\n'
@@ -97,6 +98,7 @@ class Kept:
     def study(self, **changes) -> Study:
         values = {
             "name": "kept",
+            "about": ABOUT,
             "method": "oneshot",
             "variables": self.variables,
             "sites": self.names,

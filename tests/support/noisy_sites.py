@@ -13,6 +13,7 @@ from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
 from support.faults import LocalExchange, MemoryJournal
+from support.study_files import ABOUT
 
 NAMES = ("a", "b", "c")
 VARIABLES = ("u", "v")
@@ -41,6 +42,7 @@ class NoisySites:
     def study(self, masked=True, n_lags=1, **privacy):
         return Study(
             name="s",
+            about=ABOUT,
             method="oneshot",
             variables=VARIABLES,
             sites=self.names,

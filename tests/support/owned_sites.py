@@ -22,6 +22,7 @@ from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.owner import DEFAULT_DAYS, Owner
 from support.faults import LocalExchange, MemoryJournal
+from support.study_files import ABOUT
 
 NAMES = ("north", "south", "west")
 # A study's file has no word for None: an empty list are no periods, too.
@@ -90,6 +91,7 @@ def make_study(**changes) -> Study:
         "name": "s",
         "method": "oneshot",
         "lead": "lead@example.org",
+        "about": ABOUT,
         "variables": ("u", "v"),
         "sites": NAMES,
         "parameters": ONE_SUM,

@@ -26,6 +26,7 @@ from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.site.open_site import open_site
 from support.states import entries_of
+from support.study_files import ABOUT
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Rig:
         """A study of all sites under masks."""
         values = {
             "name": "s",
+            "about": ABOUT,
             "method": method,
             "variables": self.variables,
             "sites": self.names,

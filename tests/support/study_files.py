@@ -2,6 +2,15 @@
 
 import json
 
+ABOUT = {
+    "purpose": "to try this program",
+    "contact": "A. Lead, lead@example.org",
+    "retention": "until the test has ended",
+}
+"""What a study says of itself, so that sites read on."""
+ABOUT_LINE = f"about = {{ {', '.join(f'{name} = {json.dumps(text)}' for name, text in ABOUT.items())} }}\n"
+"""The same as a line of a study file, above its tables."""
+
 
 def as_toml(study):
     """Return a study's text as TOML; what is not set is left out."""

@@ -15,6 +15,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.store import Store
 from support.nvflare_federation import SERVER
+from support.study_files import ABOUT
 
 SITES = ("site-a", "site-b", "site-c")
 
@@ -23,6 +24,7 @@ def make_study(name, rounds=60, pause_s=0.5, **attendance):
     """A study whose sites dawdle until the federation is told to hurry."""
     return Study(
         name=name,
+        about=ABOUT,
         method="walk",
         variables=("x0", "x1", "x2", "x3"),
         sites=SITES,

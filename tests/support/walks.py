@@ -16,6 +16,7 @@ from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
+from support.study_files import ABOUT
 
 NAMES = ("a", "b", "c")
 VARIABLES = ("u", "v")
@@ -65,6 +66,7 @@ def walk(names=NAMES, rounds=8, participation=1.0, privacy=None, **attendance):
     more = {} if privacy is None else {"privacy": privacy}
     return Study(
         name="s",
+        about=ABOUT,
         method="walk",
         variables=VARIABLES,
         sites=names,

@@ -156,6 +156,11 @@ method = "{method}"
 variables = [{variables}]
 sites = [{sites}]
 
+[about]
+purpose = "to see how a federation works, with simulated data"
+contact = "{lead}"
+retention = "until this trial is deleted"
+
 [parameters]
 n_lags = 1
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from feddbn.analysis.data_check import check
 from feddbn.errors import FeddbnError, ParameterError
-from feddbn.federation.protocol.study import Study, parse_study
+from feddbn.federation.protocol.study import Study, check_about, parse_study
 from feddbn.findings import Finding
 from feddbn.privacy.approval import Approval
 from feddbn.privacy.audit import AuditEntry, totals
@@ -246,6 +246,7 @@ class SiteFacts:
 
     def possible(self, study: Study) -> Study:
         """Return a study that this site could take part in; refuse any other."""
+        check_about(study, f"the study {study.name!r}")
         self._check(study)
         name = self.settings.name
         if name not in study.sites:

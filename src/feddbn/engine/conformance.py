@@ -69,6 +69,11 @@ def make_study(method: str, sites: Sequence[str], variables: Sequence[str], **ch
     """Return a study of a method with the settings that are compared."""
     values: dict[str, Any] = {
         "name": method,
+        "about": {
+            "purpose": "to try how a platform carries studies",
+            "contact": "whoever runs the trial",
+            "retention": "until the trial has ended",
+        },
         "method": method,
         "variables": tuple(variables),
         "sites": tuple(sites),

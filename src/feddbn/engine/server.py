@@ -58,7 +58,9 @@ def conduct(
     >>> from feddbn.engine import conduct, make_sites, open_site
     >>> from feddbn.federation.protocol.study import Study
     >>> made = feddbn.simulate(d=3, n_sites=3, n_samples=900, random_state=0)
-    >>> study = Study(name="try", method="summary", variables=("x0", "x1", "x2"), sites=tuple(made.sites))
+    >>> about = {"purpose": "a trial", "contact": "lead@example.org", "retention": "a day"}
+    >>> names = {"variables": ("x0", "x1", "x2"), "sites": tuple(made.sites)}
+    >>> study = Study(name="try", method="summary", about=about, **names)
     >>> policy = "approve_by_rule = true; require_masking = false".replace("; ", chr(10))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     places = make_sites(folder, made.sites)

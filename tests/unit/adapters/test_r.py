@@ -18,16 +18,17 @@ from feddbn.engine import conformance
 from feddbn.errors import FederationError
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import StudyResult, parse_study
+from support.study_files import ABOUT_LINE
 
 pytest.importorskip("cryptography")
 ROOT = Path(__file__).parents[3]
-STUDY = """
+STUDY = f"""
 name = "wards"
 method = "oneshot"
 variables = ["x0", "x1", "x2", "x3", "x4"]
 sites = ["east", "north", "south", "west"]
-parameters = {n_lags = 1, noise_variance = "free", resamples = 0}
-privacy = {secure_aggregation = true, protection = "exact", min_sites = 3}
+{ABOUT_LINE}parameters = {{n_lags = 1, noise_variance = "free", resamples = 0}}
+privacy = {{secure_aggregation = true, protection = "exact", min_sites = 3}}
 """
 
 

@@ -14,7 +14,7 @@ from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study, StudyResult
 from support.places import quick_folder
 from support.saying import refused
-from support.study_files import as_toml
+from support.study_files import ABOUT, as_toml
 
 pytest.importorskip("cryptography")
 MADE = feddbn.simulate(d=3, n_sites=3, n_samples=600, mean_degree=2, random_state=901)
@@ -24,7 +24,7 @@ MASKED = {"secure_aggregation": True, "protection": "exact"}
 
 def make_study(**changes):
     values = {"name": "s", "method": "summary", "variables": ("x0", "x1", "x2"), "sites": NAMES}
-    return Study(**{**values, "attendance": {"when_missing": "abort"}, **changes})
+    return Study(**{**values, "about": ABOUT, "attendance": {"when_missing": "abort"}, **changes})
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_masked_run_goes_on_with_new_keys_wherever_its_server_was_stopped(site
 
 def test_a_study_comes_from_a_file_and_its_result_is_in_the_folder(sites, tmp_path):
     path = tmp_path / "study.toml"
-    path.write_text(f'name = "s"\nmethod = "summary"\nvariables = ["x0", "x1"]\nsites = {list(NAMES)}\n')
+    path.write_text(as_toml(make_study(variables=("x0", "x1"))))
     found = engine.conduct(path, living(sites), tmp_path / "server")
     (run,) = [one for one in (tmp_path / "server").iterdir() if one.is_dir()]
     assert run.name.startswith("s-")

@@ -28,6 +28,7 @@ from feddbn.runtime.settings import SiteSettings
 from feddbn.runtime.site.open_site import study_checks
 from feddbn.runtime.site.protection import Protection
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
+from support.study_files import ABOUT
 
 ONE_FILE = "support.toy_method"
 MADE = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0)
@@ -119,7 +120,12 @@ def run_over_messages(policy: SitePolicy, directory: Path, **attendance):
 
     names = tuple(data)
     study = Study(
-        name="s", method="toy", variables=("x0", "x1", "x2", "x3"), sites=names, attendance=attendance
+        name="s",
+        about=ABOUT,
+        method="toy",
+        variables=("x0", "x1", "x2", "x3"),
+        sites=names,
+        attendance=attendance,
     )
     exchange = LocalExchange(names, endpoint)
     log = MemoryJournal()

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     Field,
     StringConstraints,
     ValidationError,
@@ -30,7 +31,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.data.times import clock_of_step
-from feddbn.errors import ParameterError
+from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
@@ -43,7 +44,40 @@ MOST_TEXT, MOST_DEPTH = 256 * 1024, 20
 # Control characters but those of plain text, and what turns the direction of a line around.
 _STEERS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 
-# What a study settles besides its question: how sums are protected, and what happens when a site is missing.
+# What a study settles besides its question: what it is for, how sums are protected, and what happens when a site is missing.
+
+
+def _one_line(text: str) -> str:
+    """Return a text of a person as one line; what steers a screen is refused."""
+    line = " ".join(text.split())
+    if _STEERS.search(line):
+        raise ValueError("has characters that steer a screen; use plain text")
+    return line
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+
+
+class About(Table):
+    """What the owners of the data read before they sign: what a study is for, whom to ask, how long its result is kept.
+
+    `purpose`, `contact` and `retention` are required of every study that reaches a site; the others are shown as "not
+    stated" where they are empty. Each is one line of plain text.
+    """
+
+    purpose: Line = Field(default="", max_length=600)
+    contact: Line = Field(default="", max_length=200)
+    retention: Line = Field(default="", max_length=200)
+    legal_basis: Line = Field(default="", max_length=300)
+    ethics: Line = Field(default="", max_length=200)
+    recipients: Line = Field(default="", max_length=300)
+    publication: Line = Field(default="", max_length=300)
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The required entries that are empty."""
+        return tuple(name for name in ("purpose", "contact", "retention") if not getattr(self, name))
+
 
 HIDING_EPSILON, HIDING_DELTA = 1.0, 1e-4
 """Noise up to these hides rows by itself; with weaker noise the rules about rows apply as without any."""
@@ -209,7 +243,7 @@ class Study(Table):
     data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
     one with a table of how well this and other methods predict such rows; or a check of the data, from which nothing is
-    learned. `lead` says who answers for the study; it is
+    learned. `lead` says who answers for the study, `about` what it is for; both are
     part of what the owners of the data approve. `update_of` names an earlier run of the same question: sites hold new rows
     now, and their sums are added to those of that run.
     """
@@ -231,6 +265,7 @@ class Study(Table):
     select: Select = Field(default_factory=Select)
     compare: Compare = Field(default_factory=Compare)
     lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+    about: About = Field(default_factory=About)
     update_of: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9._-]{0,63})?$")
 
     @field_validator("variables", "sites")
@@ -345,8 +380,10 @@ class Study(Table):
         # A study that uses none of these has the text that it had before there were any.
         unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
         unused |= dict.fromkeys(
-            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "update_of"), True
+            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of"), True
         )
+        if self.about != About():
+            unused["about"] = _unused(self.about, *About.model_fields)
         unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection", "keepers")
         unused["attendance"] = set() if self.attendance.collects else {"window_h", "enough"}
         values = self.model_dump(mode="json", exclude=unused)
@@ -365,11 +402,25 @@ def _unused(table: Table, *names: str) -> set[str]:
 
 
 def parse_study(text: str, source: str = "the study file") -> Study:
-    """Return the study written in TOML text."""
+    """Return the study written in TOML text; one that does not say what it is for is refused."""
     try:
-        return _read(tomllib.loads, text, source)
+        study = _read(tomllib.loads, text, source)
     except tomllib.TOMLDecodeError as error:
         raise ParameterError(f"{source} is not valid TOML: {error}.") from None
+    check_about(study, source)
+    return study
+
+
+def check_about(study: Study, source: str, refusal: type[FeddbnError] = ParameterError) -> None:
+    """Refuse a study that does not say what it is for, whom to ask and how long its result is kept."""
+    unsaid = study.about.unsaid
+    if unsaid:
+        lines = ", ".join(f'{name} = "..."' for name in unsaid)
+        raise refusal(
+            f"{source} does not say {' and '.join(unsaid)}, which the owners of the data read before they sign; add a table "
+            f"[about] with {lines}.",
+            code="no-purpose",
+        )
 
 
 def check_sites(study: Study) -> None:

@@ -25,7 +25,7 @@ from feddbn.federation.protocol.endpoint import (
 )
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study import Study, check_about
 from feddbn.federation.sums.lags import clock_of
 from feddbn.findings import Finding
 from feddbn.privacy.policy import SitePolicy
@@ -209,6 +209,7 @@ def study_checks(
             )
 
     return [
+        lambda study: check_about(study, f"the study {study.name!r}", SiteRefused),
         lags,
         rules,
         lambda study: policy.check_variables(study.variables),

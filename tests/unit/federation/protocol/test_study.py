@@ -1,12 +1,16 @@
+import json
+
 import pytest
 from pydantic import ValidationError
 
-from feddbn.errors import ParameterError
+from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.study import (
+    About,
     Privacy,
     Study,
     StudyMethod,
     StudyResult,
+    check_about,
     check_keepers,
     check_name,
     parse_study,
@@ -15,13 +19,14 @@ from feddbn.federation.protocol.study import (
     study_method,
 )
 from support.saying import refused
+from support.study_files import ABOUT, ABOUT_LINE, as_toml
 
-TEXT = """
+TEXT = f"""
 name = "sepsis"
 method = "fdbnl"
 variables = ["hr", "bp"]
 sites = ["north", "south"]
-
+{ABOUT_LINE}
 [parameters]
 n_lags = 1
 lambda_w = 0.05
@@ -99,7 +104,7 @@ def test_a_result_survives_encoding():
 
 
 def test_a_largest_norm_is_part_of_what_sites_agree_on_and_does_not_go_with_noise():
-    text = 'name = "s"\nmethod = "fdbnl"\nvariables = ["u"]\nsites = ["a"]\n[privacy]\n'
+    text = f'name = "s"\nmethod = "fdbnl"\nvariables = ["u"]\nsites = ["a"]\n{ABOUT_LINE}[privacy]\n'
     plain, bounded = parse_study(text), parse_study(text + "max_norm = 100.0\n")
     assert "max_norm" not in plain.to_json()
     assert bounded.digest != plain.digest
@@ -170,3 +175,25 @@ def test_keepers_open_sums_of_products_only(changes, code):
         with pytest.raises(ParameterError) as caught:
             check_keepers(study)
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ["purpose", "contact", "retention"])
+def test_a_study_file_says_what_it_is_for_and_a_site_refuses_one_that_does_not(name):
+    text = as_toml(make(about={key: text for key, text in ABOUT.items() if key != name}))
+    with refused(ParameterError, name, code="no-purpose"):
+        parse_study(text)
+    with refused(SiteRefused, name, code="no-purpose"):
+        check_about(study_from_json(make(about={**ABOUT, name: " \n "}).to_json()), "the study", SiteRefused)
+
+
+def test_what_a_study_is_for_is_part_of_its_digest_and_one_line_of_plain_text():
+    study = make(about=ABOUT)
+    for name in About.model_fields:
+        assert make(about={**ABOUT, name: "something else"}).digest != study.digest
+        assert getattr(make(about={**ABOUT, name: " two \n\t lines "}).about, name) == "two lines"
+        for wrong in ("\x1b[2J", "\u202eback", "x" * 601):
+            with pytest.raises(ValueError, match=name):
+                make(about={**ABOUT, name: wrong})
+    # A study without any has the text that it had, so that earlier approvals and records hold.
+    assert "about" not in json.loads(make().to_json())
+    assert json.loads(study.to_json())["about"] == ABOUT

@@ -31,6 +31,7 @@ from feddbn.runtime.site.open_site import study_checks
 from feddbn.runtime.site.protection import Protection
 from feddbn.words import say
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
+from support.study_files import ABOUT
 
 CODE = -999.0
 MADE = feddbn.simulate(d=3, n_sites=4, n_samples=800, mean_degree=2, random_state=1)
@@ -130,6 +131,7 @@ def test_moments_with_noise_are_of_mapped_cells():
 def study(**parameters):
     return Study(
         name="s",
+        about=ABOUT,
         method="oneshot",
         variables=("x0", "x1", "x2"),
         sites=tuple(MADE.sites),

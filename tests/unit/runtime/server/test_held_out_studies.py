@@ -35,6 +35,7 @@ from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
+from support.study_files import ABOUT_LINE
 
 pytest.importorskip("cryptography")
 MESS = {"offsets": 1, "trend": 1, "missing": 0.1, "spikes": 0.005}
@@ -85,7 +86,7 @@ class Sites:
 
     def study(self, text):
         listed = [", ".join(f'"{name}"' for name in names) for names in (self.variables, self.names)]
-        head = f'name = "s"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n'
+        head = f'name = "s"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n{ABOUT_LINE}'
         # What is compared with one process is compared without noise.
         masks = f'\n[privacy]\nsecure_aggregation = {str(self.masked).lower()}\nprotection = "exact"\n'
         return parse_study(head + text + masks)
@@ -268,7 +269,7 @@ def test_owners_allow_every_method_of_a_comparison(tmp_path):
         run_study(sites.coordinator(study), study)
 
 
-HEAD = 'name = "s"\nvariables = ["u", "v"]\nsites = ["a", "b", "c", "d"]\n'
+HEAD = f'name = "s"\nvariables = ["u", "v"]\nsites = ["a", "b", "c", "d"]\n{ABOUT_LINE}'
 
 
 @pytest.mark.parametrize(

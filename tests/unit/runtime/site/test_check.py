@@ -22,6 +22,7 @@ from feddbn.runtime.site.open_site import read_data
 from feddbn.words import card
 from support.owned_sites import OwnedSites, make_study
 from support.saying import codes, only
+from support.study_files import ABOUT
 from support.wards import stays, ward
 
 CLEAN = ["settings-read", "data-read", "site-policy", "state-place"]
@@ -50,7 +51,7 @@ def joined(
         f"require_masking = false\nmin_sites = 2\napprove_by_rule = true\n{policy}", encoding="utf-8"
     )
     values = {"name": "s", "method": "fdbnl", "variables": list(frame.columns), "sites": ["north", "south"]}
-    plan = Study(**{**values, "parameters": PARAMETERS, **study})
+    plan = Study(**{**values, "about": ABOUT, "parameters": PARAMETERS, **study})
     found = checked(place, frame, f'policy = "policy.toml"\n{more}', plan)
     return [one for one in found if one.code not in CLEAN and one.code != "own-data"]
 

@@ -27,6 +27,7 @@ from feddbn.runtime.site.protection import Protection
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
 from support.states import log_lines
+from support.study_files import ABOUT
 
 pytest.importorskip("dp_accounting")
 NAMES = ("a", "b", "c")
@@ -59,6 +60,7 @@ def exchange_of(place):
 def make_study(method="oneshot", parameters=None, **changes):
     values = {
         "name": "s",
+        "about": ABOUT,
         "method": method,
         "variables": ("u", "v"),
         "sites": NAMES,

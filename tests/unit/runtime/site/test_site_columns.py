@@ -28,6 +28,7 @@ from feddbn.runtime.server.results import export_result
 from feddbn.runtime.store import FileStore
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import refused
+from support.study_files import ABOUT, ABOUT_LINE
 from support.wards import COLUMNS, ward
 
 NAMES = ("a", "b", "c")
@@ -38,7 +39,7 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 def make_study(method, goal="network", confidence=None, **parameters):
-    values = {"name": "s", "method": method, "variables": COLUMNS[:3], "sites": NAMES}
+    values = {"name": "s", "method": method, "variables": COLUMNS[:3], "sites": NAMES, "about": ABOUT}
     return Study(**values, goal=goal, confidence=confidence or {}, parameters={"n_lags": 1, **parameters})
 
 
@@ -133,7 +134,7 @@ def test_a_personal_file_needs_its_result(tmp_path):
 
 
 def test_a_study_without_units_has_the_text_it_always_had():
-    text = 'name = "s"\nmethod = "fdbnl"\nvariables = ["u"]\nsites = ["a"]\n'
+    text = f'name = "s"\nmethod = "fdbnl"\nvariables = ["u"]\nsites = ["a"]\n{ABOUT_LINE}'
     assert "units" not in parse_study(text).to_json()
     assert parse_study(text + '[units]\nu = "1/min"').units == {"u": "1/min"}
     with refused(feddbn.errors.ParameterError, "units", "'w'"):

@@ -25,6 +25,7 @@ from feddbn.words import card
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, only
 from support.saying import refused as refusing
+from support.study_files import ABOUT, ABOUT_LINE
 
 KINDS = '[kinds]\nward = ["north", "south"]\nvisits = "count"\n'
 WARDS = {"ward": ["north", "south"], "visits": "count"}
@@ -45,7 +46,7 @@ def settings_of(tmp_path: Path, more: str = KINDS, name: str = "north") -> SiteS
 def study(kinds: Any = None, **more: Any) -> Study:
     parameters = {"n_lags": 1} if kinds is None else {"n_lags": 1, "kinds": kinds}
     values = {"name": "s", "method": "fdbnl", "sites": ["north", "south"], "parameters": parameters}
-    return Study(**{**values, "variables": ["pulse", "breath", "ward", "visits"], **more})
+    return Study(**{**values, "about": ABOUT, "variables": ["pulse", "breath", "ward", "visits"], **more})
 
 
 def refused(settings: SiteSettings, plan: Study) -> str:
@@ -146,7 +147,7 @@ def test_a_study_with_kinds_travels_and_wrong_ones_are_refused_where_it_is_read(
     plan = study(WARDS)
     assert study_from_json(plan.to_json()) == plan
     assert plan.kinds["ward"].levels == ("north", "south")
-    text = 'name = "s"\nmethod = "fdbnl"\nvariables = ["a", "b"]\nsites = ["x", "y"]\n[parameters.kinds]\n'
+    text = f'name = "s"\nmethod = "fdbnl"\nvariables = ["a", "b"]\nsites = ["x", "y"]\n{ABOUT_LINE}[parameters.kinds]\n'
     assert parse_study(f'{text}a = "count"\n').kinds["a"].name == "count"
     for line, words in (('c = "count"', "kinds names 'c'"), ('a = "cuont"', "'cuont'")):
         with pytest.raises(ParameterError, match=words):
