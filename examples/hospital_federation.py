@@ -1,4 +1,4 @@
-"""Six hospitals that share most of their physiology but not their data. A shorter one with text: docs/tutorials/hospitals.md.
+"""Six simulated hospitals that share physiology but not data. With real records: docs/tutorials/hospitals.md.
 
 Run: python examples/hospital_federation.py [folder]
 """

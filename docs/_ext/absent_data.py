@@ -16,7 +16,7 @@ _NEEDS = re.compile(r"^<!-- needs (\S+) -->$", re.M)
 _NOTE = """
 :::{{warning}}
 **This copy of the page has no results.** The folder of other people's data (`FEDDBN_DATA`) had no `{file}` when the page was
-built, so its code is shown and was not run. If you run it yourself without that folder, the file is downloaded and checked.
+built, so its code is shown and was not run. The page says where the data come from.
 :::
 """
 
