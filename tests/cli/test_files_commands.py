@@ -76,6 +76,19 @@ def test_a_question_is_read_approved_and_answered_with_the_same_bytes(kits, run,
     assert [one["run"] for one in json.loads(status.stdout)["runs"]] == ["one"]
 
 
+def test_the_lead_reads_the_reason_of_a_refusal(kits, run, question, tmp_path):
+    north, step = kits.kits["north"], ("study", "step", tmp_path / "one", "--kit", kits.lead)
+    run("site", "answer", question, "--kit", north)
+    assert "refused" not in json.loads(run(*step, "--json").stdout)["sentence"]
+    assert run("site", "refuse", "s", "--kit", north, "--reason", "the board said no").exit_code == 0
+    run("site", "answer", question, "--kit", north)
+    said = json.loads(run(*step, "--json").stdout)
+    assert "the board said no" in said["sentence"]
+    assert run(*step, "--accept-refusals").exit_code == 0
+    (row,) = json.loads(run("study", "status", "--kit", kits.lead, "--json").stdout)["runs"]
+    assert "the board said no" in json.dumps(row)
+
+
 def test_what_cannot_be_used_is_refused_with_one_sentence(kits, refuses, question, tmp_path):
     north, south, folder = kits.kits["north"], kits.kits["south"], tmp_path / "one"
     assert "'south'" in refuses("site", "answer", question, "--kit", south)

@@ -220,8 +220,14 @@ def answer_file(end: FileEnd, question: Path, out: Path | None, as_json: bool) -
 
 
 @site_app.command()
-def refuse(study: StudyName, kit: Kit) -> None:
-    """Take an approval back, or put a study that waits aside; a run under way is refused from its next message on."""
+def refuse(
+    study: StudyName,
+    kit: Kit,
+    reason: Annotated[
+        str, typer.Option(help="Why, in a sentence; the lead reads it. Nothing about single patients.")
+    ] = "",
+) -> None:
+    """Refuse a study, or take an approval back; a run under way is refused from its next message on."""
     from feddbn.runtime.site.owner import named_digest
 
     owner = facts_of(kit).owner
@@ -230,10 +236,10 @@ def refuse(study: StudyName, kit: Kit) -> None:
     names = {**{digest: one.name for digest, one in waiting.items()}, **approved}
     digest = named_digest(study, names, "study that waits or is approved", "which-study")
     if digest in approved:
-        owner.revoke(digest)
+        owner.revoke(digest, reason)
         say(f"the approval of {approved[digest]} ({digest[:12]}) was taken back.")
     else:
-        owner.refuse(waiting[digest])
+        owner.refuse(waiting[digest], reason)
         say(f"the study {names[digest]} ({digest[:12]}) was refused; it does not wait any more.")
 
 

@@ -30,7 +30,7 @@ from feddbn.federation.protocol.study import (
     parse_study,
     study_from_json,
 )
-from feddbn.runtime.engines.interface import run_state
+from feddbn.runtime.engines.interface import run_state, sites_that_refuse
 from feddbn.settings import flat_names
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ MOST_CUT_OFF = 5
 """Jobs of a collection in a row that the engine may cut off before it is left alone."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+
+MOST_STOPPED = 5
+"""Of so many runs that have stopped `status` says why; each is asked of the server."""
 
 MAGIC = b"FEDDBN"
 """How files of numbers begin; a study is text."""
@@ -382,20 +385,33 @@ def status(
         known = session.known_sites()
         jobs = [job for job in session.jobs() if run in ("", job.run)]
         found = {job.job: session.progress(job.job) or {} for job in jobs if job.is_running}
+        stopped = [job.job for job in jobs if job.code == "job-stopped"][:MOST_STOPPED]
+        ended = {job: session.outcome(job) for job in stopped}
     sites = [one.site for one in known if one.is_here]
     if as_json:
-        rows = [{**vars(job), "words": job.words, "progress": found.get(job.job)} for job in jobs]
+        rows = [
+            {
+                **vars(job),
+                "words": job.words,
+                "progress": found.get(job.job),
+                "outcome": ended.get(job.job) or None,
+            }
+            for job in jobs
+        ]
         silent = {one.site: one.since for one in known if not one.is_here}
         say(json.dumps({"sites": sites, "silent": silent, "runs": rows}, default=str))
         return
     lines = []
     for job in jobs:
-        progress = found.get(job.job, {})
+        progress = found.get(job.job) or ended.get(job.job) or {}
         present = ", ".join(progress.get("present", []))
         words = in_words.say(run_state(progress), "lead") if progress else job.words
         lines.append((job.run, words, str(progress.get("sums", "")), present))
     title = f"connected: {', '.join(sites) or 'no site'}" if session.connects else None
     print_table(("run", "status", "sums", "sites present"), lines, title, n_text=4)
+    for values in found.values():
+        for refusal in sites_that_refuse(values):
+            say(in_words.say(refusal, "lead"))
     for one in known if session.connects else ():
         if not one.is_here:
             say(f"{in_words.say(one.finding(), 'lead')}.")

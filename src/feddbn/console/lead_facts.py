@@ -13,7 +13,7 @@ from typing import Any
 from feddbn.console.lead_watch import Point, Sight
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding, Findings, Level
-from feddbn.runtime.engines.interface import Job, Presence
+from feddbn.runtime.engines.interface import Job, Presence, sites_that_refuse
 from feddbn.runtime.store import EventLog
 
 _COUNTS = ("round", "max_rounds", "replicates", "step")
@@ -127,7 +127,9 @@ def _warnings(
     away = tuple(name for name in sites if name not in (*sight.connected, *missing))
     if job.is_running and away and not sight.trouble:
         found.append(Finding("not-connected", "warning", about=away))
-    if job.is_running and progress.get("last"):
+    refusing = sites_that_refuse(progress) if job.is_running else []
+    found += refusing
+    if job.is_running and progress.get("last") and not refusing:
         found.append(Finding("text", "warning", {"text": str(progress["last"])}))
     if outcome is not None:
         result = (outcome.get("summary") or {}).get("result") or {}

@@ -140,13 +140,13 @@ class _SitePages:
     def refuse(self, request: Request) -> Response:
         """Put a study aside."""
         study = self._facts.offered(self._digest(request)).study
-        self._facts.owner.refuse(study)
+        self._facts.owner.refuse(study, fields_of(request).get("reason", ""))
         self._pages.tell(Finding("approval-refused", "good", {"study": study.name}))
         return self._pages.go("/")
 
     def revoke(self, request: Request) -> Response:
         """Take an approval back."""
-        taken = self._facts.owner.revoke(self._digest(request))
+        taken = self._facts.owner.revoke(self._digest(request), fields_of(request).get("reason", ""))
         self._pages.tell(Finding("approval-revoked", "good", {"study": taken.study}))
         return self._pages.go("/studies")
 

@@ -283,6 +283,23 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+STEERS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
+"""Control characters but those of plain text, and what turns the direction of a line around."""
+
+
+def one_line(text: str, most: int) -> str:
+    r"""Return what somebody else wrote as one line of at most so many characters, without what steers a screen.
+
+    Examples
+    --------
+    >>> from feddbn.words import one_line
+    >>> one_line("not this year:\n  \x1b[2Jask again", 30)
+    'not this year: [2Jask again'
+    """
+    written = text.encode(errors="replace").decode()
+    return " ".join(STEERS.sub(" ", written).split())[:most].rstrip()
+
+
 def full_sentence(text: str) -> str:
     """Return a text with a capital and a full stop."""
     text = text.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from feddbn.words import Card, Said, counted, says
+from feddbn.words import Card, Said, counted, full_sentence, says
 
 _GOALS = {
     "network": "a network",
@@ -357,6 +357,13 @@ def _site_absent(it: Said) -> str:
     often = "all sums" if it["missed"] == it["sums"] else f"{it['missed']} of {counted(it['sums'], 'sum')}"
     why = f": {it['why']}" if it["why"] else "."
     return f"site {it['site']!r} is missing from {often}{why}"
+
+
+@says("site-refuses")
+def _site_refuses(it: Said) -> str:
+    if it["code"] == "not-approved":
+        return f"site {it['site']!r}: its owner has not decided about this study yet."
+    return full_sentence(it["sentence"])
 
 
 @says("site-not-proved")

@@ -70,10 +70,18 @@ def test_a_study_waits_is_read_and_approved_by_one_button(kits):
 def test_refuse_and_revoke(kits, opened):
     client, keys = opened
     first, second = offered(kits, name="first"), offered(kits, name="second")
-    assert codes(press(client, keys, f"/studies/{first.digest}/refuse"))[0] == "approval-refused"
+    assert (
+        codes(press(client, keys, f"/studies/{first.digest}/refuse", reason="not ours"))[0]
+        == "approval-refused"
+    )
+    assert kits.owner().offered.find(first.digest).reason == "not ours"
     assert [one.study.name for one in kits.owner().waiting()] == ["second"]
     press(client, keys, f"/studies/{second.digest}/approve", runs="1", days="1")
-    assert codes(press(client, keys, f"/studies/{second.digest}/revoke"))[0] == "approval-revoked"
+    assert (
+        codes(press(client, keys, f"/studies/{second.digest}/revoke", reason="a doubt"))[0]
+        == "approval-revoked"
+    )
+    assert kits.owner().offered.find(second.digest).reason == "a doubt"
     assert [state for _, state in kits.owner().approvals.all()] == ["revoked"]
     # What was said once is not said again.
     assert "approval-revoked" not in codes(client.get("/"))

@@ -22,6 +22,7 @@ from feddbn.core.encoding import decode, encode, own_meta
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.site import SiteState, task_from_fields
 from feddbn.federation.protocol.task import Sum, Task, task_digest
+from feddbn.words import one_line
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 MOST_WORDS = 8 * 2**20
@@ -147,8 +148,14 @@ def refused_in(message: bytes) -> str:
 def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:
     """Raise the error that a site named, with the site's own sentence and code."""
     error = _TRAVELLING.get(str(fields.get("error")), ProtocolError)
-    sentence, code = str(fields.get("sentence"))[:LONGEST], str(fields.get("code", ""))[:100]
-    raise error(f"site {site!r} refused: {sentence}", code=code, site=site)
+    # A site may write anything, and a lead reads it on a screen.
+    sentence, code = (
+        one_line(str(fields.get("sentence")), LONGEST),
+        one_line(str(fields.get("code", "")), 100),
+    )
+    # Somebody who has not read a study yet has not refused it.
+    said = "" if code == "not-approved" else " refused"
+    raise error(f"site {site!r}{said}: {sentence}", code=code, site=site)
 
 
 def refusal(site: str, request: Request | None, error: Exception) -> Reply:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,12 +36,10 @@ from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, find_method
 from feddbn.privacy.policy import Table, usual_threshold, wrong_entry
+from feddbn.words import STEERS
 
 MOST_TEXT, MOST_DEPTH = 256 * 1024, 20
 """A study's text is at most so long, and nests so deep: it is read before anybody has approved it."""
-
-# Control characters but those of plain text, and what turns the direction of a line around.
-_STEERS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 
 # What a study settles besides its question: what it is for, how sums are protected, and what happens when a site is missing.
 
@@ -50,7 +47,7 @@ _STEERS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\
 def _one_line(text: str) -> str:
     """Return a text of a person as one line; what steers a screen is refused."""
     line = " ".join(text.split())
-    if _STEERS.search(line):
+    if STEERS.search(line):
         raise ValueError("has characters that steer a screen; use plain text")
     return line
 
@@ -463,7 +460,7 @@ def _read(loads: Callable[[str], object], text: str, source: str) -> Study:
         values = loads(text)
         level: list[object] = [values]
         for _ in range(MOST_DEPTH):
-            odd = next((one for one in level if isinstance(one, str) and _STEERS.search(one)), None)
+            odd = next((one for one in level if isinstance(one, str) and STEERS.search(one)), None)
             if odd is not None:
                 raise ParameterError(
                     f"{source}: {odd[:40]!r} has characters that steer a screen; use names that can be read.",

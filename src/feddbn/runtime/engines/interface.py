@@ -10,9 +10,11 @@ an engine by its name or by a kit, imported when it is first used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +23,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from feddbn.errors import FederationError, FileError, ParameterError, StateError, missing_extra
+from feddbn.errors import (
+    FeddbnError,
+    FederationError,
+    FileError,
+    ParameterError,
+    StateError,
+    missing_extra,
+)
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.findings import Finding
@@ -208,6 +217,14 @@ def run_state(values: Mapping[str, Any]) -> Finding:
     return Finding("run-goes-on" if state == "running" else "run-starts", "note", counts, tuple(late))
 
 
+def sites_that_refuse(values: Mapping[str, Any]) -> list[Finding]:
+    """Return which sites take no part and what they said; `values` are those of a run's progress or outcome."""
+    said = values.get("said") or {}
+    return [
+        Finding("site-refuses", "warning", {"site": site, **words}, (site,)) for site, words in said.items()
+    ]
+
+
 class Session(ABC):
     """A lead's connection to the server, a context manager; what was sent before is known without connecting.
 
@@ -252,6 +269,13 @@ class Session(ABC):
     @abstractmethod
     def wait(self, job_id: str, watch: Watch | None = None) -> str:
         """Wait until a job has ended; return its status."""
+
+    def outcome(self, job_id: str) -> dict[str, Any]:
+        """Return how a run of a job that has ended stands, as ``outcome.json`` says; nothing if there is none."""
+        with tempfile.TemporaryDirectory() as place, contextlib.suppress(FeddbnError, OSError, ValueError):
+            path = self.fetch(job_id, Path(place)) / "outcome.json"
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        return {}
 
     @abstractmethod
     def abort(self, job_id: str) -> None:

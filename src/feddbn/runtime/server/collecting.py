@@ -206,14 +206,7 @@ class Collecting:
             if self._clock() >= until:
                 self._close(name, visit, pending, what, until, said)
                 return
-            sentence = _awaiting(what, visit, pending, until, said)
-            if sentence != told:
-                self._tell(
-                    ServerEvent(
-                        "collecting", task=what, sites=tuple(sorted(visit.replies)), sentence=sentence
-                    )
-                )
-                told = sentence
+            told = self._say(_awaiting(what, visit, pending, until, said), told, what, visit)
             near = {site: asked[site] for site in pending if self._here is None or site in self._here}
             came = self._ask(name, near, said) if near else False
             refuse = {site for site in pending if site in said and "site" in said[site].values}
@@ -222,10 +215,19 @@ class Collecting:
             if came:
                 heard, pause = self._clock(), self._pause_s
             elif not near or self._clock() - heard >= self._stay_s:
-                raise StillCollecting(_awaiting(what, visit, pending, until, said), pending, until)
+                # What a site has just said no with is told, too.
+                told = self._say(_awaiting(what, visit, pending, until, said), told, what, visit)
+                raise StillCollecting(told, pending, until)
             else:
                 self._wait(min(pause, max(until - self._clock(), 0.0)))
                 pause = min(1.5 * pause, LONGEST_PAUSE_S)
+
+    def _say(self, sentence: str, told: str, what: str, visit: Visit) -> str:
+        """Tell how a collection stands if that was not told already; return it."""
+        if sentence != told:
+            here = tuple(sorted(visit.replies))
+            self._tell(ServerEvent("collecting", task=what, sites=here, sentence=sentence))
+        return sentence
 
     def _ask(self, name: str, messages: Mapping[str, bytes], said: dict[str, FeddbnError]) -> bool:
         """Ask sites and take down what they reply; return whether one has."""

@@ -170,10 +170,14 @@ def conduct(
     """
     directory = run_directory(runs, run_id)
     events = EventLog(directory / "events.jsonl")
+    # Site -> the code and the words of what it said no with, until it takes part.
+    said: dict[str, dict[str, str]] = {}
 
     def tell(event: ServerEvent) -> None:
         values = asdict(event)
         events.write(values)
+        for site in event.sites:
+            said.pop(site, None)
         if event.what == "sum":
             note = dict(event.note or {})
             progress.update(
@@ -185,7 +189,9 @@ def conduct(
             progress.update(state="collecting", present=list(event.sites), last=event.sentence)
             log(event.sentence)
         elif event.sentence:
-            progress.update(last=event.sentence)
+            if event.what == "refused":
+                said[event.site] = {"code": event.code, "sentence": event.sentence}
+            progress.update(last=event.sentence, said=dict(said))
             log(event.sentence)
 
     outcome: dict[str, Any] = {"run": run_id, "study": json.loads(study.to_json())}
@@ -230,6 +236,7 @@ def conduct(
     finally:
         journal.close()
         outcome.setdefault("state", "failed")
+        outcome["said"] = said
         outcome["absent"] = [{**one.values, "words": say(one, "lead")} for one in absences_in(events.read())]
         progress.update(state=outcome["state"])
         for place in (directory, out):

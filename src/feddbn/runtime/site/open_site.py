@@ -291,7 +291,7 @@ def open_site(
                 code="other-lead",
             )
         if not policy.approve_by_rule:
-            owner.approvals.check(run_id, study, begins)
+            owner.check(run_id, study, begins)
 
     def tell(event: SiteEvent) -> None:
         if event.error is not None:

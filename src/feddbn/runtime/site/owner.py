@@ -29,6 +29,7 @@ from feddbn.runtime.settings import SiteSettings
 from feddbn.runtime.site.audit import PeerHeads, SiteAudit
 from feddbn.runtime.site.earlier_state import refuse_earlier_state
 from feddbn.runtime.store import Store, iso_time
+from feddbn.words import one_line
 
 if TYPE_CHECKING:
     from feddbn.privacy.approval import Approval
@@ -145,7 +146,7 @@ class Approvals:
             self._digest = (study, study.digest)
         if self._store.get(APPROVALS, self._digest[1]) is None:
             raise SiteRefused(
-                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site; its {_HOW}.",
+                f"the study {study.name!r} ({study.digest[:12]}) is not approved at this site yet; its {_HOW}.",
                 code="not-approved",
             )
         try:
@@ -191,18 +192,21 @@ class Approvals:
 
 STUDIES = "_studies"
 MOST_STUDIES = 50
-_WORDS = ("sender", "came", "approved", "refused")
+_WORDS = ("sender", "came", "approved", "refused", "reason")
+MOST_REASON = 300
+"""Characters of a reason that the lead is told."""
 
 
 @dataclass(frozen=True)
 class Offered:
-    """A study as it came: its text, who sent it as the engine says, when it first came, and when its owner decided how."""
+    """A study as it came: its text, who sent it as the engine says, when it first came, and how its owner decided when."""
 
     study: Study
     sender: str
     came: str
     approved: str = ""
     refused: str = ""
+    reason: str = ""
 
 
 class OfferedStudies:
@@ -220,11 +224,14 @@ class OfferedStudies:
         elif known.came <= known.approved < self._now():
             self._write(replace(known, came=self._now()))
 
-    def decide(self, study: Study, approved: bool) -> None:
-        """Keep a study and how its owner decided."""
+    def decide(self, study: Study, approved: bool, reason: str = "") -> None:
+        """Keep a study and how its owner decided; the lead reads why it was refused."""
         known = self.find(study.digest) or Offered(study, "", self._now())
         now = self._now()
-        self._write(replace(known, approved=now, refused="") if approved else replace(known, refused=now))
+        if approved:
+            self._write(replace(known, approved=now, refused="", reason=""))
+        else:
+            self._write(replace(known, refused=now, reason=one_line(reason, MOST_REASON)))
 
     def _write(self, one: Offered) -> None:
         values = {name: getattr(one, name) for name in _WORDS} | {"study": one.study.to_json()}
@@ -251,7 +258,7 @@ class OfferedStudies:
             values = json.loads(stored or b"")
             study = study_from_json(values["study"])
             if study.digest == digest:
-                return Offered(study, **{name: str(values[name]) for name in _WORDS})
+                return Offered(study, **{name: str(values.get(name, "")) for name in _WORDS})
         return None
 
     def named(self, which: str) -> Offered:
@@ -372,28 +379,47 @@ class Owner:
 
         return [one for one in self.offered.all() if is_open(one)]
 
-    def refuse(self, study: Study, why: str = "") -> None:
-        """Take down that a study that waits is not approved; it stops waiting. Without an approval nothing runs anyway."""
+    def check(self, run_id: str, study: Study, begins: bool = True) -> None:
+        """Refuse a run that is not approved; of a study that the owner has refused, the lead is told so, and why."""
+        try:
+            self.approvals.check(run_id, study, begins)
+        except SiteRefused:
+            known = self.offered.find(study.digest)
+            if known is None or not known.refused:
+                raise
+            why = f": {known.reason.rstrip('.')}" if known.reason else ", without a reason"
+            raise SiteRefused(
+                f"the owner of the data refused the study {study.name!r} on {known.refused[:10]}{why}.",
+                code="owner-refused",
+            ) from None
+
+    def refuse(self, study: Study, reason: str = "") -> None:
+        """Take down that a study that waits is not approved, and why; it stops waiting."""
         found = self.approvals.find(study)
         if found is not None and found[1] == "valid":
             raise ParameterError(
                 f"the study {study.name!r} ({study.digest[:12]}) is approved; take the approval back instead (revoke).",
                 code="is-approved",
             )
-        self.offered.decide(study, approved=False)
+        self.offered.decide(study, approved=False, reason=reason)
         self.audit.note(
             "declined",
             study.method,
-            why or "not approved",
+            one_line(reason, MOST_REASON) or "not approved",
             asked_by="the site's owner",
             study=study.name,
             study_digest=study.digest,
         )
 
-    def revoke(self, which: str) -> Approval:
-        """Take an approval back and take that down."""
+    def revoke(self, which: str, reason: str = "") -> Approval:
+        """Take an approval back and take that down, and why."""
         taken = self.approvals.revoke(which)
-        self._decided("revoked", f"used by {', '.join(taken.used) or 'no run'}", taken, None)
+        why = one_line(reason, MOST_REASON)
+        used = f"used by {', '.join(taken.used) or 'no run'}"
+        self._decided("revoked", f"{used}: {why}" if why else used, taken, None)
+        offered = self.offered.find(taken.digest)
+        if offered is not None:
+            self.offered.decide(offered.study, approved=False, reason=why)
         return taken
 
     def _decided(self, event: str, note: str, approval: Approval, study: Study | None) -> None:

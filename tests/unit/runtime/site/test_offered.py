@@ -1,9 +1,15 @@
+import json
+
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.errors import NotEnoughSites, ParameterError
+from feddbn.errors import FederationError, NotEnoughSites, ParameterError
+from feddbn.federation.protocol.messages import raise_refusal
+from feddbn.runtime.engines.interface import sites_that_refuse
+from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.site.owner import STUDIES, OfferedStudies
 from feddbn.runtime.store import Store
+from feddbn.words import STEERS
 from support.owned_sites import OwnedSites, make_study
 from support.saying import kept_out, refused
 
@@ -56,6 +62,52 @@ def test_a_refused_study_stops_waiting_for_good_and_can_still_be_approved(sites)
     assert sites.owner().offered.find(study.digest).refused == ""
     with refused(ParameterError, code="is-approved"):
         sites.owner().refuse(study)
+
+
+HOSTILE = "not this year:\n\t ask\x1b[2J again\u202e \ud800" + 400 * "x"
+
+
+def conducted(sites, study, run_id="run-1"):
+    """How a run stands that was stopped: its outcome, and its progress."""
+    progress = Progress(run_id, study.sites)
+    (sites.place / "o").mkdir()
+    with pytest.raises(NotEnoughSites):
+        conduct(
+            sites.exchange(), study, run_id, sites.place / "r", sites.place / "o", progress, lambda said: None
+        )
+    return json.loads((sites.place / "o" / "outcome.json").read_text()), progress.read()
+
+
+@pytest.mark.parametrize("was_approved", [False, True])
+def test_the_lead_reads_why_an_owner_refused_and_who_has_not_decided(sites, was_approved):
+    study = make_study()
+    sites.approve(study, ("south", *(("north",) if was_approved else ())))
+    if was_approved:
+        sites.owner("north").revoke("s", HOSTILE)
+    else:
+        sites.owner("north").refuse(study, HOSTILE)
+    kept = sites.owner("north").offered.find(study.digest)
+    assert kept.reason.startswith("not this year: ask [2J again")
+    assert len(kept.reason) == 300
+    outcome, progress = conducted(sites, study)
+    # Runs insist on all sites, so both say no.
+    assert outcome["reasons"] == {"north": "owner-refused", "west": "not-approved"}
+    assert progress["said"] == outcome["said"]
+    for text in (outcome["sentence"], outcome["said"]["north"]["sentence"]):
+        assert kept.reason in text
+        assert not STEERS.search(text)
+    assert [one.values["code"] for one in sites_that_refuse(outcome)] == ["owner-refused", "not-approved"]
+    sites.approve(study)
+    assert sites.owner("north").offered.find(study.digest).reason == ""
+    sites.run(study)
+
+
+def test_what_a_hostile_site_says_steers_no_screen_of_the_lead():
+    with pytest.raises(FederationError) as caught:
+        raise_refusal("north", {"error": "SiteRefused", "sentence": HOSTILE, "code": "\x1b[2J"})
+    assert not STEERS.search(str(caught.value) + caught.value.code)
+    assert len(str(caught.value)) < 600
+    str(caught.value).encode()
 
 
 def test_the_newest_comes_first_and_stays_as_it_came(tmp_path):
