@@ -107,6 +107,18 @@ def test_a_forecast_goes_on_after_the_last_gap(run, result, federation, tmp_path
     np.testing.assert_allclose([row["mean"] for row in told["forecast"]], expected, atol=1e-12)
 
 
+def test_a_forecast_goes_on_from_one_recording_of_several(run, result, federation, tmp_path):
+    one, other = (pd.read_csv(federation / f"site-{k}.csv") for k in (0, 1))
+    pd.concat([one.assign(who="a"), other.assign(who="b")]).to_csv(tmp_path / "all.csv", index=False)
+    told = succeed(run("forecast", result, tmp_path / "all.csv", "--series", "who=b", "--steps", 2, "--json"))
+    alone = succeed(run("forecast", result, federation / "site-1.csv", "--steps", 2, "--json"))
+    assert told.stdout == alone.stdout
+    for wrong in ("who=c", "nobody=a", "who"):
+        refused = run("forecast", result, tmp_path / "all.csv", "--series", wrong)
+        assert refused.exit_code == 2
+        assert f"--series {wrong}" in refused.output
+
+
 def test_effects_of_a_pair_and_of_one_variable_on_all(run, result, tmp_path):
     dbn = Result.load(result).dbn
     i, j = np.argwhere(dbn.W)[0]
@@ -116,7 +128,7 @@ def test_effects_of_a_pair_and_of_one_variable_on_all(run, result, tmp_path):
     out = tmp_path / "all.csv"
     succeed(run("effects", result, source, "-o", out))
     table = pd.read_csv(out).set_index("target")
-    total = dbn.total_effects(10)[:, i, j]
+    total = dbn.total_effects(10)[:, i, j] * np.sqrt(dbn.stationary_covariance()[i, i])
     assert table.loc[target, "cumulative"] == pytest.approx(total.sum())
     assert table.loc[target, "largest"] == pytest.approx(total[np.abs(total).argmax()])
     assert source not in table.index

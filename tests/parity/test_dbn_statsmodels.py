@@ -100,3 +100,18 @@ def test_fitted_var_has_the_same_forecast_shares_likelihood_and_ljung_box(seed: 
         expected = acorr_ljungbox(residuals[:, j], lags=[7])
         assert table["ljung_box"].iloc[j] == pytest.approx(expected["lb_stat"].iloc[0], rel=1e-9)
         assert table["ljung_box_p"].iloc[j] == pytest.approx(expected["lb_pvalue"].iloc[0], rel=1e-8)
+
+
+@pytest.mark.parametrize(("seed", "d", "n_lags"), CASES[:2])
+def test_errors_of_weights_and_bands_of_responses_equal_statsmodels(seed: int, d: int, n_lags: int) -> None:
+    n, made = 4000, make(seed, d, n_lags)
+    # With noise that is independent between variables equations are estimated one by one.
+    rows = DBN(np.zeros((d, d)), made.A * 0.5, noise_variances=made.noise_variances).simulate(
+        n, random_state=seed
+    )
+    fitted = VAR(np.asarray(rows)).fit(n_lags, trend="c")
+    dbn = DBN(np.zeros((d, d)), fitted.coefs.transpose(0, 2, 1), noise_variances=np.diag(fitted.sigma_u))
+    np.testing.assert_allclose(dbn.standard_errors(n)[1:].reshape(-1, d), fitted.bse[1:], rtol=0.06)
+    low, high = dbn.response_bands(6, n, level=0.6827, n_draws=2000)
+    theirs = fitted.irf(6).stderr(orth=False)[1:].transpose(0, 2, 1)
+    np.testing.assert_allclose(((high - low) / 2)[1:], theirs, rtol=0.15, atol=1e-3)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import MappedSite
-from feddbn.core.designs.recordings import Recording
+from feddbn.core.designs.recordings import Recording, all_rows
 from feddbn.data.described import described
 from feddbn.data.layout import Layout
 from feddbn.data.read import STREAM_BYTES, _Reader
@@ -80,16 +80,22 @@ class History:
 
 
 def read_history(
-    source: Any, variables: Sequence[str], layout: Layout | None = None, cell_maps: tuple[str, ...] = ()
+    source: Any,
+    variables: Sequence[str],
+    layout: Layout | None = None,
+    cell_maps: tuple[str, ...] = (),
+    series: str | None = None,
 ) -> History:
-    """Return the end of the one recording in a file or table; `layout` says how it is read, `cell_maps` its cells.
+    """Return the end of one recording in a file or table; `layout` says how it is read, `cell_maps` its cells.
 
-    A file whose other columns show that it holds several recordings, or rows out of order, is refused.
+    Of several recordings ``series="patient=p3"`` takes one: the rows that have p3 in the column patient. Without it, a file
+    whose other columns show that it holds several, or rows out of order, is refused.
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(
         source, replace(layout or Layout(), variables=tuple(variables), missing="keep")
     )
+    source = _of_series(source, layout, series)
     if layout.needs_step:
         raise ParameterError(
             f"{where} has readings, which are averaged; give the step of the fit with {Given('freq')}, such as "
@@ -98,12 +104,12 @@ def read_history(
     sites, clocks = _Reader(layout, STREAM_BYTES).read(source)
     recordings = [one for site in sites.values() for one in MappedSite(site, cell_maps).recordings()]
     if len(recordings) != 1:
-        raise DataError(f"{where} holds {len(recordings)} recordings; give the file of one.")
+        raise DataError(f"{where} holds {len(recordings)} recordings; {_CHOOSE}.")
     remarks = _other_columns(source, layout, where)
     (site,) = sites.values()
     remarks += tuple(getattr(site, "remarks", ()))
     rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
-    values, at = _all_rows(recordings[0])
+    values, at = all_rows(recordings[0])
     clock = next(iter(clocks.values()), None)
     frame, own = tidy_frame(plain_frame(source, layout), layout, where)
     if own.time is None or clock is None or clock.step is None:
@@ -120,12 +126,36 @@ def read_history(
     return History(rows, mean, n_rows, n_empty, values, at, end + n_empty, last, clock, remarks)
 
 
+_CHOOSE = f"give the rows of one recording, or say which with {Given('series', 'COLUMN=NAME')}"
+
+
+def _of_series(source: Any, layout: Layout, series: str | None) -> Any:
+    """The source, or a frame of those of its rows that belong to one recording."""
+    if series is None:
+        return source
+    frame = plain_frame(source, layout)
+    column, sign, name = (part.strip() for part in series.partition("="))
+    if not sign or column not in frame:
+        raise ParameterError(
+            f"{Given('series', series)} must look like COLUMN=NAME with one of the columns "
+            f"{', '.join(map(str, frame.columns[:10]))}."
+        )
+    texts = frame[column].astype(str)
+    if not (texts == name).any():
+        names = ", ".join(texts.unique()[:10])
+        raise ParameterError(
+            f"{Given('series', series)}: the column {column!r} has no {name!r}; it has {names}."
+        )
+    return frame[texts == name].drop(columns=column).reset_index(drop=True)
+
+
 def read_readings(
-    source: Any, variables: Sequence[str], layout: Layout
+    source: Any, variables: Sequence[str], layout: Layout, series: str | None = None
 ) -> tuple[pd.DataFrame, tuple[Finding, ...]]:
-    """Return the rows of the one recording in a file or table, with their times as index or numbered where they have none."""
+    """Return the rows of one recording in a file or table, with their times as index or numbered where they have none."""
     where = "history"
     source, layout = described(source, layout)
+    source = _of_series(source, layout, series)
     irregular = layout.irregular or (None if layout.time is None else "keep")
     layout = replace(layout, variables=tuple(variables), missing="keep", irregular=irregular)
     frame, own = tidy_frame(plain_frame(source, layout), layout, where)
@@ -135,17 +165,6 @@ def read_readings(
         frame = frame if order is None else frame.iloc[order]
         frame.index = pd.Index(parse_times(frame[own.time], where, own.day_first))
     return frame[list(variables)], remarks
-
-
-def _all_rows(recording: Recording) -> tuple[FloatArray, FloatArray]:
-    """All rows, and at which time step each is."""
-    pieces, steps, end = [], [], -1
-    for block in recording.blocks():
-        first = end + 1 if block.time is None else block.time
-        pieces.append(block.values)
-        steps.append(first + np.arange(len(block.values), dtype=np.float64))
-        end = first + len(block.values) - 1
-    return np.concatenate(pieces), np.concatenate(steps)
 
 
 def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
@@ -173,7 +192,7 @@ def _other_columns(source: Any, layout: Layout, where: str) -> tuple[Finding, ..
                 continue
             if found.code in ("glued", "shuffled-time"):
                 raise DataError(
-                    f"{where}: {card(found).detail} Give the file of one recording, in the order of time.",
+                    f"{where}: {card(found).detail} In the order of time, {_CHOOSE}.",
                     code=found.code,
                 )
             if found.code == "undeclared-time" and layout.time is None:

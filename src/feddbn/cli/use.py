@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -206,7 +207,11 @@ def _axes(
             "straight effects; with curves or other kinds they depend on the value: feddbn effects --at --by"
         )
         needs(f"{curved}, or a plot of curves", not dbn.bends)
-        return report.plot_responses(dbn.impulse_responses(horizon)[:, i], dbn.variables, shock=shock)
+        low, high = (None, None) if result.n_rows is None else dbn.response_bands(horizon, result.n_rows)
+        bands: dict[str, Any] = {} if low is None or high is None else {"low": low[:, i], "high": high[:, i]}
+        return report.plot_responses(
+            dbn.impulse_responses(horizon)[:, i], dbn.variables, **bands, shock=shock
+        )
     found = stored_changes(result.diagnostics, result.parameters)
     needs(f"segments, which {result.method} does not have; use feddbn fit --method changing", found)
     assert found is not None
@@ -313,6 +318,13 @@ def forecast(
             help="File of one recording, or a query (--sql); its end is where it goes on.",
         ),
     ],
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=NAME",
+            help="Of a file of several recordings, the one with this name in this column.",
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option(help="How many time steps ahead.")] = 8,
     at: Annotated[
         str | None,
@@ -350,7 +362,7 @@ def forecast(
                 raise ParameterError(
                     f"{option} has no meaning for forecasts in continuous time; leave it out."
                 )
-        table = _ahead(rates, history, read, None if at else steps, parse_variables(at), interval)
+        table = _ahead(rates, history, read, None if at else steps, parse_variables(at), interval, series)
         if out is not None:
             write_csv(table, out)
         names = parse_variables(variables) or list(rates.variables)
@@ -376,7 +388,7 @@ def forecast(
     kinds = zip(dbn.variables, dbn.kinds, strict=True)
     # Levels may be written by name.
     levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
-    past = read_history(history, dbn.variables, read.with_kinds(levels), cell_maps_of(network))
+    past = read_history(history, dbn.variables, read.with_kinds(levels), cell_maps_of(network), series)
     _tell(past)
     lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):
@@ -435,13 +447,14 @@ def _ahead(
     steps: int | None,
     at: list[str] | None,
     interval: float,
+    series: str | None,
 ) -> pd.DataFrame:
     """Frame step, time, variable, mean, sd, lower, upper of readings after, or among, those in a file."""
     import pandas as pd
 
     from feddbn.analysis.history import read_readings
 
-    rows, remarks = read_readings(history, rates.variables, read.layout)
+    rows, remarks = read_readings(history, rates.variables, read.layout, series)
     if isinstance(rows.index, pd.RangeIndex):
         remarks += (Finding("rows-one-step-apart", "note", {"step": rates.step}),)
     for found in remarks:
@@ -525,28 +538,36 @@ def effects(
     by: Annotated[
         str | None,
         typer.Option(
-            help="By how much SOURCE is changed: 1, or with curves its scale; of levels, the one that it is changed to."
+            help="By how much SOURCE is changed, in its unit; one standard deviation if left out. Of levels, the one that it "
+            "is changed to."
         ),
     ] = None,
     of: OfSite = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what raising SOURCE by 1 for one time step adds to TARGET: in all, directly, and through others.
+    """Show what raising SOURCE for one time step adds to TARGET: in all, directly, and through others.
 
     Without a TARGET: the largest effect on every variable, when it comes, and the sum over all time steps. In a network with
     curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers. In
-    continuous time it is what a change of SOURCE by 1 now adds after some time, with 95 % intervals.
+    continuous time it is what a change of SOURCE now adds after some time, with 95 % intervals.
     """
     from feddbn.analysis.truth import read_network, read_rates
+    from feddbn.model.network import variable_index
 
     rates = read_rates(network)
     if rates is not None:
-        for option, value in (("--through", through), ("--at", at), ("--by", by), ("--of", of)):
+        for option, value in (("--through", through), ("--at", at), ("--of", of)):
             if value is not None:
                 raise ParameterError(f"{option} has no meaning for effects in continuous time; leave it out.")
+        place = variable_index(source, rates.variables, "source")
+        size = _number(by, "--by") if by is not None else float(rates.stationary[place, place] ** 0.5)
         table = _over_time(rates, source, target, horizon, hours)
-        _show_effects(table, f"a change of {source} by 1 now", source, target, out, as_json)
+        table[["effect", "error", "lower", "upper"]] *= size
+        if size < 0:
+            table[["lower", "upper"]] = table[["upper", "lower"]].to_numpy()
+        one = " (one standard deviation)" if by is None else ""
+        _show_effects(table, f"a change of {source} by {size:.4g}{one} now", source, target, out, as_json)
         return
     if hours is not None:
         raise ParameterError(
@@ -601,8 +622,10 @@ def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str 
     from feddbn.model.network import variable_index
 
     levels = dbn.kinds[variable_index(source, dbn.variables, "source")].levels
-    if text is None or text in levels:
-        return text
+    return text if text is None or text in levels else _number(text, option, levels)
+
+
+def _number(text: str, option: str, levels: Sequence[str] = ()) -> float:
     try:
         return float(text)
     except ValueError:
@@ -612,12 +635,13 @@ def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str 
 
 def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
     """What is done to the source, in words."""
-    from feddbn.model.effects import from_and_by
+    from feddbn.model.effects import from_and_by, rise
     from feddbn.model.network import variable_index
 
-    if not dbn.bends:
-        return f"raising {source} by {1 if by is None else by:g} for one time step"
     i = variable_index(source, dbn.variables, "source")
+    if not dbn.bends:
+        one = " (one standard deviation)" if by is None else ""
+        return f"raising {source} by {rise(dbn, i, by):.4g}{one} for one time step"
     begin, step = from_and_by(dbn, i, at, by)
     levels = dbn.kinds[i].levels
     one, other = (levels[int(x)] if levels else f"{x:.4g}" for x in (begin, begin + step))
@@ -634,12 +658,12 @@ def _on_all(
     import pandas as pd
 
     from feddbn.model.dynamics import outcome_columns
-    from feddbn.model.effects import expected_changes
+    from feddbn.model.effects import expected_changes, rise
     from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
     if not dbn.bends:
-        total = dbn.total_effects(horizon)[:, i] * (1.0 if by is None else float(by))
+        total = dbn.total_effects(horizon)[:, i] * rise(dbn, i, by)
     else:
         total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean
     step = np.abs(total).argmax(axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 import time
@@ -20,6 +21,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device, one_thread
 from feddbn.core.backend.torch_device import open_device
 from feddbn.core.constraints import Edge, EdgeConstraints
+from feddbn.core.designs.cells import MappedSite
+from feddbn.core.designs.recordings import all_rows
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
@@ -28,6 +31,7 @@ from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
 from feddbn.data.memory import with_columns
 from feddbn.errors import (
+    DataError,
     DependentColumnsWarning,
     FeddbnError,
     ParameterError,
@@ -45,8 +49,10 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSetting
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings, together
+from feddbn.model.courses import fit_course
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
+from feddbn.model.dynamics import rows_with_past
 from feddbn.preflight import quick_warnings
 from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
@@ -62,6 +68,7 @@ from feddbn.results.remarks import (
     treatment_findings,
     treatment_summary,
 )
+from feddbn.results.result import Result
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.settings import MethodSettings, is_federation, with_parameters, word
 from feddbn.shown import ShownEstimator
@@ -643,6 +650,61 @@ class DBNEstimator(FederatedEstimator[S]):
             return None
         self._tell(*(of_site(one, name, ", its own network") for one in alone.findings_))
         return alone.dbn_
+
+    def score(self, data: Any, y: None = None, *, layout: Layout | None = None, **columns: Any) -> float:
+        """Return the mean log-likelihood of a row of new data given the rows before it; higher is better.
+
+        So ``GridSearchCV(model, {"n_lags": [1, 2]}, cv=TimeSeriesSplit()).fit(table)`` chooses settings. Rows are treated as
+        in the fit. Where it took means, trends and cycles off each recording, those of the new recordings are taken off.
+        Rows with an empty cell, or without their past, are left out. `feddbn.select` does the same from sums.
+
+        Parameters
+        ----------
+        data, layout, columns
+            As for `fit`.
+        """
+        given = replace(Layout.of(layout, columns, "score"), missing="keep")
+        names, total, n = self._variables, 0.0, 0
+        for name, site in self._without_defined(self._read(data, given)).items():
+            missing = [one for one in names if one not in site.variables]
+            if missing:
+                raise DataError(f"data of {name!r} lack the variable {missing[0]!r}, which the network has.")
+            dbn = vars(self).get("dbns_", {}).get(name) or vars(self).get("dbn_")
+            if dbn is None:
+                raise ParameterError(f"data has rows of {name!r}, a site that this fit has no network for.")
+            here, n_here = self._likelihood(dbn, with_columns(site, names))
+            total, n = total + here, n + n_here
+        if not n:
+            raise DataError(
+                f"data has no row whose cells, and those of the {self._largest_lag} rows before it, are all there; give more "
+                "rows.",
+                code="no-usable-rows",
+            )
+        return total / n
+
+    def _likelihood(self, dbn: DBN, site: SiteData) -> tuple[float, int]:
+        """The log-likelihood of the usable rows of a site, and how many they are."""
+        done, total, n = vars(self).get("treatment_") or {}, 0.0, 0
+        for recording in MappedSite(site, tuple(done.get("cell_maps") or ())).recordings():
+            rows, at = all_rows(recording)
+            network = dbn
+            if done.get("center") == "recording":
+                course = fit_course(rows, done["degree"], done["periods"], times=at, variables=dbn.variables)
+                network = dbn.at_level(course.coefficients[0] if dbn.bends else np.zeros(dbn.d))
+                rows = rows if dbn.bends else rows - course.at(at)
+            parts = np.split(rows, np.flatnonzero(np.diff(at) != 1) + 1)
+            with contextlib.suppress(DataError):
+                n_here = len(rows_with_past(network, parts))
+                total, n = total + network.log_likelihood(parts), n + n_here
+        return total, n
+
+    def summary(self) -> str:
+        """What was learned as text: sizes, how the fit ended, what to know first, and every edge with its standard error."""
+        return Result.from_estimator(self).summary()
+
+    def impulse_responses(self, horizon: int = 10, level: float = 0.9) -> pd.DataFrame:
+        """Frame source, target, step, response, lower, upper: what a unit shock does, with bands (`DBN.response_bands`)."""
+        return Result.from_estimator(self).impulse_responses(horizon, level)
 
     def _set_sums(self, moments: Moments, n_sums: int) -> None:
         """Set what is known of the rows of a fit that has nothing left to settle."""

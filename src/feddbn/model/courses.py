@@ -172,7 +172,7 @@ def forecast_along(
         return _about_a_level(dbn, course, history, steps, held or {}, options)
     # Off its course a recording has the level 0.
     off, level = _off(held or {}, ahead, dbn.variables), dbn.at_level(np.zeros(dbn.d))
-    return level.do(off, rest, steps, **options, course=ahead)
+    return level.do(off, rest, steps, **options, course=ahead, seen=rows)
 
 
 def _about_a_level(

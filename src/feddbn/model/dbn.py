@@ -139,6 +139,8 @@ class DBN(Network, Shown):
     stationary_mean = dynamics.stationary_mean
     stationary_covariance = dynamics.stationary_covariance
     impulse_responses = dynamics.impulse_responses
+    response_bands = dynamics.response_bands
+    standard_errors = dynamics.standard_errors
     fevd = dynamics.fevd
     total_effects = effects.total_effects
     direct_effects = effects.direct_effects

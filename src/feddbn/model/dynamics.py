@@ -14,7 +14,7 @@ particle filter).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,13 +22,13 @@ import numpy as np
 import pandas as pd
 import scipy.linalg
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.mechanisms import companion, impact, run
 from feddbn.model.network import Network, Rows, segments_of
-from feddbn.settings import whole, word
+from feddbn.settings import number, whole, word
 
 __all__ = [
     "Outcome",
@@ -61,9 +61,11 @@ __all__ = [
     "require_linear",
     "residual_diagnostics",
     "residual_segments",
+    "response_bands",
     "rows_with_past",
     "share_beyond",
     "spectral_radius",
+    "standard_errors",
     "stationary_covariance",
     "stationary_mean",
     "usual",
@@ -337,10 +339,15 @@ def long_run_covariance(W: FloatArray, A: FloatArray, variances: FloatArray) -> 
     innovation = (B.T * variances) @ B
     if len(A) == 0:
         return np.asarray(innovation)
-    F = companion(A @ B)
+    return _of_lags(A @ B, innovation)[:d, :d]
+
+
+def _of_lags(coefficients: FloatArray, innovation: FloatArray) -> FloatArray:
+    """(p d, p d) covariance of x_t, ..., x_{t-p+1} in the long run, from the discrete Lyapunov equation."""
+    F, d = companion(coefficients), len(innovation)
     Q = np.zeros_like(F)
     Q[:d, :d] = innovation
-    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q)[:d, :d])
+    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
 
 
 def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:
@@ -383,6 +390,66 @@ def impulse_responses(
     else:
         raise ParameterError(f"kind must be 'structural', 'reduced' or 'orthogonalised', got {kind!r}.")
     return np.asarray(first @ psi)
+
+
+def response_bands(
+    dbn: Network, horizon: int, n_rows: int, level: float = 0.9, n_draws: int = 300
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper (horizon+1, d, d) bounds of the structural `impulse_responses` of a network learned from `n_rows` rows.
+
+    They are quantiles over networks with weights drawn from the sampling distribution of regressions on the causes found:
+    ``N(w_j, v_j / n Sigma^-1)``, with the covariance Sigma of the causes that the network implies. They are given the edges
+    found, and always drawn with the same random numbers.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> low, high = dbn.response_bands(2, n_rows=400)
+    >>> bool((low < dbn.impulse_responses(2)).any() and (low <= high).all())
+    True
+    """
+    horizon = whole(0).check("horizon", horizon)
+    reach, rng = number(above=0, below=1).check("level", level) / 2, np.random.default_rng(0)
+    d, drawn = dbn.d, np.broadcast_to(dbn.adjacency_matrices, (n_draws, dbn.n_lags + 1, dbn.d, dbn.d)).copy()
+    for j, lags, causes, spread in _sampling(dbn, n_rows):
+        drawn[:, lags, causes, j] += rng.multivariate_normal(
+            np.zeros(len(causes)), spread, size=n_draws, method="eigh"
+        )
+    found = np.empty((n_draws, horizon + 1, d, d))
+    for one, weights in zip(found, drawn, strict=True):
+        B = impact(weights[0])
+        one[:] = B @ moving_average(weights[1:] @ B, horizon)
+    low, high = np.quantile(found, [0.5 - reach, 0.5 + reach], axis=0)
+    return low, high
+
+
+def standard_errors(dbn: Network, n_rows: int) -> FloatArray:
+    """(p+1, d, d) standard errors of the weights of a network learned from `n_rows` rows, W first, given the edges found; 0
+    where there is no edge. Those of regressions of each variable on its causes, whose covariance the network implies.
+    """
+    found = np.zeros((dbn.n_lags + 1, dbn.d, dbn.d))
+    for j, lags, causes, spread in _sampling(dbn, n_rows):
+        found[lags, causes, j] = np.sqrt(np.diag(spread))
+    return found
+
+
+def _sampling(dbn: Network, n_rows: int) -> Iterator[tuple[int, IntArray, IntArray, FloatArray]]:
+    """Every variable that has causes: its place, their lags and places, and the covariance of its estimated weights."""
+    n, p, d = whole(1).check("n_rows", n_rows), dbn.n_lags, dbn.d
+    require_stationary(dbn, "how sure weights are")
+    P, innovation = reduced_coefficients(dbn), innovation_covariance(dbn)
+    covariance = innovation
+    if p:
+        past = _of_lags(P, innovation)
+        now = P.reshape(p * d, d).T @ past
+        covariance = np.block([[past[:d, :d], now], [now.T, past]])
+    for j in range(d):
+        lags, causes = np.nonzero(dbn.is_edge[:, :, j])
+        places = lags * d + causes
+        if len(places):
+            inner = np.linalg.pinv(covariance[np.ix_(places, places)], hermitian=True)
+            yield j, lags, causes, dbn.noise_variances[j] / n * inner
 
 
 def fevd(

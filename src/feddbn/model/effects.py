@@ -70,6 +70,7 @@ __all__ = [
     "mechanism_of",
     "mediated_effects",
     "origin_and_scale",
+    "rise",
     "standard_deviations",
     "standardised_weights",
     "total_effects",
@@ -367,11 +368,11 @@ def effect_table(
     random_state: RandomState = None,
     history: Rows | None = None,
 ) -> pd.DataFrame:
-    """Frame horizon, total, direct, mediated (through `mediators`, or through anything), cumulative for one pair of
+    """Frame horizon, by, total, direct, mediated (through `mediators`, or through anything), cumulative for one pair of
     variables.
 
-    They are for a rise of the source by 1, or by `by`; with `at` or `by` the table has both as columns. At which value a
-    linear network is does not matter.
+    They are for a rise of the source by `by`, in its units; by default one standard deviation (`standard_deviations`), since
+    a rise by 1 may be far beyond what a variable ever does. At which value a linear network is does not matter.
 
     With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
     source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one time step, by
@@ -386,25 +387,26 @@ def effect_table(
         return changes_table(dbn, target, changes)
     i = variable_index(source, dbn.variables, "source")
     j = variable_index(target, dbn.variables, "target")
-    for name, value in (("at", at), ("by", by)):
-        (number() | nothing()).check(name, value)
-    total = total_effects(dbn, horizon)[:, i, j]
-    table = pd.DataFrame(
+    origin = (number() | nothing()).check("at", at)
+    step = rise(dbn, i, by)
+    total = total_effects(dbn, horizon)[:, i, j] * step
+    return pd.DataFrame(
         {
             "horizon": np.arange(horizon + 1),
+            **({} if origin is None else {"at": float(origin)}),
+            "by": step,
             "total": total,
-            "direct": direct_effects(dbn, horizon)[:, i, j],
-            "mediated": mediated_effects(dbn, mediators, horizon)[:, i, j],
+            "direct": direct_effects(dbn, horizon)[:, i, j] * step,
+            "mediated": mediated_effects(dbn, mediators, horizon)[:, i, j] * step,
             "cumulative": np.cumsum(total),
         }
     )
-    if at is None and by is None:
-        return table
-    step = 1.0 if by is None else float(by)
-    table[table.columns[1:]] *= step
-    table.insert(1, "at", np.nan if at is None else float(at))
-    table.insert(2, "by", step)
-    return table
+
+
+def rise(dbn: Network, source: int, by: float | str | None) -> float:
+    """By how much a variable of a linear network is raised: as given, or one standard deviation."""
+    given = (number() | nothing()).check("by", by)
+    return float(standard_deviations(dbn)[source]) if given is None else float(given)
 
 
 def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:

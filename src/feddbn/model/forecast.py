@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -254,6 +254,7 @@ def do(
     n_paths: int = 2000,
     noise: Noise = "gaussian",
     course: FloatArray | None = None,
+    seen: FloatArray | None = None,
 ) -> Forecast:
     """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
 
@@ -278,6 +279,9 @@ def do(
     course
         (steps, d) what is added to every row, where history and interventions are without it
         (`feddbn.model.courses.forecast_along`).
+    seen
+        (n, d) rows as they were, where the history is without its course. A variable that is 0 or 1 there, or counts from 0
+        on, is kept in its range.
     """
     steps = whole(1).check("steps", steps)
     start = _start(dbn, history)
@@ -320,6 +324,9 @@ def do(
     lower, upper = (None if level is None else frame(bound) for bound in bounds)
     told = outcomes if dbn.mechanisms.has_kinds else ()
     found = Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
+    if history is not None and not told:
+        as_seen = rows_of(history, dbn.variables, "history") if seen is None else seen
+        found = _within_range(dbn, found, as_seen, values)
     if not dbn.definitions:
         return found
 
@@ -330,6 +337,37 @@ def do(
     units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
     exact = dbn.mechanisms.ahead(start.covariance, values, units[1:] - units[0])
     return _with_defined(dbn, found, None if method == "simulation" else exact, drawn)
+
+
+def _within_range(dbn: Network, found: Forecast, rows: FloatArray, held: FloatArray) -> Forecast:
+    """The forecast with means and bounds cut to what a variable can be that is 0 or 1, or a count, in the rows (n, d) before.
+
+    A network of numbers knows no such limits. Where it would pass them, that is warned of. What is held stays as it is.
+    """
+    lowest, highest = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
+    for j in range(dbn.d):
+        seen = rows[np.isfinite(rows[:, j]), j]
+        if len(seen) >= _FEW_ROWS and seen.min() == 0 < seen.max() and np.all(seen == np.rint(seen)):
+            lowest[j], highest[j] = 0.0, 1.0 if seen.max() == 1 else np.inf
+    free = np.isnan(held)
+    cut, beyond = dict[str, Any](), np.zeros(dbn.d, dtype=bool)
+    for part in ("mean", "lower", "upper"):
+        given: pd.DataFrame | None = getattr(found, part)
+        if given is not None:
+            values = given.to_numpy()
+            limited = np.where(free, np.clip(values, lowest, highest), values)
+            beyond |= (limited != values).any(axis=0)
+            cut[part] = pd.DataFrame(limited, given.index, given.columns)
+    if not beyond.any():
+        return found
+    warnings.warn(
+        f"{_listed(dbn.variables, beyond)}: only 0 and 1, or counts, in the history, but this network takes them for any "
+        "number. The forecast would leave their range, so it was cut there; feddbn.MixedDBN (--method mixed) forecasts "
+        "probabilities and counts.",
+        HistoryWarning,
+        stacklevel=4,
+    )
+    return replace(found, **cut)
 
 
 def _defined(dbn: Network, rows: FloatArray) -> FloatArray:

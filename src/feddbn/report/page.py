@@ -444,6 +444,8 @@ EFFECTS_PER_VARIABLE = 6
 EFFECTS_BUDGET = 1200
 # Simulated paths of all variables together; pairs with the same noise need few.
 _N_PATHS = 8000
+# Larger networks are drawn without bands, which would take seconds.
+_MOST_WITH_BANDS = 40
 
 
 def page_data(record: ReportRecord) -> dict[str, Any]:
@@ -452,12 +454,14 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
     direction, robustness, could_be_hidden, raw]`` with positions instead of names and null for what is unknown; in a network
     with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per `unit`, and
-    `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses]], ...]}``.
+    `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
+    [high]], ...]}``, without bounds where they are not known.
     """
+    rates = record.rates
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
     ]
-    networks[0]["effects"] = _effects(record.dbn)
+    networks[0]["effects"] = _effects(record.dbn, record.n_rows if rates is None else None)
     in_budget = (len(record.personal) + 1) * record.dbn.d <= EFFECTS_BUDGET
     for site, dbn in record.personal.items():
         columns = [*EDGE_COLUMNS, "standardised", "oriented"]
@@ -465,7 +469,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         networks.append(
             {"name": site, "edges": _edge_rows(table, dbn), "effects": _effects(dbn) if in_budget else {}}
         )
-    edges, rates = record.edges, record.rates
+    edges = record.edges
     of_rates: dict[str, Any] = {}
     if rates is not None:
         lives = [rates.in_words(one) if np.isfinite(one) else None for one in rates.half_lives]
@@ -494,12 +498,14 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     }
 
 
-def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
+def _effects(dbn: DBN, n_rows: int | None = None) -> dict[str, list[list[Any]]]:
     """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
-    scale = standard_deviations(dbn)
+    scale, bands = standard_deviations(dbn), list[FloatArray]()
     try:
         if not dbn.bends:
             responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
+            if n_rows and dbn.d <= _MOST_WITH_BANDS and dbn.is_stationary:
+                bands = [bound * (scale[:, None] / scale) for bound in dbn.response_bands(HORIZON, n_rows)]
         else:
             responses = _simulated_responses(dbn) / scale
     except ParameterError:
@@ -519,7 +525,8 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
         ]
         if best:
             effects[str(i)] = [
-                [j, _rounded(peak[i, j]), int(peak_step[i, j]), [_rounded(v) for v in responses[:, i, j]]]
+                [j, _rounded(peak[i, j]), int(peak_step[i, j])]
+                + [[_rounded(v) for v in course[:, i, j]] for course in (responses, *bands)]
                 for j in best
             ]
     return effects

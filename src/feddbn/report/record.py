@@ -163,9 +163,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
-        edges=_edges(
-            dbn, stored.get("edges"), true_dbn, _deviations(stored.get("diagnostics"), dbn.d, rates)
-        ),
+        edges=_edges(dbn, stored.get("edges"), true_dbn, rates),
         says_open=_says_open(dbn, stored.get("edges")),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
@@ -246,18 +244,6 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     return DBN(weights[0], weights[1:], variables, **parts_of(plain_parts(dbn), variables, "the truth"))
 
 
-def _deviations(facts: object, d: int, rates: RateNetwork | None) -> FloatArray | None:
-    """The standard deviations of the rows learned from, if the result knows them; of rates those of the state."""
-    if rates is not None:
-        return np.asarray(np.sqrt(np.diag(rates.stationary)))
-    given = facts.get("standard_deviations") if isinstance(facts, Mapping) else None
-    try:
-        sd = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-    return sd if sd.shape == (d,) and bool(np.all(np.isfinite(sd) & (sd > 0))) else None
-
-
 def _says_open(dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None) -> bool:
     if dbn.open_edges or stored is None:
         return bool(dbn.open_edges)
@@ -269,8 +255,7 @@ def _edges(
     dbn: DBN,
     stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None,
     truth: DBN | None,
-    sd: FloatArray | None,
-    of_rates: bool = False,
+    rates: RateNetwork | None,
 ) -> pd.DataFrame:
     if stored is None:
         table = time_series_edges(dbn).iloc[::-1]
@@ -291,7 +276,7 @@ def _edges(
     bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
     table = table[(table["weight"] != 0) | (bends & (dbn.bends))]
-    scale = standard_deviations(dbn) if sd is None else sd
+    scale = standard_deviations(dbn) if rates is None else np.sqrt(np.diag(rates.stationary))
     is_open = set(dbn.open_edges)
     ends = zip(table["source"], table["target"], table["lag"], strict=True)
     table = table.assign(
@@ -300,7 +285,7 @@ def _edges(
     )
     strength = table["standardised"].abs().fillna(0).to_numpy()
     # How fast a variable goes back to its level is no effect on another one.
-    last = (table["source"] == table["target"]).to_numpy() & of_rates
+    last = (table["source"] == table["target"]).to_numpy() & (rates is not None)
     table = table.iloc[np.lexsort((-strength, last))].reset_index(drop=True)
     if truth is not None:
         stack = truth.is_edge

@@ -40,7 +40,6 @@ import numpy as np
 import pandas as pd
 
 from feddbn._version import __version__
-from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
@@ -49,6 +48,7 @@ from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
 from feddbn.model.rates import RateNetwork
+from feddbn.results.text import summary_text
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -329,7 +329,6 @@ class Result(Shown):
             if rates is not None
             else _edges(
                 dbn,
-                getattr(estimator, "standard_deviations_", None),
                 getattr(estimator, "edge_probabilities_", None),
                 getattr(estimator, "hidden_", None),
             ),
@@ -350,6 +349,30 @@ class Result(Shown):
     def warnings(self) -> list[str]:
         """The findings as text; it goes in the next version."""
         return [say(one) for one in self.findings if one.level != "good"]
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows were really used: those of the sums, or of the sites that say so; None if nobody does."""
+        told = self.diagnostics.get("n_samples") or sum(site.get("usable_rows") or 0 for site in self.sites)
+        return int(told) or None
+
+    def summary(self) -> str:
+        """Return the result as text: sizes, every edge with its standard error, what to know, and how the fit ended."""
+        return summary_text(self)
+
+    def impulse_responses(self, horizon: int = 10, level: float = 0.9) -> pd.DataFrame:
+        """Frame source, target, step, response, lower, upper: what a unit shock does, with bands (`DBN.response_bands`).
+
+        The bounds are NaN where nobody knows from how many rows the network was learned.
+        """
+        table = self.dbn.frames.impulse_responses(horizon)
+        bounds = (
+            [np.full((horizon + 1, self.dbn.d, self.dbn.d), np.nan)] * 2
+            if self.n_rows is None
+            else self.dbn.response_bands(horizon, self.n_rows, level)
+        )
+        low, high = (np.moveaxis(bound, 0, 2).ravel() for bound in bounds)
+        return table.assign(lower=low, upper=high)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored layout as plain dicts, lists, numbers and text."""
@@ -519,15 +542,9 @@ def _check_header(stored: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _edges(
-    dbn: DBN, sd: FloatArray | None, probabilities: pd.DataFrame | None, hidden: pd.DataFrame | None
-) -> list[dict[str, Any]]:
+def _edges(dbn: DBN, probabilities: pd.DataFrame | None, hidden: pd.DataFrame | None) -> list[dict[str, Any]]:
     """Edges with whatever is known of them."""
-    edges, place = dbn.edges(), list(dbn.variables).index
-    if sd is not None and not dbn.mechanisms.has_kinds:
-        ends = zip(edges["lag"], edges["source"].map(place), edges["target"].map(place), strict=True)
-        weights = dbn.standardised_weights(sd)
-        edges["standardised"] = [float(weights[lag, i, j]) for lag, i, j in ends]
+    edges = dbn.edges()
     if probabilities is not None:
         columns = ("probability", "raw", "presence", "direction", "ci_low", "ci_high")
         known = [c for c in columns if c in probabilities]

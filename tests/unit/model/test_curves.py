@@ -228,9 +228,13 @@ def test_zero_curves_give_the_effects_of_the_linear_network(curved_dbn: CurvedDB
     ours = dbn.effects("a", "c", 5, at=0.3, by=0.7, random_state=1)
     theirs = line.effects("a", "c", 5, at=0.3, by=0.7)
     np.testing.assert_allclose(ours["total"], theirs["total"], atol=1e-12)
-    np.testing.assert_allclose(theirs["total"], 0.7 * line.effects("a", "c", 5)["total"])
+    usual = line.effects("a", "c", 5)
+    # By default one standard deviation, as where effects are curves.
+    sd = np.sqrt(line.stationary_covariance()[0, 0])
+    np.testing.assert_allclose(usual["by"], sd)
+    np.testing.assert_allclose(theirs["total"], 0.7 / sd * usual["total"])
     assert list(theirs.columns[:3]) == ["horizon", "at", "by"]
-    assert list(line.effects("a", "c", 5).columns) == ["horizon", "total", "direct", "mediated", "cumulative"]
+    assert list(usual.columns) == ["horizon", "by", "total", "direct", "mediated", "cumulative"]
 
 
 def test_the_effect_at_a_value_is_that_of_brute_force_with_other_noise(curved_dbn: CurvedDBN) -> None:

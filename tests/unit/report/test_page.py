@@ -248,12 +248,15 @@ def test_edges_carry_standardised_weights_and_open_directions():
     ]
     assert data["networks"][0]["effects"]["0"][0][:3] == [1, 0.75, 0]
     edge = {"source": "a", "target": "b", "lag": 0, "weight": 3.0, "presence": 1.0, "direction": 0.25}
-    facts = {"standard_deviations": [2.0, 12.0]}
+    # Those of the rows would be another standardised weight than that of the network's own table.
+    facts = {"standard_deviations": [2.0, 12.0], "n_samples": 400}
     data = embedded(render_report({"dbn": dbn.to_dict(), "edges": [edge], "diagnostics": facts}))
     assert data["has_presence"]
     assert data["networks"][0]["edges"] == [
-        [0, 1, 0, 3.0, None, None, None, None, 0.5, 0, 1.0, 0.25, None, None, None]
+        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, 1.0, 0.25, None, None, None]
     ]
+    values, low, high = data["networks"][0]["effects"]["0"][0][3:]
+    assert low[0] < values[0] < high[0]
 
 
 def test_a_network_with_curves_has_a_section_of_them(tmp_path):

@@ -174,6 +174,17 @@ class Recording(Protocol):
         ...
 
 
+def all_rows(recording: Recording) -> tuple[FloatArray, FloatArray]:
+    """All rows of a recording, and at which time step each is."""
+    pieces, steps, end = [], [], -1
+    for block in recording.blocks():
+        first = end + 1 if block.time is None else block.time
+        pieces.append(block.values)
+        steps.append(first + np.arange(len(block.values), dtype=np.float64))
+        end = first + len(block.values) - 1
+    return np.concatenate(pieces), np.concatenate(steps)
+
+
 def known_segments(recording: Recording) -> Sequence[tuple[int, int]] | None:
     """What a recording without empty cells may offer as ``known_segments()``: (time of the first row, rows) of each one."""
     known: Any = getattr(recording, "known_segments", None)

@@ -304,20 +304,22 @@ const report = (() => {
     html("h4", data.is_linear ? "After a shock of one standard deviation" : data.kinds.length ? "After one time step a step above its usual value, or at its second level" : "After one moment a scale above its usual value", panel);
     if (!effects.length) { html("p", "Nothing else moves noticeably.", panel, "note"); return; }
     const ul = html("ul", "", panel);
-    for (const [j, peak, step, values] of effects) {
+    for (const [j, peak, step, values, low, high] of effects) {
       const li = html("li", "", ul), go = html("button", names[j], li);
       go.type = "button";
       go.addEventListener("click", () => choose(j));
-      li.appendChild(spark(values, peak));
+      li.appendChild(spark(values, peak, low, high));
       html("span", `${number(peak)} ${step === 0 ? "at once" : "after " + step}`, li, "value");
     }
-    html("p", `Strongest total responses over ${data.horizon} steps in standard deviations, through all paths of the whole network` + (data.has_open ? ", along links without a direction as they were stored." : "."), panel, "note");
+    html("p", `Strongest total responses over ${data.horizon} steps in standard deviations, through all paths of the whole network` + (effects[0].length > 4 ? "; grey: 90 % bands, given the edges found" : "") + (data.has_open ? ", along links without a direction as they were stored." : "."), panel, "note");
   }
-  function spark(values, peak) {
+  function spark(values, peak, low, high) {
     const picture = make("svg", { class: "spark", viewBox: "0 0 64 20", "aria-hidden": "true" });
-    const top = Math.max(...values.map(Math.abs)) || 1;
+    const top = Math.max(...[values, low || [], high || []].flat().map(Math.abs)) || 1;
+    const at = (v, k) => `${(2 + 60 * k / (values.length - 1)).toFixed(1)} ${(10 - 8.5 * v / top).toFixed(1)}`;
+    if (low) make("polygon", { points: [...low.map(at), ...high.map(at).reverse()].join(" ") }, picture);
     make("line", { x1: 0, x2: 64, y1: 10, y2: 10 }, picture);
-    make("path", { class: sign(peak), d: values.map((v, k) => `${k ? "L" : "M"}${(2 + 60 * k / (values.length - 1)).toFixed(1)} ${(10 - 8.5 * v / top).toFixed(1)}`).join("") }, picture);
+    make("path", { class: sign(peak), d: values.map((v, k) => (k ? "L" : "M") + at(v, k)).join("") }, picture);
     return picture;
   }
 

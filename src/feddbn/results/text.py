@@ -1,0 +1,79 @@
+"""A result as text, in the layout of statsmodels' summaries: sizes, what to know, and every edge with its standard error."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.words import first_lines
+
+if TYPE_CHECKING:
+    from feddbn.results.result import Result
+
+__all__ = ["summary_text", "weight_errors"]
+
+_WIDTH, _MOST_NAME = 79, 16
+
+
+def weight_errors(result: Result) -> FloatArray | None:
+    """(p+1, d, d) standard errors of the weights; None where they are not known: curves, other kinds, no number of rows."""
+    dbn, n = result.dbn, result.n_rows
+    if dbn.bends or result.rates is not None or not n or not np.all(dbn.noise_variances > 0):
+        return None
+    try:
+        return dbn.standard_errors(n)
+    except (ParameterError, np.linalg.LinAlgError):
+        return None
+
+
+def summary_text(result: Result) -> str:
+    """The text of `Result.summary`."""
+    dbn, n = result.dbn, result.n_rows
+    left = [
+        ("Method", result.method),
+        ("Sites", str(len(result.sites))),
+        ("Rows used", "not known" if n is None else f"{n:,}"),
+    ]
+    right = [
+        ("Variables", str(dbn.d)),
+        ("Lags", str(dbn.n_lags)),
+        ("Edges now / lagged", f"{np.count_nonzero(dbn.is_edge[0])} / {np.count_nonzero(dbn.is_edge[1:])}"),
+    ]
+    lines = ["=" * _WIDTH]
+    for (a, x), (b, y) in zip(left, right, strict=True):
+        lines.append(f"{a + ':':<11} {x:>26}   {b + ':':<20} {y:>16}")
+    lines.append("=" * _WIDTH)
+    for line in (
+        *first_lines(list(result.findings), "python", 5),
+        f"The fit {result.status.get('message', 'ended')}.",
+    ):
+        lines += wrap(line, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+    return "\n".join([*lines, "=" * _WIDTH, *_edges(result), "=" * _WIDTH])
+
+
+def _edges(result: Result) -> list[str]:
+    """One line for every edge, the strongest first; standard errors are given the edges found."""
+    errors, place = weight_errors(result), {name: i for i, name in enumerate(result.dbn.variables)}
+    wide = min(max(4, *map(len, place)), _MOST_NAME)
+    ends = f"{{:<{wide}.{wide}}} {{:2}} {{:<{wide}.{wide}}} {{:>3}}"
+    head = (
+        ends.format("from", "", "to", "lag")
+        + f" {'weight':>10} {'std err':>9} {'in sd':>7} {'probability':>11}"
+    )
+    lines, is_open = [head, "-" * _WIDTH], set(result.dbn.open_edges)
+    for edge in sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"])):
+        source, target, lag = edge["source"], edge["target"], edge["lag"]
+        known = None if errors is None else errors[lag, place[source], place[target]]
+        arrow = "--" if lag == 0 and (source, target) in is_open else "->"
+        numbers = [(edge["weight"], 10, "10.4g"), (known, 9, "9.2g"), (edge.get("standardised"), 7, "7.2f")]
+        cells = [" " * (k - 1) + "-" if x is None else format(x, form) for x, k, form in numbers]
+        sure = edge.get("probability")
+        lines.append(
+            ends.format(source, arrow, target, lag) + f" {' '.join(cells)} "
+            + (f"{'-':>11}" if sure is None else f"{sure:11.2f}")
+        )  # fmt: skip
+    return lines
