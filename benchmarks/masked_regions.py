@@ -15,7 +15,7 @@ Sites compare what they were asked with the sites of their region, regions with 
 code as a site, so a region can be made of regions (at most 255 members a level, as the shares of secrets allow).
 
 Known weakness: a third of the *sites of a region*, together with its server, can do what it takes a third of all sites to do
-in one level. Regions should be large; docs/scale.md says how large costs what.
+in one level. Regions should be large; docs/performance.md says how large costs what.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Curved effects: networks found, what curves cost where there are none, and forecasts; the tables of docs/nonlinear.md.
+"""Curved effects: networks found, what curves cost where there are none, and forecasts; the tables of docs/measurements.md.
 
     python benchmarks/nonlinear.py --out curves                      # every table to a file of that folder
     python benchmarks/nonlinear.py recovery arena --out curves       # only these
     python benchmarks/nonlinear.py --quick
-    python benchmarks/nonlinear.py --read curves --page docs/nonlinear.md      # put all files into the page
+    python benchmarks/nonlinear.py --read curves --page docs/measurements.md      # put all files into the page
 
 A wrong edge of W is a pair of variables whose edge differs from the truth (SHD: a reversed edge counts 1); of A, an entry
 that differs. Seeds 1000 and on were used for no choice. Nothing is tuned and nothing looks at the truth.

@@ -4,7 +4,7 @@
 
 d = 5, mean degree 2, ten sites, recordings of 20 steps, delta 1e-5 for each recording; effects are draws of a Gaussian
 process, or lines with --effects linear. All three have the same budget; bounds are chosen privately. Prints the table of
-docs/nonlinear.md: mean number of wrong edges (structural Hamming distance of W and of A together), how many of them are
+docs/measurements.md: mean number of wrong edges (structural Hamming distance of W and of A together), how many of them are
 there and should not be, and mean effective rows.
 """
 

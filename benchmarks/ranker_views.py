@@ -1,6 +1,6 @@
 """Could the rankers be views of lines and curves? DREAM4 by other evidence, other sets and the order search.
 
-The table of docs/nonlinear.md, section Rankers; run with FEDDBN_DATA set. Nothing is chosen with the gold standards.
+For docs/measurements.md, DREAM4 and NetSim; run with FEDDBN_DATA set. Nothing is chosen with the gold standards.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ from feddbn.words import say
 __all__ = ["OneShotDBN", "OneShotSettings"]
 
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
-# With fewer effective rows under noise curves miss a quarter of the edges and more (docs/nonlinear.md, Under noise).
+# With fewer effective rows under noise curves miss a quarter of the edges and more (docs/oneshot.md, Under noise).
 _ROWS_PER_COLUMN, _FEWEST_ROWS = 5.0, 200.0
 _RANKER = "LaggedEdgeRanker (feddbn.methods.edge_ranking) has it"
 _PENALISED = "Dynotears(lambda_w=..., lambda_a=...) has it, and feddbn.select chooses penalties"
@@ -120,7 +120,7 @@ class OneShotSettings(PreparedSettings):
         text("the name of a feature map", "'auto'") | function("a function"),
         '"linear": every effect is a straight line. "spline", "quadratic" or a function ``(n, d) -> (n, d, m)`` of '
         "standardised values: effects, contemporaneous and lagged, are a line and a curve of that kind where the evidence is "
-        'for it, edge by edge (docs/nonlinear.md). "auto": straight lines, and splines if the residuals show curvature and '
+        'for it, edge by edge (docs/oneshot.md). "auto": straight lines, and splines if the residuals show curvature and '
         "the evidence is clearly for it; under differential privacy, and of more than 200 variables, straight lines.",
     )
     interactions: bool = setting(
@@ -511,7 +511,7 @@ def _features_name(curved: CurvedOutcome) -> str:
 def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
     """Return the curves and products of a network as `DBN` takes them.
 
-    Under noise curves have no band: one that counts effective rows would be too narrow (docs/nonlinear.md, Under noise).
+    Under noise curves have no band: one that counts effective rows would be too narrow (docs/oneshot.md, Under noise).
     """
     origin, scale, basis = curved.design.origin, curved.design.scale, _features_name(curved)
     curves = tuple(
