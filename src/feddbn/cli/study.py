@@ -1,4 +1,4 @@
-"""``feddbn study submit | status | stop | resume | results``: what the person who leads a study runs.
+"""``feddbn study plan | submit | status | stop | resume | results``: what the person who leads a study runs.
 
 A session is opened while the study is tried out: one mostly waits for the server, the other for imports. Of a collection the
 lead sees who is awaited, and the study is sent again when one of them is there.
@@ -21,7 +21,7 @@ import typer
 from feddbn import words as in_words
 from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
-from feddbn.cli.terminal import bar, print_table, remark, say
+from feddbn.cli.terminal import bar, print_json, print_table, remark, say
 from feddbn.errors import FederationError, ParameterError, StateError, reading
 from feddbn.federation.protocol.study import (
     Study,
@@ -42,6 +42,7 @@ __all__ = [
     "EarlySession",
     "check_study",
     "open_study",
+    "plan",
     "read_study",
     "study_app",
     "submit",
@@ -228,10 +229,19 @@ def submit(
     run: Annotated[str, typer.Option(help="Name of the run; by default the study's name and the time.")] = "",
     wait: Wait = False,
     out: Out = None,
+    despite: Annotated[
+        str,
+        typer.Option(
+            metavar="REASON",
+            help="Why to send a study whose plan has red lines; it is kept with the run, and owners read it in their logs.",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Send a study to the federation."""
+    """Send a study to the federation; one whose plan has red lines only with `--despite`."""
     plan = open_study(study)
+    if despite:
+        plan = study_from_json(plan.model_copy(update={"despite": despite}).to_json())
     run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     session = _session(kit)
     session.claim(plan, run_id)
@@ -273,6 +283,55 @@ def _tell_tasks(study: Study) -> None:
             "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "
             "of them together."
         )
+
+
+@study_app.command()
+def plan(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    kit: Annotated[
+        Path | None,
+        typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit; without one no site is asked."),
+    ] = None,
+    ask: Annotated[
+        bool,
+        typer.Option("--ask/--no-ask", help="Ask the sites for a check of their data, if that was not done."),
+    ] = True,
+    again: Annotated[
+        bool, typer.Option("--again", help="Ask anew, for example after sites have changed their data.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show in red, yellow and green what is known of a study before it is sent.
+
+    All sites of the study are asked for a check of their data, under the same masks; nothing is learned from it. Owners
+    approve it as they approve any study. The exit code is 2 if a line is red.
+    """
+    from feddbn.runtime.engines.planning import ask_sites, known_rows
+    from feddbn.runtime.server.plan import red_rows
+
+    what, why = read_study(study), ""
+    if kit is None:
+        rows = known_rows(None, what, "--kit was not given.")
+    else:
+        try:
+            session = _session(kit)
+            with session:
+                if ask:
+                    with bar(f"plan of {what.name}") as update:
+                        watch = lambda values: update(**_how_it_stands(values))  # noqa: E731
+                        why = ask_sites(session, what, watch, again, remark)
+                rows = known_rows(session, what, why)
+        except FederationError as error:
+            if error.code not in ("no-server", "engine-cannot"):
+                raise
+            rows = known_rows(None, what, str(error))
+    if as_json:
+        print_json({"study": what.name, "digest": what.digest, "rows": [vars(row) for row in rows]})
+    else:
+        lines = [(row.colour, row.about, row.sentence) for row in rows]
+        print_table(("", "about", "what is known"), lines, f"plan of the study {what.name}", n_text=3)
+    if red_rows(rows):
+        raise typer.Exit(2)
 
 
 @study_app.command()
@@ -336,6 +395,7 @@ def step(
     session.check(plan, run_id)
     check_study(plan)
     if is_new:
+        _check_plan(session, plan)
         _tell_tasks(plan)
         if not plan.attendance.collects:
             remark(
@@ -449,6 +509,8 @@ def _send(
     while True:
         with early or session:
             early = None
+            if run_id not in session.sent():
+                _check_plan(session, study)
             job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:
                 for line in (
@@ -473,6 +535,18 @@ def _send(
                 return
         remark(awaited.sentence)
         wait_for_one(session, awaited, run_id)
+
+
+def _check_plan(session: Session, study: Study) -> None:
+    """Refuse a study with red lines in what is known of it; say how many others are not green."""
+    from feddbn.runtime.engines.planning import check_red, known_rows
+
+    rows = known_rows(session, study)
+    check_red(study, rows)
+    if study.despite:
+        remark(f"note: sent despite the red lines of its plan: {study.despite}")
+    if any(row.code == "plan-not-asked" for row in rows):
+        remark("note: the sites were not asked beforehand; `feddbn study plan` shows what would go wrong.")
 
 
 def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: bool) -> None:

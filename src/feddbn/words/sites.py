@@ -57,16 +57,7 @@ _CHECKED = {
         "study: note",
         "it may ask for {names}, which the policy does not list and this site would refuse then",
     ),
-    "other-sites-before": (
-        "study: note",
-        "earlier sums over data of this site had other sites: unless many sites have new data, sums of this study would be "
-        "refused, because together with those they show single sites; ask the same sites, or use noise",
-    ),
     "columns-unused": ("study: note", "not asked for: {some}; these columns are not read"),
-    "units-unsaid-here": (
-        "study: note",
-        "the study means {units}; say it in `units` of the settings if that is so, or convert the data",
-    ),
     "units-unsaid-there": (
         "study: note",
         "the study does not say the units of {names}; ask the lead for a [units] table",
@@ -88,8 +79,6 @@ _CHECKED = {
 def _checked(it: Said) -> Card:
     question, text = _CHECKED[it.finding.code]
     values = dict(it.finding.values)
-    if isinstance(values.get("units"), Mapping):
-        values["units"] = ", ".join(f"{name} in {unit}" for name, unit in values["units"].items())
     return Card(question, "", text.format(**values, names=it.names, some=listed(it.finding.about, 8)))
 
 

@@ -112,6 +112,11 @@ def unit_differences(study: Study, units: Mapping[str, str]) -> list[str]:
     ]
 
 
+def unsaid_units(study: Study, units: Mapping[str, str], held: Sequence[str]) -> list[str]:
+    """Return the variables of a site for which the study gives a unit and the site does not say one."""
+    return [name for name in chosen_variables(study, held) if name in study.units and name not in units]
+
+
 def kind_differences(study: Study, site: str, own: Mapping[str, Kind]) -> list[str]:
     """Return in words where a study and a site mean other kinds or levels of a variable that the site may hold.
 
@@ -149,6 +154,11 @@ def announcement(study: Study, variables: Sequence[str]) -> str:
         f"method {' and '.join(study.methods)} ({study.goal}), "
         f"{len(variables)} variables ({', '.join(variables[:8])}"
         f"{', ...' if len(variables) > 8 else ''}), {len(study.sites)} sites, {how}{noise}."
+        + (
+            f" Its plan had red lines; the lead sends it all the same: {study.despite}"
+            if study.despite
+            else ""
+        )
     )
 
 

@@ -242,7 +242,8 @@ class Study(Table):
     one with a table of how well this and other methods predict such rows; or a check of the data, from which nothing is
     learned. `lead` says who answers for the study, `about` what it is for; both are
     part of what the owners of the data approve. `update_of` names an earlier run of the same question: sites hold new rows
-    now, and their sums are added to those of that run.
+    now, and their sums are added to those of that run. `despite` is why the lead sends it although its plan has red
+    lines. It is said when the study is sent, so it is not part of what owners have approved; they read it in their logs.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -264,6 +265,7 @@ class Study(Table):
     lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
     about: About = Field(default_factory=About)
     update_of: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9._-]{0,63})?$")
+    despite: str = Field(default="", max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")
 
     @field_validator("variables", "sites")
     @classmethod
@@ -377,7 +379,8 @@ class Study(Table):
         # A study that uses none of these has the text that it had before there were any.
         unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
         unused |= dict.fromkeys(
-            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of"), True
+            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of", "despite"),
+            True,
         )
         if self.about != About():
             unused["about"] = _unused(self.about, *About.model_fields)
@@ -388,8 +391,9 @@ class Study(Table):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical text."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        """SHA-256 of the canonical text of what owners approve."""
+        told = self.model_copy(update={"despite": ""}) if self.despite else self
+        return hashlib.sha256(told.to_json().encode()).hexdigest()
 
 
 def _unused(table: Table, *names: str) -> set[str]:

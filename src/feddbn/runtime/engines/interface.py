@@ -342,6 +342,14 @@ class Session(ABC):
             raise StateError(f"no run {run_id!r} was sent with the kit {self.kit}.", code="unknown-run")
         return study_from_json(path.read_text(encoding="utf-8"))
 
+    def sent(self) -> dict[str, Study]:
+        """Return every run that was sent with this kit, and its study; what cannot be read is left out."""
+        found = {}
+        for path in sorted((self.kit / "runs").glob("*.json")):
+            with contextlib.suppress(FeddbnError, OSError, UnicodeDecodeError):
+                found[path.stem] = study_from_json(path.read_text(encoding="utf-8"))
+        return found
+
     def _memory(self, run_id: str) -> Path:
         return self.kit / "runs" / f"{check_run_id(run_id)}.json"
 
@@ -391,7 +399,9 @@ class Engine(ABC):
         raise self._cannot("send, watch and fetch studies")
 
     def _cannot(self, what: str) -> FederationError:
-        return FederationError(f"feddbn does not {what} on the engine {self.name!r}; {self.instead}.")
+        return FederationError(
+            f"feddbn does not {what} on the engine {self.name!r}; {self.instead}.", code="engine-cannot"
+        )
 
 
 DEFAULT_ENGINE = "nvflare"

@@ -235,6 +235,8 @@ class Collecting:
         for site, reply in sorted(self._exchange(messages).items()):
             why = _refused(site, messages.get(site, b""), reply)
             if why is not None:
+                if str(why) != str(said.get(site)):
+                    self._tell(ServerEvent("refused", site=site, sentence=str(why), code=why.code))
                 said[site] = why
             elif site in messages:
                 self._book.add(name, site, reply)

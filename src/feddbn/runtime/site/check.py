@@ -54,6 +54,7 @@ def why_refused(
     own += [
         lambda: _masking(settings, study),
         lambda: _budget(settings, policy, study),
+        lambda: _earlier_sums(settings, policy, study),
         lambda: _rows(settings, policy, variables, study),
     ]
     found: list[Finding] = []
@@ -74,15 +75,10 @@ def study_remarks(
     perhaps = lacking_tasks(policy, study)
     if perhaps:
         yield Finding("tasks-not-listed", "note", about=tuple(perhaps))
-    if _has_other_sites(settings, policy, study):
-        yield Finding("other-sites-before", "note")
     names = chosen_variables(study, variables)
     unused = tuple(name for name in variables if name not in names)
     if unused:
         yield Finding("columns-unused", "note", about=unused)
-    silent = {name: study.units[name] for name in names if name in study.units and name not in settings.units}
-    if silent:
-        yield Finding("units-unsaid-here", "note", {"units": silent}, tuple(silent))
     unsaid = tuple(name for name in names if name in settings.units and name not in study.units)
     if unsaid:
         yield Finding("units-unsaid-there", "note", about=unsaid)
@@ -115,15 +111,24 @@ def _wrong(code: str, error: FeddbnError) -> Finding:
     return Finding(code, "error", {"why": error.code, "sentence": str(error)})
 
 
-def _has_other_sites(settings: SiteSettings, policy: SitePolicy, study: Study) -> bool:
-    """Whether the register has a sum over other sites than the study's, with which the study's would show a few."""
+def _earlier_sums(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
+    """Refuse sites whose sum would show a few of them, beside a sum over other sites in the register."""
     if not study.privacy.is_protected or study.privacy.epsilon is not None or settings.peers is None:
-        return False
+        return
     from feddbn.runtime.site.keeping import would_show
 
     # The versions of the others' data are not known here.
-    shelf, fewest = FileShelf(settings.state, "", ""), max(policy.min_sites, study.privacy.min_sites)
-    return bool(would_show(shelf, read_peers(settings.peers), study.sites, fewest))
+    peers, fewest = read_peers(settings.peers), max(policy.min_sites, study.privacy.min_sites)
+    if set(study.sites) <= peers.keys() and would_show(
+        FileShelf(settings.state, "", ""), peers, study.sites, fewest
+    ):
+        raise SiteRefused(
+            "data of this site were added up before with other sites than those of this study. The two sums together would "
+            f"show fewer than {fewest} sites, so this site will refuse the sums of the study. Ask the lead for the same "
+            f"sites, for at least {fewest} new ones at once, or for a study with noise. Only if many sites have new data "
+            "since, the sums can be made.",
+            code="shows-few-sites",
+        )
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -22,6 +23,7 @@ from feddbn.federation.protocol.endpoint import (
     StudyCheck,
     kind_differences,
     unit_differences,
+    unsaid_units,
 )
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site
@@ -129,6 +131,17 @@ def study_checks(
                 f"the study {study.name!r} and this site name other units ({'; '.join(differ)}); convert the data, or "
                 "correct `units` in the study or in the site's settings.",
                 code="other-units",
+            )
+        if not study.units.keys() - settings.units.keys():
+            return
+        held = (read_data(settings) if data is None else data).variables
+        unsaid = {name: study.units[name] for name in unsaid_units(study, settings.units, held)}
+        if unsaid:
+            line = ", ".join(f"{name} = {json.dumps(unit)}" for name, unit in unsaid.items())
+            raise SiteRefused(
+                f"the study {study.name!r} gives units, and this site does not say its own of {', '.join(unsaid)}. If they "
+                f"are the same, put units = {{{line}}} into the site's settings; if not, say there which it has.",
+                code="units-unsaid",
             )
 
     def step(study: Study) -> None:

@@ -1,0 +1,104 @@
+"""What the plan of a study tells its lead: who agrees, what the data allow, what leaves and what it costs."""
+
+from __future__ import annotations
+
+from feddbn.words import Card, Said, counted, says
+from feddbn.words.studies import listed
+
+_SAID = {
+    "plan-not-asked": "the sites were not asked: {why}",
+    "plan-agreed": "all {n} sites agree to a check of their data: {names}.",
+    "plan-awaited": "the answers of {names} are awaited; run `feddbn study plan` again when they have come.",
+    "plan-stopped": "the sites could not all be asked: {sentence}",
+    "plan-refused": "{names}: {sentence}",
+    "plan-units-refused": "{names}: {sentence}",
+    "plan-units-said/known": "every owner has said the unit of every variable, and all mean the same.",
+    "plan-units-said/open": "the study gives a unit for every variable; no owner was asked yet.",
+    "plan-earlier-none": "no run that this kit has sent stands in the way of these sites.",
+    "plan-leaves": "{usual:,} numbers leave each of {n_sites} sites if its data are clean, at most {most:,}; {how}.",
+    "plan-costs": "{sentence}.",
+    "plan-costs-none": "the study promises no epsilon and costs none.",
+    "plan-tasks": (
+        "the study asks for {names}, which a site answers only if `tasks` of its policy lists them. Ask the owners; `feddbn "
+        "site check --study` tells them."
+    ),
+}
+_LEVELS = {
+    "auto": 'each recording has its own mean where the sums speak for it (prepare.center = "auto").',
+    "recording": "the mean of each recording is taken off.",
+    "none": 'all recordings share one mean. If patients or machines differ in level, use prepare.center = "recording".',
+}
+
+
+@says(*dict.fromkeys(code.partition("/")[0] for code in _SAID))
+def _plan(it: Said) -> Card:
+    code = it.finding.code
+    if code == "plan-units-said":
+        code += "/known" if it["known"] else "/open"
+    how = "masks hide all but their sum" if it.get("masks") else "nothing hides them from the server"
+    return Card("", "", _SAID[code].format(**it.finding.values, names=listed(it.finding.about, 8), how=how))
+
+
+_SEEN = {
+    "cycles": "no cycle stands out.",
+    "gaps": "no cell is empty.",
+    "kinds": "no variable has only 0 and 1, or only whole numbers.",
+    "scales": "the scales of the sites do not differ more than chance allows.",
+}
+
+
+@says("plan-nothing-seen")
+def _nothing_seen(it: Said) -> Card:
+    return Card("", "", _SEEN[it["topic"]])
+
+
+@says("plan-waits")
+def _waits(it: Said) -> Card:
+    if it["why"] == "silent":
+        return Card("", "", f"{it.names} did not answer.")
+    return Card("", "", f"the check waits for the approval of the owners of {it.names}.")
+
+
+@says("plan-units-open")
+def _units_open(it: Said) -> Card:
+    names = listed(it.finding.about, 6)
+    compared = (
+        f"with {it['n_sites']} sites nothing compares their scales"
+        if it["n_sites"] < it["fewest"]
+        else "other units may pass for other patients"
+    )
+    return Card(
+        "",
+        "",
+        f"the study gives no unit for {names}, so no owner has to say one; {compared}.",
+        "Add [units].",
+    )
+
+
+@says("plan-earlier")
+def _earlier(it: Said) -> Card:
+    runs = "; ".join(f"{run} had {listed(it['sites'][run], 6)}" for run in it.finding.about[:3])
+    sure = "will refuse" if it.finding.level == "error" else "will refuse, if that run has made a sum,"
+    return Card(
+        "",
+        "",
+        f"sites {sure} sums over these sites, because together with an earlier run they would show single sites ({runs}).",
+        "Ask the same sites, add or leave out at least three at once, or use noise (epsilon).",
+    )
+
+
+@says("plan-levels")
+def _levels(it: Said) -> Card:
+    return Card("", "", _LEVELS.get(it["center"], _LEVELS["none"]))
+
+
+@says("plan-rows")
+def _rows(it: Said) -> Card:
+    what = f"{it['rows']:,} rows in {counted(it['recordings'], 'recording')} at {it['sites']} sites"
+    if it["effect"] is None:
+        return Card("", "", f"{what}: too few for {it['columns']} columns.", "Use fewer variables or lags.")
+    size = f"worth {it['n_effective']:,} complete ones. Effects from {it['effect']:.2f} sd on are found in 4 of 5 studies"
+    fewer = (
+        "" if it["is_clear"] else "Smaller effects are missed: use fewer variables or lags, or more sites."
+    )
+    return Card("", "", f"{what}, {size}.", fewer)
