@@ -11,7 +11,7 @@ from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.runtime.store import FileStore
 from support.hostile import Server, Sites
-from support.saying import codes, refused
+from support.saying import refused
 
 
 def moments(sites):
@@ -194,14 +194,15 @@ def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_
 
 def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(tmp_path):
     from feddbn.runtime.settings import read_policy, read_site_settings
-    from feddbn.runtime.site.check import study_remarks
+    from feddbn.runtime.site.check import why_refused
 
     sites = Sites(tmp_path)
     settings = read_site_settings(sites.places["s0"] / "feddbn_site.toml")
     policy = read_policy(settings.policy)
 
     def remarks(study):
-        return "other-sites-before" in codes(study_remarks(settings, policy, sites.variables, study))
+        found = why_refused(settings, policy, sites.variables, study)
+        return [one.values["why"] for one in found] == ["shows-few-sites"]
 
     some = sites.study("oneshot", sites.names[:3])
     noisy = sites.study("oneshot", sites.names[:3], privacy="epsilon = 1.0")

@@ -129,6 +129,10 @@ export: schema.md#other-forms
   $ feddbn export result.json -o arrays.npz --format tigramite
 study: deployment.md#5-run-a-study
   $ feddbn study submit study.toml --kit lead@example.org --wait --out result
+study plan: deployment.md#5-run-a-study
+  $ feddbn study plan study.toml --kit lead@example.org
+  $ feddbn study plan study.toml --json   # what is known without asking sites
+  1: a line of the plan is red, or a bug
 study submit: deployment.md#5-run-a-study
   $ feddbn study submit study.toml --kit lead@example.org --wait --out result
   $ FEDDBN_KIT=lead@example.org feddbn study submit study.toml --run one

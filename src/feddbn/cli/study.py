@@ -304,7 +304,7 @@ def plan(
     """Show in red, yellow and green what is known of a study before it is sent.
 
     All sites of the study are asked for a check of their data, under the same masks; nothing is learned from it. Owners
-    approve it as they approve any study. The exit code is 2 if a line is red.
+    approve it as they approve any study. The exit code is 1 if a line is red.
     """
     from feddbn.runtime.engines.planning import ask_sites, known_rows
     from feddbn.runtime.server.plan import red_rows
@@ -331,7 +331,7 @@ def plan(
         lines = [(row.colour, row.about, row.sentence) for row in rows]
         print_table(("", "about", "what is known"), lines, f"plan of the study {what.name}", n_text=3)
     if red_rows(rows):
-        raise typer.Exit(2)
+        raise typer.Exit(1)
 
 
 @study_app.command()

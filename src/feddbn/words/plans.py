@@ -10,8 +10,8 @@ _SAID = {
     "plan-agreed": "all {n} sites agree to a check of their data: {names}.",
     "plan-awaited": "the answers of {names} are awaited; run `feddbn study plan` again when they have come.",
     "plan-stopped": "the sites could not all be asked: {sentence}",
-    "plan-refused": "{names}: {sentence}",
-    "plan-units-refused": "{names}: {sentence}",
+    "plan-refused": "{names} refused: {reason}",
+    "plan-units-refused": "{names} refused: {reason}",
     "plan-units-said/known": "every owner has said the unit of every variable, and all mean the same.",
     "plan-units-said/open": "the study gives a unit for every variable; no owner was asked yet.",
     "plan-earlier-none": "no run that this kit has sent stands in the way of these sites.",
@@ -36,7 +36,10 @@ def _plan(it: Said) -> Card:
     if code == "plan-units-said":
         code += "/known" if it["known"] else "/open"
     how = "masks hide all but their sum" if it.get("masks") else "nothing hides them from the server"
-    return Card("", "", _SAID[code].format(**it.finding.values, names=listed(it.finding.about, 8), how=how))
+    # A site's sentence may begin with who it is.
+    reason = str(it.get("sentence", "")).rpartition(" refused: ")[2]
+    names = listed(it.finding.about, 8)
+    return Card("", "", _SAID[code].format(**it.finding.values, names=names, how=how, reason=reason))
 
 
 _SEEN = {

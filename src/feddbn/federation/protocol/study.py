@@ -379,7 +379,9 @@ class Study(Table):
         # A study that uses none of these has the text that it had before there were any.
         unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
         unused |= dict.fromkeys(
-            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of", "despite"),
+            _unused(
+                self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of", "despite"
+            ),
             True,
         )
         if self.about != About():

@@ -241,11 +241,15 @@ def test_units_are_compared_by_name(tmp_path):
     assert "pressure" not in found["other-units"]
 
 
-def test_units_that_one_side_leaves_out_are_told(tmp_path):
-    found = joined(tmp_path, more='[units]\npulse = "1/min"\n', units={"pressure": "mmHg"})
-    assert only(found, "units-unsaid-here").values == {"units": {"pressure": "mmHg"}}
-    assert only(found, "units-unsaid-there").about == ("pulse",)
-    assert only(found, "study-joinable")
+def test_an_owner_must_say_the_units_that_a_study_gives(tmp_path):
+    units = '[units]\npulse = "1/min"\n'
+    found = refusals(joined(tmp_path, more=units, units={"pulse": "1/min", "pressure": "mmHg"}))
+    assert list(found) == ["units-unsaid"]
+    assert 'units = {pressure = "mmHg"}' in found["units-unsaid"]
+    (tmp_path / "both").mkdir()
+    told = joined(tmp_path / "both", more=units + 'pressure = "mmHg"\n', units={"pressure": "mmHg"})
+    assert only(told, "study-joinable")
+    assert only(told, "units-unsaid-there").about == ("pulse",)
 
 
 def test_too_few_rows_are_a_refusal(tmp_path):
