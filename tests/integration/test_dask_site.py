@@ -163,7 +163,7 @@ def test_a_fit_asks_the_cluster_and_gives_the_network_of_one_process(tmp_path, c
 
 def test_columns_in_another_order_are_summed_by_the_cluster_too(tmp_path, monkeypatch):
     frame = messy()[list(NAMES)]
-    site = AlignedSite(("c", "a"), DaskSite(cut(frame, tmp_path), joined=True, part_rows=100))
+    site = AlignedSite(("c", "a"), DaskSite(cut(frame, tmp_path), joined=True, part_rows=100, missing="drop"))
     asked = []
     monkeypatch.setattr(
         DaskSite, "compute", lambda self, work, parts: asked.append(parts) or [work(p) for p in parts]

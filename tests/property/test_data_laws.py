@@ -99,7 +99,7 @@ def test_dropping_missing_rows_equals_brute_force(seed: int, p: int, share: floa
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(40, 2))
     x[rng.random((40, 2)) < share] = np.nan
-    site = read_sites({"A": x})["A"]
+    site = read_sites({"A": x}, missing="drop")["A"]
     windows = [np.concatenate([x[t - lag] for lag in range(p + 1)]) for t in range(p, 40)]
     brute = np.array([z for z in windows if not np.isnan(z).any()]).reshape(-1, 2 * (p + 1))
     np.testing.assert_array_equal(all_rows(site, p), brute)

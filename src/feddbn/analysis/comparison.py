@@ -382,7 +382,7 @@ def compare_methods(
         check_network(truth, "truth")
     chosen: Iterable[Any] = default_methods(truth, False) if methods is None else map(get_method, methods)
     share = (0.2 if truth is None else 0.0) if held_out is None else held_out
-    sites = read_sites(data, layout=replace(Layout.of(layout, columns, "compare_methods"), missing="keep"))
+    sites = read_sites(data, layout=Layout.of(layout, columns, "compare_methods"))
     with warnings.catch_warnings():
         # Every estimator keeps its own advice in warnings_.
         warnings.simplefilter("ignore", ResultWarning)

@@ -397,9 +397,7 @@ def _federation(data: Any, federation: Federation | None, layout: Layout, estima
         if data is None:
             raise ParameterError("give the data of the sites, or a federation.")
         kinds = getattr(estimator, "kinds", None)
-        known = (
-            replace(layout, missing="keep") if kinds is None else replace(layout, missing="keep", kinds=kinds)
-        )
+        known = layout if kinds is None else replace(layout, kinds=kinds)
         return in_process(read_sites(data, layout=known))
     if data is not None:
         raise ParameterError("give data or a federation, not both.")

@@ -86,7 +86,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     look = Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare())
     names: tuple[str, ...] = every[0].variables or ()
     try:
-        sites, errors = readable_sites(data, replace(layout, missing="keep"))
+        sites, errors = readable_sites(data, layout)
         names = names or tuple(dict.fromkeys(name for site in sites.values() for name in site.variables))
         for name, site in sites.items():
             try:

@@ -92,9 +92,7 @@ def read_history(
     whose other columns show that it holds several, or rows out of order, is refused.
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
-    source, layout = described(
-        source, replace(layout or Layout(), variables=tuple(variables), missing="keep")
-    )
+    source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
     source = _of_series(source, layout, series)
     if layout.needs_step:
         raise ParameterError(
@@ -157,7 +155,7 @@ def read_readings(
     source, layout = described(source, layout)
     source = _of_series(source, layout, series)
     irregular = layout.irregular or (None if layout.time is None else "keep")
-    layout = replace(layout, variables=tuple(variables), missing="keep", irregular=irregular)
+    layout = replace(layout, variables=tuple(variables), irregular=irregular)
     frame, own = tidy_frame(plain_frame(source, layout), layout, where)
     remarks, frame = _other_columns(source, layout, where), frame.reset_index(drop=True)
     if own.time is not None:

@@ -155,7 +155,7 @@ def attack(
         source = simulate(
             d=variables, n_lags=lags, n_sites=sites, n_samples=n, mean_degree=2, random_state=seed
         ).sites
-    report = attacks[method.lower()](read_sites(source), lags, rounds)
+    report = attacks[method.lower()](read_sites(source, missing="drop"), lags, rounds)
     if as_json:
         print_json(asdict(report))
     else:

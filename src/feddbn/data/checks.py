@@ -22,7 +22,7 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
     complete_rows
         Usable rows that lack no cell, nor do those predecessors: all that methods use which need whole rows.
     missing_percent
-        Share of the cells of the kept rows that are empty; 0 unless rows were read with ``missing="keep"``.
+        Share of the cells of the kept rows that are empty; 0 if rows were read with ``missing="drop"``.
 
     Reads every site once, streamed ones in batches.
 

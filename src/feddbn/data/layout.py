@@ -179,11 +179,12 @@ class Layout(Settings):
         "factor, or factor and offset, by which its numbers change. `limits` are in the unit wanted.",
     )
     missing: str = setting(
-        "drop",
+        "keep",
         word(*MISSING),
-        '"drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them. "keep" leaves '
-        "them in, NaN where a cell is missing, so that present cells can be used; rows of which no cell is present are left "
-        "out at the ends of a segment, and more than ten of them in a row end it. Estimators keep them (`Prepare`).",
+        'Rows with empty cells: "keep" leaves them in, NaN where a cell is empty, so that the others are used; rows without '
+        "any cell are left out at the ends of a segment, and more than ten of them in a row end it. What a fit does with "
+        'empty cells is then said by `Prepare`. "drop" leaves out rows with any empty cell and starts a new segment after '
+        'them; "error" refuses them.',
     )
     sort: bool = setting(
         False,

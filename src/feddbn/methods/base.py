@@ -160,8 +160,7 @@ def simulated(
     >>> feddbn.OneShotDBN(federation=federation).fit(None).W_.shape
     (3, 3)
     """
-    found = replace(Layout.of(layout, columns, "simulated"), missing="keep")
-    sites, on = read_sites(data, layout=found), open_device(device)
+    sites, on = read_sites(data, layout=Layout.of(layout, columns, "simulated")), open_device(device)
     word("exact", "noise").check("protection", protection)
     if protection == "exact":
         return in_process(sites, on)
@@ -383,7 +382,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             raise ParameterError(
                 f"data is a federation; give it as {type(self).__name__}(federation=...) and call fit(None)."
             )
-        layout = replace(layout, label=self._label_column(layout.label), missing="keep")
+        layout = replace(layout, label=self._label_column(layout.label))
         as_read = self._read(data, layout)
         sites = self._without_defined(as_read)
         n_lags = self._largest_lag if longest_lag is None else longest_lag

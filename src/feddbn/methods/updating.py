@@ -62,7 +62,7 @@ class UpdatedEstimator(DBNEstimator[S]):
         tally = self._tally
         if tally is None:
             raise ParameterError(f"update: {self._why_not}", code=self._why_not.code)
-        read = replace(Layout.of(layout, columns, "update"), variables=tuple(names), missing="keep")
+        read = replace(Layout.of(layout, columns, "update"), variables=tuple(names))
         federation, sites = self._new_rows(data, read)
         changes: dict[str, Any] = {}
         # A copy learns: an update that fails leaves the fit as it was.

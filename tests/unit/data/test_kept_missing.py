@@ -93,8 +93,8 @@ def test_segments_are_those_found_row_by_row_whatever_the_batches(seed: int, wit
 @pytest.mark.parametrize("p", [0, 1, 3])
 def test_without_incomplete_rows_kept_data_are_dropped_data(seed: int, p: int) -> None:
     table = pd.DataFrame(_holey(120, seed), columns=["a", "b"])
-    kept = read_sites({"A": table}, missing="keep")["A"]
-    dropped = read_sites({"A": table})["A"]
+    kept = read_sites({"A": table})["A"]
+    dropped = read_sites({"A": table}, missing="drop")["A"]
     ours = [s for r in CompleteSite(kept).recordings() for s in stretches(r.blocks(), p)]
     theirs = [s for r in dropped.recordings() for s in stretches(r.blocks(), p)]
     assert [s.time for s in ours] == [s.time for s in theirs]
@@ -143,7 +143,7 @@ def test_a_site_counts_what_is_missing() -> None:
     told = about_data(sites["A"]).values
     assert (told["rows"], told["left_out"], told["complete"]) == (9, 1, 7)
     assert told["missing_percent"] == pytest.approx(100 * 3 / 18)
-    dropped = read_sites({"A": values})
+    dropped = read_sites({"A": values}, missing="drop")
     assert summary(dropped, n_lags=1).loc["A", "complete_rows"] == 4
     told = about_data(dropped["A"]).values
     assert (told["rows"], told["left_out"]) == (7, 3)

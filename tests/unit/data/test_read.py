@@ -89,7 +89,7 @@ def test_integers_booleans_and_nullable_numbers_become_floats() -> None:
     table = pd.DataFrame(
         {"i": [1, 2, 3], "b": [True, False, True], "n": pd.array([1, None, 3], dtype="Int64")}
     )
-    site = read_sites(table)["site-0"]
+    site = read_sites(table, missing="drop")["site-0"]
     assert values(site).tolist() == [[1, 1, 1], [3, 1, 3]]
     assert values(site).dtype == np.float64
     assert lengths(site) == [[1, 1]]
@@ -164,7 +164,7 @@ def test_rows_with_missing_values_split_segments_and_are_counted() -> None:
     table = frame(8)
     table.loc[[0, 3], "a"] = np.nan
     table.loc[[3, 4], "b"] = np.nan
-    site = read_sites({"A": table})["A"]
+    site = read_sites({"A": table}, missing="drop")["A"]
     assert lengths(site) == [[2, 3]]
     assert site.n_dropped_rows == 3
     assert all(block.starts_segment for recording in site.recordings() for block in recording.blocks())

@@ -108,7 +108,7 @@ def missing_cells(site: SiteData) -> tuple[int, IntArray]:
     --------
     >>> import numpy as np
     >>> from feddbn.data import missing_cells, read_sites
-    >>> site = read_sites({"a": np.array([[1.0, np.nan], [2.0, 3.0]])}, missing="keep")["a"]
+    >>> site = read_sites({"a": np.array([[1.0, np.nan], [2.0, 3.0]])})["a"]
     >>> n_cells, by_variable = missing_cells(site)
     >>> n_cells, by_variable.tolist()
     (2, [0, 1])

@@ -50,7 +50,7 @@ def read_data(
     settings: SiteSettings, variables: tuple[str, ...] | None = None, kinds: Mapping[str, Kind] | None = None
 ) -> SiteData:
     """Return the site's recordings, with these of its variables; `kinds` are those of a study, of what it leaves open."""
-    layout = replace(settings.layout, missing="keep")
+    layout = settings.layout
     if variables is not None:
         said = {**(kinds or {}), **layout.kinds}
         own = {name: kind for name, kind in said.items() if name in variables}
