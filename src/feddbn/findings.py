@@ -15,12 +15,35 @@ from typing import Any, Literal, get_args
 
 from feddbn.shown import Shown
 
-__all__ = ["LEVELS", "Finding", "Findings", "Level", "together"]
+__all__ = ["HARM", "LEVELS", "Finding", "Findings", "Level", "together"]
 
 Level = Literal["error", "warning", "unknown", "note", "good"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 """From what matters most: "error" (a fit is refused or cannot be right), "warning" (it can turn the result over), "unknown"
 (it could not be looked at), "note" (good to know), "good" (it was looked at and holds)."""
+
+HARM = (
+    # Rows are not what they seem, or hardly any is used.
+    *("refused", "header", "text-cells", "usable-rows", "edges-differ"),
+    # Columns are not what they seem.
+    *("mixed-columns", "other-units", "units", "definition-far"),
+    # Rows do not follow each other as they seem to.
+    *(
+        "shuffled-time",
+        "glued",
+        "undeclared-time",
+        "undeclared-id",
+        "repeated",
+        "ignored-index",
+        "slower-rows",
+    ),
+    # Cells are not measured.
+    *("sentinel", "made-up-values", "stuck", "held", "constant"),
+    # Sites differ, and the model is contradicted.
+    *("sites-disagree", "disagreement", "other-relations", "two-rates", "scales"),
+    *("could-be-hidden", "residuals", "rates-do-not-fit", "near-identity", "pairs-unseen", "not-converged"),
+)
+"""Codes of what turns a result over most surely, the worst first; within a level they come before all others."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,15 @@ class Finding:
     parts: tuple[Finding, ...] = ()
 
     @property
+    def harm(self) -> tuple[int, int]:
+        """Its place among findings: by its level, then by how surely it turns a result over."""
+        within = [Finding.from_dict(self.values["finding"])] if "finding" in self.values else []
+        codes = {self.code, *(one.code for one in (*self.parts, *within))}
+        return LEVELS.index(self.level), min(
+            HARM.index(code) if code in HARM else len(HARM) for code in codes
+        )
+
+    @property
     def where(self) -> str:
         """Where it was found, in words; empty for everywhere."""
         return ", ".join(
@@ -93,7 +125,7 @@ def together(code: str, found: Sequence[Finding]) -> list[Finding]:
 
 
 class Findings(list[Finding], Shown):
-    """Findings in their order: what can turn the result over comes first, equal levels as they were found.
+    """Findings in their order: what can turn the result over comes first (`Finding.harm`), equals as they were found.
 
     Examples
     --------
@@ -103,7 +135,7 @@ class Findings(list[Finding], Shown):
     """
 
     def __init__(self, found: Iterable[Finding] = ()) -> None:
-        super().__init__(sorted(found, key=lambda one: LEVELS.index(one.level)))
+        super().__init__(sorted(found, key=lambda one: one.harm))
 
     @classmethod
     def stored_in(cls, result: Mapping[str, Any]) -> Findings:

@@ -141,7 +141,7 @@ def test_compare_says_warnings_of_fits_as_the_command_line_writes_them(run, tmp_
         table.to_csv(tmp_path / f"{name}.csv", index=False)
     outcome = run("compare", tmp_path, "-m", "oneshot", "-m", "fdbnl")
     assert outcome.exit_code == 0, outcome.output
-    assert "note: OneShotDBN: " in outcome.stderr
+    assert "warning: OneShotDBN: " in outcome.stderr
     assert "-p noise_variance=free" in " ".join(outcome.stderr.split())
     assert "noise_variance='" not in outcome.stderr
 

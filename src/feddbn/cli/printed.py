@@ -47,12 +47,10 @@ def print_result(result: Result, show_all: bool = False) -> None:
     for one in result.findings.of(ABSTAINED):
         say(full_sentence(sentence_of(one, "cli")))
     dbn = result.dbn
-    n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
-    rows = f", {n_rows} usable rows" if n_rows else ""
     rates = result.rates
     time = counted(dbn.n_lags, "lag") if rates is None else f"steps of {rates.step or 'one row'}"
     sizes = [counted(dbn.d, "variable"), time, counted(len(result.sites), "site")]
-    say(f"{result.method}: {', '.join(sizes)}{rows}")
+    say(f"{result.method}: {', '.join(sizes)}{_rows(result)}")
     what = "sum" if result.status.get("name") == "EXACT" else "round"
     rounds = "" if result.n_rounds is None else f" ({counted(result.n_rounds, what)})"
     say(f"The fit {result.status['message']}{rounds}.")
@@ -69,11 +67,21 @@ def print_result(result: Result, show_all: bool = False) -> None:
     print_notes([one for one in result.findings if one.code != ABSTAINED], show_all)
 
 
+def _rows(result: Result) -> str:
+    """How many rows the network was learned from, of how many, and what they are worth if cells are empty."""
+    used, n_rows = result.rows_used
+    if used is None:
+        return ""
+    worth = result.diagnostics.get("n_samples") or used
+    worth = f", worth {worth:,} complete ones" if worth < 0.99 * used else ""
+    return f", {used:,}{'' if n_rows is None else f' of {n_rows:,}'} rows used{worth}"
+
+
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
     """Print what a fit found and did: what matters most, or all of it."""
     told = list(findings)
-    for line in first_lines(told, "cli", len(told) if show_all else 5):
-        remark(line if line.startswith("and ") else f"note: {line}")
+    for line in first_lines(told, "cli", len(told) if show_all else 5, levels=True):
+        remark(line)
 
 
 @contextlib.contextmanager
@@ -87,11 +95,11 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
         warnings.simplefilter("ignore", ResultWarning)
         yield found
     told: dict[str, list[str]] = {}
-    for label, findings in found.items():
-        for text in dict.fromkeys(sentence_of(one, "cli") for one in findings if one.level == "warning"):
-            told.setdefault(text, []).append(label)
+    every = [(one, label) for label, findings in found.items() for one in findings if one.level == "warning"]
+    for one, label in sorted(every, key=lambda pair: pair[0].harm):
+        told.setdefault(sentence_of(one, "cli"), []).append(label)
     for text, labels in told.items():
-        remark(f"note: {', '.join(labels)}: {text}")
+        remark(f"warning: {', '.join(dict.fromkeys(labels))}: {text}")
 
 
 def _print_edges(result: Result) -> None:

@@ -42,7 +42,7 @@ from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.programs.held_out import AUTO_GRIDS
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.protocol.rows import does_not_fit
-from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.site import Site, notes_of
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.federation.sums.in_view import FewerVariables
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
@@ -397,15 +397,30 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         at_home = in_process(sites)
         with one_thread():
             run(at_home, sites)
+        self.sites_["used_rows"] = self._used_rows(self.sites_)
+        states = {name: at_home.state_of(name) for name in at_home.sites}
+        out = [name for name, state in states.items() if self._stays_out(state)]
+        self.sites_.loc[out, "used_rows"] = 0
         self.site_notes_ = site_notes(at_home)
         notes = [
-            Finding("site-note", "note", {"site": name, "text": note})
-            for name, texts in self.site_notes_.items()
-            for note in texts
+            Finding("site-note", one.level, {"site": name, "finding": one.to_dict()})
+            for name, state in states.items()
+            for one in ([] if state is None else notes_of(state))
         ]
         odd = [*self.findings_.of("sites-disagree"), *self.findings_.of("two-rates")]
         others = [one for one in self.findings_ if one not in odd]
         self.findings_ = Findings([*others, *together("sites-compared", [*odd, *notes])])
+
+    def _used_rows(self, counts: pd.DataFrame) -> pd.Series:
+        """How many rows of each site the fit has used: all usable ones, or only complete ones."""
+        done = vars(self).get("treatment_")
+        fills = self._rows.fills if done is None else done["missing"] == "fill"
+        return counts["usable_rows" if fills else "complete_rows"]
+
+    def _stays_out(self, state: Mapping[str, np.ndarray] | None) -> bool:
+        """Whether a site took no part in the network of all, since it does not fit the others."""
+        done = vars(self).get("treatment_")
+        return done is not None and done["left_out"] > 0 and state is not None and does_not_fit(state)
 
     def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
         kinds = getattr(self, "kinds", None)
@@ -627,8 +642,7 @@ class DBNEstimator(FederatedEstimator[S]):
             self._tell(Finding("no-site-compared", "warning", {"fewest": FEWEST_SITES}))
         for name, site in (sites or {}).items():
             state = federation.state_of(name)
-            is_out = done is not None and done["left_out"] > 0 and state is not None and does_not_fit(state)
-            own = self._learned_alone(name, site) if is_out else self.dbn_
+            own = self._learned_alone(name, site) if self._stays_out(state) else self.dbn_
             if own is not None:
                 self.dbns_[name] = own
 

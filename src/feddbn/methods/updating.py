@@ -76,7 +76,9 @@ class UpdatedEstimator(DBNEstimator[S]):
             learner._fit_tally(learner._tally)
         learner.n_rounds_ = self.n_rounds_ + len(seconds)
         if sites is not None:
-            learner.sites_ = _together(self.sites_, summary(sites, tally.n_lags))
+            counts = summary(sites, tally.n_lags)
+            used = learner._used_rows(counts)
+            learner.sites_ = _together(self.sites_, counts.assign(used_rows=used))
         learner._say_update(int(new.moments.n), changes)
         self.__dict__.update(vars(learner))
         return self
@@ -149,8 +151,8 @@ class UpdatedEstimator(DBNEstimator[S]):
 def _together(known: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """Counts of sites, those of old and new rows added up."""
     both = pd.concat([known, new])
-    counts = [name for name in both.columns if name != "missing_percent"]
-    if not set(counts) <= set(known.columns) or not len(known.columns):
+    counts = [name for name in known.columns if name != "missing_percent"]
+    if not set(counts) <= set(new.columns) or not counts:
         return known
     total = both.groupby(level=0, sort=False)[counts].sum()
     if "missing_percent" in both.columns:

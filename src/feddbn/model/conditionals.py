@@ -704,7 +704,7 @@ def checked_conditionals(given: Iterable[Conditional], d: int, n_lags: int) -> t
         for (i, lag), effect in zip(node.parents, node.effects, strict=True):
             where = f"conditionals[{j}] has the cause {i} at lag {lag}"
             if i >= d or lag > n_lags:
-                raise ParameterError(f"{where}, but there are {d} variables and {n_lags} lags.")
+                raise ParameterError(f"{where}, but there are {d} variables and a longest lag of {n_lags}.")
             if lag == 0 and i == j:
                 raise ParameterError(f"{where}, which is the variable itself; it needs a lag of at least 1.")
             if len(effect) != nodes[i].kind.width:

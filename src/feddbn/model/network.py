@@ -27,6 +27,7 @@ from feddbn.model.curves import Curve, Product
 from feddbn.model.definitions import without_defined
 from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
 from feddbn.settings import whole
+from feddbn.words import counted
 
 __all__ = [
     "Network",
@@ -170,7 +171,7 @@ class Network:
     def __repr__(self) -> str:
         is_edge = self.is_edge
         n_within, n_lagged = np.count_nonzero(is_edge[0]), np.count_nonzero(is_edge[1:])
-        size = f"{self.d} variables, {self.n_lags} lags"
+        size = f"{counted(self.d, 'variable')}, {counted(self.n_lags, 'lag')}"
         return f"<{type(self).__name__}: {size}, {n_within} contemporaneous and {n_lagged} lagged edges>"
 
     @property
@@ -272,7 +273,9 @@ def _placed(given: Iterable[Part], kind: type[Part], what: str, d: int, n_lags: 
         if furthest >= d:
             raise ParameterError(f"{what} has one with position {furthest}, but there are {d} variables.")
         if part.lag > n_lags:
-            raise ParameterError(f"{what} has one at lag {part.lag}, but the network has {n_lags} lags.")
+            raise ParameterError(
+                f"{what} has one at lag {part.lag}, but the network has {counted(n_lags, 'lag')}."
+            )
         if part.lag == 0 and part.target in part.sources:
             raise ParameterError(
                 f"{what} has one of {part.target} on itself within a time step; it needs a lag of at least 1."

@@ -322,8 +322,8 @@ def _sites(stored: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     given = [dict(site) for site in stored]
     for site in given:
         site["name"] = site.get("name", site.get("site"))
-        # Rows that only serve as lags are no evidence; the usable ones count where both are known.
-        site["rows"] = site.get("usable_rows", site.get("rows"))
+        # Rows that only serve as lags, or that a method cannot use, are no evidence.
+        site["rows"] = site.get("used_rows", site.get("usable_rows", site.get("rows")))
     table = pd.DataFrame(given).reindex(columns=columns)
     for column in columns[1:]:
         table[column] = pd.to_numeric(table[column])

@@ -10,7 +10,7 @@ Layout, version 1 (keys a reader does not know are ignored)::
                                  before it was lowered by what was found against the model
     history, n_rounds            one object per round (a residual that is not finite is null); number of sums
     status                       {name, message, converged}
-    sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows, complete_rows,
+    sites                        [{name, recordings, segments, rows, usable_rows, used_rows, dropped_rows, complete_rows,
                                   missing_percent}]
     privacy                      null or what protected the sums
     findings, warnings           what the fit found and did: [{code, level, values, about, cure}]; the same as text, which
@@ -282,6 +282,18 @@ class Result(Shown):
     feddbn: str = __version__
     sums: dict[str, Any] | None = None
     rates: RateNetwork | None = None
+
+    @property
+    def rows_used(self) -> tuple[int | None, int | None]:
+        """How many rows the network was learned from, and how many there were; None where that is not known.
+
+        Where sites keep their rows, the sum is all that is known of them.
+        """
+        counts = [site.get("used_rows", site.get("usable_rows")) for site in self.sites]
+        every = [site.get("rows") for site in self.sites]
+        if not counts or None in counts or None in every:
+            return self.diagnostics.get("n_samples"), None
+        return sum(counts), sum(every)
 
     @classmethod
     def from_estimator(

@@ -152,12 +152,23 @@ def card(finding: Finding, audience: Audience = "python") -> Card:
     return said if isinstance(said, Card) else Card("", "", said)
 
 
-def first_lines(findings: Iterable[Finding], audience: Audience = "python", most: int = 5) -> list[str]:
-    """Return what a person is shown first: at most so many findings, then how many more there are."""
+_SHOWN_AS = {"unknown": "not checked"}
+
+
+def first_lines(
+    findings: Iterable[Finding], audience: Audience = "python", most: int = 5, levels: bool = False
+) -> list[str]:
+    """Return what a person is shown first: at most so many findings, then how many more there are.
+
+    With `levels` each line begins with how much it matters.
+    """
     told = [one for one in Findings(findings) if one.level != "good"]
     if most >= len(told):
         told = list(Findings(told).single)
-    lines = [say(one, audience) for one in told[:most]]
+    lines = [
+        (f"{_SHOWN_AS.get(one.level, one.level)}: " if levels else "") + say(one, audience)
+        for one in told[:most]
+    ]
     more = len(told) - most
     if more > 0:
         where = {"cli": " (--all shows them)", "python": " (findings_ has them)"}.get(audience, "")

@@ -138,7 +138,8 @@ def _not_resampled(it: Said) -> str:
     )
 
 
-@says("of-site")
+@says("of-site", "site-note")
 def _of_site(it: Said) -> str:
-    """What was found at one site."""
-    return f"site {it['site']!r}{it.get('what', '')}: {say(Finding.from_dict(it['finding']), it.audience)}"
+    """What was found at one site; files of earlier versions have it as text."""
+    found = it.get("text") or say(Finding.from_dict(it["finding"]), it.audience)
+    return f"site {it['site']!r}{it.get('what', '')}: {found}"

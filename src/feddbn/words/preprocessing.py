@@ -204,8 +204,3 @@ def _kinds_as_lines(it: Said) -> str:
 @says("sites-compared")
 def _sites_compared(it: Said) -> str:
     return f"{it.parts}. {it.where_single} what to do about it."
-
-
-@says("site-note")
-def _site_note(it: Said) -> str:
-    return f"site {it['site']!r}: {it['text']}"
