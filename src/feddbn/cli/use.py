@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.options import Json, Network, OfSite, Reading, parse_variables, reads_data
+from feddbn.cli.printed import print_notes
 from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
 from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding
@@ -50,7 +51,7 @@ def report(
     """Write a result as one HTML page that needs no network: graph, edges, diagnosis, sites."""
     from feddbn.analysis.truth import read_network
     from feddbn.report import write_report
-    from feddbn.report.record import read_edges
+    from feddbn.report.record import read_edges, read_record
     from feddbn.results.result import Result
 
     stored = Result.load(result).to_dict()
@@ -61,16 +62,20 @@ def report(
             **(stored.get("diagnostics") or {}),
             "check": [one.to_dict() for one in read_findings(check)],
         }
+    table = None if edges is None else read_edges(edges)
     page = write_report(
         stored,
         out or result.with_suffix(".html"),
         title=title,
         truth=None if truth is None else read_network(truth),
-        edges=None if edges is None else read_edges(edges),
+        edges=table,
         audit=None if audit is None else _audit_rows(audit),
         audience="cli",
     )
-    tell(as_json, {"report": str(page), "bytes": page.stat().st_size}, f"Report: {page}")
+    differ = [] if table is None else read_record(stored, {"edges": table}).findings.of("edges-differ")
+    print_notes([] if as_json else differ)
+    told = {"report": str(page), "bytes": page.stat().st_size}
+    tell(as_json, {**told, "findings": [one.to_dict() for one in differ]}, f"Report: {page}")
 
 
 def _audit_rows(path: Path) -> list[dict[str, Any]]:

@@ -132,8 +132,12 @@ class ReportRecord:
 def read_record(result: object, beside: Mapping[str, Any] | None = None) -> ReportRecord:
     """The record of a result: a mapping, the path of a JSON file, a fitted method, a network, or an object
     with ``to_dict()``; entries of `beside` replace those of the result.
+
+    A table of ``edges`` adds probabilities and intervals to the result's own edges. It never changes the network.
     """
-    stored = {**_as_mapping(result), **(beside or {})}
+    others = dict(beside or {})
+    table = others.pop("edges", None)
+    stored = {**_as_mapping(result), **others}
     if stored.get("format", FORMAT) != FORMAT:
         raise FileError(f"the result has the format {stored.get('format')!r}; a report needs {FORMAT!r}.")
     version = stored.get("version", VERSION)
@@ -152,6 +156,10 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         true_dbn = _in_order(true_dbn, dbn.variables)
         if true_dbn is None:
             findings = Findings([*findings, Finding("truth-left-out", "note")])
+    own = _edge_frame(dbn, stored.get("edges"), "of the result")
+    if table is not None:
+        own, found = _beside(dbn, own, _edge_frame(dbn, table, "in the table"))
+        findings = Findings([*findings, *found])
     status = stored.get("status")
     status = status if isinstance(status, Mapping) else {"message": str(status) if status else ""}
     converged = status.get("converged")
@@ -163,8 +171,8 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
-        edges=_edges(dbn, stored.get("edges"), true_dbn, rates),
-        says_open=_says_open(dbn, stored.get("edges")),
+        edges=_edges(dbn, own, true_dbn, rates),
+        says_open=_says_open(dbn, stored.get("edges") if table is None else table),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
         status_message=str(status.get("message") or ""),
@@ -251,12 +259,10 @@ def _says_open(dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | No
     return "oriented" in table
 
 
-def _edges(
-    dbn: DBN,
-    stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None,
-    truth: DBN | None,
-    rates: RateNetwork | None,
+def _edge_frame(
+    dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None, where: str
 ) -> pd.DataFrame:
+    """The edges of a result, or those of a table beside it, with `EDGE_COLUMNS` as numbers."""
     if stored is None:
         table = time_series_edges(dbn).iloc[::-1]
     else:
@@ -264,13 +270,43 @@ def _edges(
     table = table.reindex(columns=list(EDGE_COLUMNS)).reset_index(drop=True)
     unknown = (set(table["source"]) | set(table["target"])) - set(dbn.variables)
     if unknown:
-        raise FileError(f"an edge of the result names {min(unknown)!r}, which is not among its variables.")
+        raise FileError(f"an edge {where} names {min(unknown)!r}, which is not among the result's variables.")
     for column in EDGE_COLUMNS[2:]:
         try:
             table[column] = pd.to_numeric(table[column])
         except (TypeError, ValueError):
-            raise FileError(f"the edges of the result have a {column} that is not a number.") from None
-    table["lag"] = table["lag"].fillna(0).astype(int)
+            raise FileError(f"the edges {where} have a {column} that is not a number.") from None
+    return table.assign(lag=table["lag"].fillna(0).astype(int))
+
+
+_PLACE = ["source", "target", "lag"]
+_RESAMPLED = ("probability", "ci_low", "ci_high", "presence", "direction")
+
+
+def _beside(dbn: DBN, own: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, list[Finding]]:
+    """The network's own edges with what a table of resamples knows of them, and a finding if the two are of other networks.
+
+    A table has every edge that any resample had, so what it lacks never came back.
+    """
+    told = table.drop_duplicates(_PLACE).set_index(_PLACE)
+    places = pd.MultiIndex.from_frame(own[_PLACE])
+    known = told.reindex(places).reset_index(drop=True)
+    found = own.assign(raw=np.nan, **{name: known[name].to_numpy() for name in _RESAMPLED})
+    never = ~places.isin(told.index) & (own["lag"] <= table["lag"].max()).to_numpy()
+    found.loc[never, ["probability", "presence"]] = 0.0
+    its_own, theirs = set(places), set(told.index[told["weight"] != 0])
+    if dbn.bends:
+        # A curve without an average slope has a weight of 0.
+        theirs |= {one for one in its_own if one in told.index}
+    if its_own == theirs:
+        return found, []
+    both, every = len(its_own & theirs), len(its_own | theirs)
+    only = {"network": sorted(its_own - theirs), "table": sorted(theirs - its_own)}
+    values = {"both": both, **{f"only_{name}": [list(one) for one in edges] for name, edges in only.items()}}
+    return found, [Finding("edges-differ", "error" if 2 * both < every else "warning", values)]
+
+
+def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None, rates: RateNetwork | None) -> pd.DataFrame:
     place = {name: i for i, name in enumerate(dbn.variables)}
     where = list(zip(table["lag"], table["source"].map(place), table["target"].map(place), strict=True))
     bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)

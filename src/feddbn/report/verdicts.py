@@ -160,6 +160,8 @@ def _certainty(record: ReportRecord) -> Finding | None:
     values = {"n": len(known), "n_sure": n_sure, "n_unsure": int((known < 0.5).sum())}
     if record.abstained is not None:
         return _verdict("certainty", "warning", "not-told", **values)
+    for one in record.findings.of("edges-differ"):
+        return _verdict("certainty", one.level, "differ", **values)
     # Claims count what the residuals say; probabilities of earlier versions and of other methods do not.
     if _are_contradicted(record) and record.edges["raw"].isna().all():
         return _verdict("certainty", "warning", "contradicted", **values)

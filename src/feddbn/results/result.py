@@ -289,11 +289,11 @@ class Result(Shown):
 
         Where sites keep their rows, the sum is all that is known of them.
         """
-        counts = [site.get("used_rows", site.get("usable_rows")) for site in self.sites]
-        every = [site.get("rows") for site in self.sites]
-        if not counts or None in counts or None in every:
+        known = [site for site in self.sites if {"rows", "usable_rows"} <= site.keys()]
+        if not known or len(known) < len(self.sites):
             return self.diagnostics.get("n_samples"), None
-        return sum(counts), sum(every)
+        used = sum(int(site.get("used_rows", site["usable_rows"])) for site in known)
+        return used, sum(int(site["rows"]) for site in known)
 
     @classmethod
     def from_estimator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feddbn.findings import Finding
-from feddbn.words import Said, say, says
+from feddbn.words import Said, counted, say, says
 
 _MOST_EDGES = 8
 
@@ -135,6 +135,17 @@ def _not_resampled(it: Said) -> str:
     return (
         "probabilities are those of all rows at once and not averaged over resamples of them, because "
         f"{_NOT_RESAMPLED[it['reason']]}; where the model is not quite right they are too sure."
+    )
+
+
+@says("edges-differ")
+def _edges_differ(it: Said) -> str:
+    """A table of resampled edges that belongs to another fit."""
+    n, m = len(it["only_network"]), len(it["only_table"])
+    return (
+        f"the result and the table of edges do not have the same network: {counted(it['both'], 'edge')} in both, {n} only in "
+        f"the result, {m} only in the table. The report shows the network of the result. Were both made from the same data "
+        "with the same method, lags and settings?"
     )
 
 

@@ -171,6 +171,8 @@ def _certainty(it: Said) -> Card:
     detail = f"{counted(it['n_sure'], 'edge')} of {it['n']} at probability 0.9 or more; {it['n_unsure']} below 0.5."
     if it["answer"] == "not-told":
         return Card(question, "These data do not tell.", detail, "Do not act on single edges.")
+    if it["answer"] == "differ":
+        return Card(question, "The table of edges is of another network.", detail)
     if it["answer"] == "contradicted":
         detail += " They hold if the model does, which the residuals contradict."
         return Card(question, "Less sure than the probabilities say.", detail)

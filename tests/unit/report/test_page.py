@@ -211,7 +211,7 @@ def test_a_fitted_method_and_a_bare_network_can_be_reported():
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_confidence_table_replaces_the_edges_and_loses_its_absent_ones():
+def test_a_confidence_table_never_changes_the_network_and_says_when_it_is_of_another():
     dbn = random_dbn(4)
     table = time_series_edges(dbn).assign(probability=0.9, ci_low=0.1, ci_high=0.5)
     absent = pd.DataFrame([{"source": "x0", "target": "x0", "lag": 2, "weight": 0.0, "probability": 0.1}])
@@ -219,6 +219,21 @@ def test_a_confidence_table_replaces_the_edges_and_loses_its_absent_ones():
     assert len(data["networks"][0]["edges"]) == len(table)
     assert data["has_interval"]
     assert {row[4] for row in data["networks"][0]["edges"]} == {0.9}
+    assert read_record(dbn, {"edges": table}).findings == []
+    # One edge of the network is not in the table, two of the table are not in the network.
+    lacking = table.iloc[1:]
+    others = table.iloc[:2].assign(lag=0, source="x0", target=["x0", "x1"], weight=7.0)
+    record = read_record(dbn, {"edges": pd.concat([lacking, others[~dbn.W[0, :2].astype(bool)]])})
+    (found,) = record.findings
+    n_other = int((dbn.W[0, :2] == 0).sum())
+    assert (found.code, found.level, found.values["both"]) == ("edges-differ", "warning", len(table) - 1)
+    assert (len(found.values["only_network"]), len(found.values["only_table"])) == (1, n_other)
+    assert len(record.edges) == len(table)
+    assert 7.0 not in set(record.edges["weight"])
+    assert sorted(record.edges["probability"])[:2] == [0.0, 0.9]
+    turned = table.rename(columns={"source": "target", "target": "source"})
+    (found,) = read_record(dbn, {"edges": turned[turned["source"] != turned["target"]]}).findings
+    assert found.level == "error"
 
 
 @pytest.mark.usefixtures("undrawn")
