@@ -319,7 +319,8 @@ def _state(table: ResultTable) -> str:
     seeds = f"{low}" if low == high else f"{low} to {high}"
     return (
         f"{done}: {seeds} seed{'s' if high != 1 else ''} behind each number, of {table.experiment.seeds} planned. "
-        "Mean ± standard deviation over seeds; – has not been run. SHD counts FP + FN, as the paper does. "
+        "Mean ± standard deviation over seeds, of TPR and FDR the mean; – has not been run. "
+        "SHD counts FP + FN, as in the paper. "
         "“tuned” columns choose lambda with the truth (an upper bound), the others without it; "
         "Best needs the truth too."
     )
@@ -333,24 +334,38 @@ def _obtained(table: ResultTable) -> list[str]:
         return _optimal(table)
     for protocol in table.protocols:
         parts.append(f"### Protocol `{protocol}`")
-        for measure in experiment.measures:
+        for measures in _together(experiment.measures):
             header = [
-                measure_name(measure),
+                measure_name(measures[0])
+                + "".join(f", {measure_name(one).split()[-1]}" for one in measures[1:]),
                 *[f"{experiment.axis_label} = {number(at)}" for at in table.positions],
             ]
             rows = []
             for column in experiment.columns:
-                found = [table.outcome(column, protocol, at, measure) for at in table.positions]
-                if any(found):
-                    rows.append([column.label, *[_cell(one, measure) for one in found]])
+                found = [
+                    [table.outcome(column, protocol, at, one) for one in measures] for at in table.positions
+                ]
+                if any(any(cell) for cell in found):
+                    rows.append([column.label, *[_cell(cell, measures[0]) for cell in found]])
             parts.append(markdown_table(header, rows))
     return parts
 
 
-def _cell(outcome: Outcome | None, measure: str) -> str:
-    if outcome is None:
+def _together(measures: Iterable[str]) -> list[list[str]]:
+    """Measures of one part of the network share a table."""
+    groups: dict[str, list[str]] = {}
+    for measure in measures:
+        groups.setdefault(measure.partition(".")[0], []).append(measure)
+    return list(groups.values())
+
+
+def _cell(outcomes: list[Outcome | None], measure: str) -> str:
+    """The first measure with its standard deviation, the means of the others."""
+    first, *others = outcomes
+    if first is None:
         return "–"
-    return outcome.text(1 if "shd" in measure else 2)
+    text = first.text(1 if "shd" in measure else 2).replace(" ± ", "±")
+    return ", ".join([text, *("–" if one is None else f"{one.mean:.2f}" for one in others)])
 
 
 def _ranking_cell(outcome: Outcome | None, n_expected: int) -> str:
