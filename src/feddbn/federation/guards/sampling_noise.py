@@ -1,4 +1,4 @@
-"""Noise that a result does not feel: .3 of the sampling error of every sum, added by each site inside its masks.
+"""Noise of .3 of the sampling error of every sum, added by each site inside its masks; results hardly change.
 
 Theory of operation
 -------------------

@@ -183,7 +183,7 @@ class FDBNLSettings(PenalisedSettings):
         word(*SCHEDULES),
         '"gram": the server solves the problem on the summed second moments, which sites send in one piece. "rounds": the '
         "same network by some 60 to 130 sums of gradients, for sites that must not do that (give `prepare` by name then, or "
-        'the first look asks for second moments, too). "paper": Algorithm 1 of the paper, message by message. Plain messages '
+        'the survey asks for second moments, too). "paper": Algorithm 1 of the paper, message by message. Plain messages '
         "of a few rounds determine a site's second moments, so each tells a server that sees them as much as the others.",
     )
     weighting: str = setting(

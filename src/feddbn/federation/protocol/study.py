@@ -87,7 +87,7 @@ class Privacy(Table):
     unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
     even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
 
-    Masked sums without `epsilon` carry noise of .3 of their own sampling errors, which results do not feel
+    Masked sums without `epsilon` carry noise of .3 of their own sampling errors, so that results hardly change
     (`federation.guards.sampling_noise`); ``protection = "exact"`` asks for sums without it.
 
     `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
@@ -567,7 +567,7 @@ _WORDS = {
     "confidence": ("learn from resampled sums", "resampled sums"),
     "select": ("choose its parameters on held-out rows", "held-out sums"),
     "compare": ("be judged on held-out rows", "held-out sums"),
-    "check": ("begin with a first look at the data", "sums of the first look"),
+    "check": ("begin with a survey of the data", "sums of the survey"),
 }
 _METHODS: dict[str, StudyMethod] = {}
 _PERSONAL: dict[str, Personal] = {}
@@ -657,7 +657,7 @@ def check_keepers(study: Study) -> None:
     is_able = set(study.methods) <= set(KEEPER_METHODS) and study.goal in ("network", "confidence", "check")
     if not is_able or given.get("schedule", "gram") != "gram" or study.held_out is not None:
         raise ParameterError(
-            f"privacy.keepers: two keepers open sums of products and first looks only; use method = "
+            f"privacy.keepers: two keepers open sums of products and surveys only; use method = "
             f"{', '.join(map(repr, KEEPER_METHODS))} (fdbnl with schedule = 'gram') without held-out rows, or "
             "secure_aggregation = true.",
             code="keepers-method",
