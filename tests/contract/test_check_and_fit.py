@@ -24,7 +24,14 @@ WORLD = arena.World(d=5, n_sites=5, rows=120)
 # What tables show, and where things are; `sentinel` is told by fits, too, by then of all sites at once.
 PLACES = {"missing", "outliers", "few-values", "stuck", "sentinel", "wandering", "dependent"}
 # What is known once there is a network.
-LEARNED = {"rests-on-units", "curves", "noise-memory-removed", "lag-added", "slow-levels"}
+LEARNED = {
+    "rests-on-units",
+    "curves",
+    "noise-memory-removed",
+    "lag-added",
+    "slow-levels",
+    "residuals-not-looked-at",
+}
 NOTHING = {"center": "none", "degree": 0, "periods": [], "gains": "none", "bounded": {}, "missing": "drop"}
 
 

@@ -38,7 +38,13 @@ from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
 from feddbn.model.summary import Summary
-from feddbn.results.remarks import are_looked_at, fitted_network, residual_findings, summarise
+from feddbn.results.remarks import (
+    are_looked_at,
+    fitted_network,
+    not_looked_at,
+    residual_findings,
+    summarise,
+)
 from feddbn.results.result import plain
 from feddbn.settings import is_federation, number, shown, whole, word
 from feddbn.shown import Shown
@@ -265,12 +271,12 @@ def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
     if report is None:
         return {"residuals": None, "findings": [], "warnings": []}
     summary = summarise(report)
-    found = residual_findings(summary, len(full.A))
+    found = not_looked_at(report) if summary is None else residual_findings(summary, len(full.A))
     for one in found:
         if one.level == "warning":
             warnings.warn(say(one), ResidualsWarning, stacklevel=3)
     told = {"findings": [plain(one.to_dict()) for one in found], "warnings": [say(one) for one in found]}
-    return {"residuals": plain(asdict(summary)), **told}
+    return {"residuals": None if summary is None else plain(asdict(summary)), **told}
 
 
 def confidence_table(

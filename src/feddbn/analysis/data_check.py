@@ -41,7 +41,7 @@ from feddbn.methods.base import DBNEstimator, learned_from
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.preflight import preflight
 from feddbn.results.identities import near_identities
-from feddbn.results.remarks import made_up_findings
+from feddbn.results.remarks import kinds_lose, loses_rows, made_up_findings
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
 
@@ -167,6 +167,9 @@ class Look(OneShotDBN):
 
 def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
     """What tables show and what a fit says, each once; and where sums do not say it, where it is."""
+    if look.asked_ is not None and kinds_lose(look.asked_, len(look._variables)):
+        # No method is proposed that would lose rows or mistake levels.
+        shown = [one for one in shown if one.code != "kinds"]
     yield from shown
     told = {one.code for one in shown}
     yield from (one for one in look.findings_.single if one.code not in told)
@@ -290,7 +293,7 @@ def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_site
         *_columns(survey, variables),
         *made_up_findings(survey, variables),
         *_cycles(survey),
-        *_kinds(survey, variables),
+        *_kinds(survey, variables, n_lags),
         *_scales(survey, n_sites),
         *_agreement(look, n_sites),
     ]
@@ -332,13 +335,15 @@ def _cycles(survey: Survey) -> list[Finding]:
     )
 
 
-def _kinds(survey: Survey, variables: Sequence[str]) -> list[Finding]:
+def _kinds(survey: Survey, variables: Sequence[str], n_lags: int) -> list[Finding]:
     binary = _picked(variables, survey.objections[1] == 0)
     whole = _picked(variables, _whole(survey) & (survey.objections[1] > 0))
     kinds = {**dict.fromkeys(binary, "binary"), **dict.fromkeys(whole, "count")}
     if not kinds:
         return []
-    return [Finding("kinds-somewhere", "note", {"kinds": kinds}, tuple(kinds), {"kinds": kinds})]
+    is_cured = not (survey.periods or loses_rows(survey, n_lags))
+    cure = {"kinds": kinds} if is_cured else {}
+    return [Finding("kinds-somewhere", "note", {"kinds": kinds}, tuple(kinds), cure)]
 
 
 def _scales(survey: Survey, n_sites: int) -> list[Finding]:

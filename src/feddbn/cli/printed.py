@@ -95,7 +95,12 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
         warnings.simplefilter("ignore", ResultWarning)
         yield found
     told: dict[str, list[str]] = {}
-    every = [(one, label) for label, findings in found.items() for one in findings if one.level == "warning"]
+    every = [
+        (one, label)
+        for label, findings in found.items()
+        for one in findings
+        if one.level in ("error", "warning")
+    ]
     for one, label in sorted(every, key=lambda pair: pair[0].harm):
         told.setdefault(sentence_of(one, "cli"), []).append(label)
     for text, labels in told.items():

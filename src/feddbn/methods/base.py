@@ -49,6 +49,7 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSetting
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings, together
+from feddbn.method_table import find_method
 from feddbn.model.courses import fit_course
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
@@ -61,6 +62,7 @@ from feddbn.results.remarks import (
     hidden_findings,
     hidden_table,
     kind_findings,
+    not_looked_at,
     of_site,
     residual_findings,
     site_notes,
@@ -402,12 +404,14 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         out = [name for name, state in states.items() if self._stays_out(state)]
         self.sites_.loc[out, "used_rows"] = 0
         self.site_notes_ = site_notes(at_home)
+        odd = [*self.findings_.of("sites-disagree"), *self.findings_.of("two-rates")]
+        # What sites find about themselves is the reason, and stands with what it is the reason of.
+        is_wrong = any(one.level == "error" for one in odd)
         notes = [
-            Finding("site-note", one.level, {"site": name, "finding": one.to_dict()})
+            Finding("site-note", "error" if is_wrong else one.level, {"site": name, "finding": one.to_dict()})
             for name, state in states.items()
             for one in ([] if state is None else notes_of(state))
         ]
-        odd = [*self.findings_.of("sites-disagree"), *self.findings_.of("two-rates")]
         others = [one for one in self.findings_ if one not in odd]
         self.findings_ = Findings([*others, *together("sites-compared", [*odd, *notes])])
 
@@ -605,15 +609,18 @@ class DBNEstimator(FederatedEstimator[S]):
             self._tell(Finding("not-looked-at-under-noise", "unknown", cure={"prepare.center": "recording"}))
         if asked.center == "recording" and not asked.moments.mean.any():
             self._tell(Finding("no-intercepts", "note"))
-        self._tell(*treatment_findings(asked, self._variables))
+        row = find_method(type(self).__name__)
+        one_network = row is None or not row.is_personal
+        self._tell(*treatment_findings(asked, self._variables, one_network=one_network))
         self._tell(*kind_findings(asked, self._variables, getattr(self, "kinds", None) or ()))
 
     def _say_residuals(self, report: ResidualReport | None) -> None:
         """Set `residuals_`, say what contradicts the model, and warn of what may make edges wrong."""
         self.residuals_ = None if report is None else summarise(report)
-        if self.residuals_ is None:
-            return
-        for one in residual_findings(self.residuals_, len(self.dbn_.A)):
+        found = [] if report is None else not_looked_at(report)
+        if self.residuals_ is not None:
+            found = residual_findings(self.residuals_, len(self.dbn_.A))
+        for one in found:
             self._tell(one, warn=ResidualsWarning if one.level == "warning" else None)
 
     def _say_hidden(self, moments: Moments | None, doubts: HiddenDoubts | None) -> None:

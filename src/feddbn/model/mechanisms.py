@@ -733,16 +733,17 @@ class Generalised(Mechanisms):
         What moves it is the spread of its predictor and, by its kind: the variance of noise (continuous, positive),
         ``pi^2/3`` (levels: the variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the
         log of a number with their mean and variance). Spreads are those of rows that the network visits by itself; where
-        it has no usual level, coefficients are given as they are.
+        it has no usual level, those of the noise.
         """
         if sd is not None:
             raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
-        found = self.weights.copy()
         try:
             with np.errstate(all="ignore"):
                 rows = implied.rows()
         except ParameterError:
-            return found
+            scale = implied.deviations()
+            return np.asarray(self.weights * scale[:, None] / scale)
+        found = self.weights.copy()
         for j, node in enumerate(self._nodes):
             codes = codes_of(self._nodes, rows, j)
             total = (codes @ node.slopes).var(axis=0) + _own_variance(node, codes)

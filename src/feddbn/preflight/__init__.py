@@ -234,4 +234,6 @@ def few_usable(site: str, row: pd.Series, n_lags: int, whole_rows: bool) -> list
     if usable >= _NEAR_EMPTY * (rows - n_lags * int(row["recordings"])):
         return []
     values = {"site": site, "usable": usable, "rows": rows, "n_lags": n_lags, "whole_rows": whole_rows}
-    return [Finding("usable-rows", "warning", values)]
+    # The cells are there, and the method cannot use them.
+    is_lost = whole_rows and usable < _NEAR_EMPTY * int(row["usable_rows"])
+    return [Finding("usable-rows", "error" if is_lost else "warning", values)]

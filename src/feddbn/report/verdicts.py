@@ -171,26 +171,35 @@ def _certainty(record: ReportRecord) -> Finding | None:
 
 
 def _residuals(record: ReportRecord) -> Finding | None:
-    """What the method found when it looked at its residuals; None if it did not."""
+    """What the method found when it looked at its residuals, or that nobody looked; rates have no residuals of rows."""
     facts = record.diagnostics.get("residuals")
-    if not isinstance(facts, Mapping):
-        return None
-    found = [name for name in facts.get("violations") or () if name in _CONTRADICTIONS]
-    numbers = {name: value for name, value in facts.items() if number(value) is not None}
+    numbers = facts if isinstance(facts, Mapping) else {}
+    numbers = {name: value for name, value in numbers.items() if number(value) is not None}
+    found = [name for name in _violations(record) if name in _CONTRADICTIONS]
     values = {**numbers, "violations": found}
     if _are_contradicted(record):
         return _verdict("residuals", "error", "no", **values)
     if found:
         return _verdict("residuals", "warning", "not-quite", **values)
+    if not isinstance(facts, Mapping):
+        return None if record.rates is not None else _verdict("residuals", "unknown", "unknown", **values)
     return _verdict("residuals", "good", "yes", **values)
+
+
+def _violations(record: ReportRecord) -> list[str]:
+    """What contradicts the model, by its residuals or, where too few rows are complete for these, by moments."""
+    facts = record.diagnostics.get("residuals")
+    told = [one.values.get("violations") or () for one in record.findings.of("residuals")]
+    return (
+        list(facts.get("violations") or ())
+        if isinstance(facts, Mapping)
+        else [n for one in told for n in one]
+    )
 
 
 def _are_contradicted(record: ReportRecord) -> bool:
     """Whether residuals say that edges may stand for something else."""
-    facts = record.diagnostics.get("residuals")
-    return isinstance(facts, Mapping) and bool(
-        {"hidden", "memory", "dependence"} & set(facts.get("violations") or ())
-    )
+    return bool({"hidden", "memory", "dependence"} & set(_violations(record)))
 
 
 def _agreement(record: ReportRecord) -> Finding | None:

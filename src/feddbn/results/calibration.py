@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,7 @@ ABSTAINED = "data-do-not-tell"
 """Code of the finding of a fit that claims most of its edges with less than one half."""
 FEATURES = ("lagged", "own past", "in doubt", "robustness", "robustness lagged", "crowded")
 """What of an edge its discount rests on, see `features`."""
+OF_TWO = "hidden cause of two"
 OTHER = "other"
 """Any finding without a discount of its own."""
 AGAINST_EDGES = frozenset(("sites-disagree", "held", "made-up-values", "slow-levels", "two-rates"))
@@ -66,18 +68,29 @@ _LEAST_ROBUST, _NOT_KNOWN, _USUAL_EDGES = 0.05, 0.1, 2.0
 
 
 def contradictions(findings: Iterable[Finding]) -> dict[str, float]:
-    """What speaks against the edges of a network, with how clear it is (up to 1); empty where nothing was found."""
+    """What speaks against the edges of a network, with how clear it is (up to 1); empty where nothing was found.
+
+    A hidden cause of two variables (`OF_TWO`) speaks against the edges that are in doubt, and not against others.
+    """
     found: dict[str, float] = {}
     for one in Findings(findings).single:
         if one.code == "residuals":
             for name in (name for name in one.values["violations"] if name in GRAVE):
                 p = one.values[name].get("p")
-                found[name] = 1.0 if p is None else float(np.clip(-(np.log10(max(p, 1e-9)) + 2) / 1.5, 0, 1))
+                found[_hidden(one.values[name]) if name == "hidden" else name] = (
+                    1.0 if p is None else float(np.clip(-(np.log10(max(p, 1e-9)) + 2) / 1.5, 0, 1))
+                )
         elif one.code == "could-be-hidden":
-            found["hidden"] = 1.0
+            found[_hidden(one.values)] = 1.0
         elif one.code in AGAINST_EDGES and not one.values.get("left_out"):
             found[one.code] = 1.0
     return {name: clear for name, clear in found.items() if clear > 0}
+
+
+def _hidden(values: Mapping[str, Any]) -> str:
+    """As what hidden causes count; where a finding does not name their effects they are of many."""
+    causes = values.get("causes") or ()
+    return OF_TWO if causes and all(len(effects) <= 2 for effects in causes) else "hidden"
 
 
 def with_doubts(table: pd.DataFrame, hidden: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +165,13 @@ def claimed(
 
     `found` are `contradictions`, `hidden` is the ``hidden_`` of the fit; `calibration` by default that of this version.
     """
-    r, s = (calibration or frozen()).shares(features(with_doubts(table, hidden)), found)
+    by, x = calibration or frozen(), features(with_doubts(table, hidden))
+    common = {name: clear for name, clear in found.items() if name != OF_TWO}
+    r, s = by.shares(x, common)
+    if OF_TWO in found:
+        is_doubted = x[:, FEATURES.index("in doubt")] > 0
+        own = by.shares(x, {**common, "hidden": 1.0})
+        r, s = np.where(is_doubted, own[0], r), np.where(is_doubted, own[1], s)
     raw, presence, direction = (table[c].to_numpy() for c in ("probability", "presence", "direction"))
     is_lowered = (table["lag"] == 0).to_numpy() & (s < 1)
     link, way = presence * r, np.where(is_lowered, 0.5 + (direction - 0.5) * s, direction)

@@ -16,7 +16,7 @@ from feddbn.core.statistics.diagnostics import edge_robustness
 from feddbn.core.statistics.made_up import MADE_UP, made_up_kinds
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
-from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualReport
+from feddbn.federation.programs.residual_checks import FEWEST_COMPLETE, FittedNetwork, ResidualReport
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
@@ -36,7 +36,10 @@ __all__ = [
     "hidden_findings",
     "hidden_table",
     "kind_findings",
+    "kinds_lose",
     "kinds_seen",
+    "loses_rows",
+    "not_looked_at",
     "of_site",
     "residual_findings",
     "site_notes",
@@ -149,9 +152,22 @@ def fitted_network(
     )
 
 
-def summarise(report: ResidualReport) -> ResidualSummary:
-    """Return the numbers of a report that people read."""
+def not_looked_at(report: ResidualReport) -> list[Finding]:
+    """That residuals could not be looked at, and the hidden causes that moments show all the same."""
+    found = [
+        Finding("residuals-not-looked-at", "unknown", {"n": report.n_complete, "fewest": FEWEST_COMPLETE})
+    ]
+    if report.hidden:
+        hidden = {"causes": [list(one) for one in report.hidden], "gain": report.hidden_gain}
+        found.append(Finding("residuals", "warning", {"violations": ["hidden"], "hidden": hidden}))
+    return found
+
+
+def summarise(report: ResidualReport) -> ResidualSummary | None:
+    """Return the numbers of a report that people read; None if it has none."""
     checks = report.checks
+    if checks is None:
+        return None
     ratio = checks.thirds.max(axis=0) / np.maximum(checks.thirds.min(axis=0), 1e-12)
     acted_on = ["memory"] if report.noise_memory is not None or report.n_lags_added else []
     is_tempered = "volatility" in report.left and checks.inflation > 1 and not report.looked_only
@@ -294,8 +310,13 @@ def _own_shares(asked: AskedMoments, variables: Sequence[str]) -> dict[str, floa
     return {} if found is None else dict(zip(variables, found.tolist(), strict=True))
 
 
-def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Finding]:
-    """What was done to the rows, in one finding, each part with the setting that decides otherwise; then what is wrong."""
+def treatment_findings(
+    asked: AskedMoments, variables: Sequence[str], *, one_network: bool = True
+) -> list[Finding]:
+    """What was done to the rows, in one finding, each part with the setting that decides otherwise; then what is wrong.
+
+    Sites that do not fit and stay in the sums make `one_network` for all wrong: that is an error.
+    """
     done, survey, found = asked.treatment, asked.survey, []
 
     def named(places: Sequence[int]) -> tuple[str, ...]:
@@ -335,7 +356,8 @@ def treatment_findings(asked: AskedMoments, variables: Sequence[str]) -> list[Fi
         values = {"n_sites": int(survey.n_sites), "left_out": bool(done.abstain), "personal": asked.personal}
         odd = asked.n_disagreeing - asked.n_slower
         for code, n in (("sites-disagree", odd), ("two-rates", asked.n_slower)):
-            found += [Finding(code, "warning", {"n": n, **values})] if n else []
+            is_wrong = one_network and code == "sites-disagree" and not done.abstain
+            found += [Finding(code, "error" if is_wrong else "warning", {"n": n, **values})] if n else []
     return found
 
 
@@ -389,13 +411,33 @@ def kinds_seen(asked: AskedMoments, variables: Sequence[str]) -> dict[str, str]:
 def kind_findings(
     asked: AskedMoments, variables: Sequence[str], declared: Collection[str] = ()
 ) -> list[Finding]:
-    """One finding about all variables that look like another kind and were not declared."""
+    """One finding about all variables that look like another kind and were not declared.
+
+    ``values["but"]`` has why `MixedDBN` would be no cure (`kinds_lose`); then it is a note.
+    """
     seen = {name: kind for name, kind in kinds_seen(asked, variables).items() if name not in declared}
     if not seen:
         return []
-    mean = dict(zip(variables, asked.moments.mean.tolist(), strict=False))
-    values = {"kinds": seen, "means": {name: mean[name] for name in seen}}
-    return [Finding("kinds-as-lines", "warning", values, tuple(seen))]
+    mean, but = (
+        dict(zip(variables, asked.moments.mean.tolist(), strict=False)),
+        kinds_lose(asked, len(variables)),
+    )
+    values = {"kinds": seen, "means": {name: mean[name] for name in seen}, "but": but}
+    return [Finding("kinds-as-lines", "note" if but else "warning", values, tuple(seen))]
+
+
+def kinds_lose(asked: AskedMoments, d: int) -> list[str]:
+    """Why these rows are not for `MixedDBN`, which uses complete rows as they are: "empty" cells, "courses" of recordings."""
+    is_empty = asked.survey is not None and loses_rows(asked.survey, asked.moments.q // d - 1)
+    return ["empty"] * is_empty + ["courses"] * (asked.center == "recording")
+
+
+_FEW_LOST = 0.1
+
+
+def loses_rows(survey: Survey, n_lags: int) -> bool:
+    """Whether a method that uses complete rows only may lose more than a tenth: an empty cell costs up to n_lags + 1."""
+    return bool(survey.n_empty * (n_lags + 1) > _FEW_LOST * survey.n_rows)
 
 
 def of_site(found: Finding, site: str, what: str = "") -> Finding:

@@ -128,7 +128,11 @@ _SENTENCES = {
         "write one column per variable, with its name in the first line",
     ),
     "others-looked-at": ("{listed} can be read; what is said of all is said of {them}.", ""),
-    "usable-rows": (
+    "usable-rows/complete": (
+        "{usable} of {rows} rows are complete, and this method uses no others: the network rests on these few.",
+        "{filling} uses rows with empty cells for what they hold; or choose columns with few gaps by {variables}",
+    ),
+    "usable-rows/any": (
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
     ),
@@ -219,6 +223,7 @@ def _variant(it: Said) -> str:
         "averaged": "average" if it.get("how") == "average" else "same",
         "text-cells": "some" if it.get("n_numbers", 0) >= it.get("n_text", 0) else "all",
         "all-rows": level,
+        "usable-rows": "complete" if level == "error" else "any",
         "not-compared": "asked" if it.finding.cure else "few",
         "disagreement": "few" if it.finding.cure else "many",
     }
@@ -300,6 +305,8 @@ def _own_parts(it: Said) -> dict[str, Any]:
         middle = max((k for k, row in enumerate(it["steps"]) if row["step"] == step), default=1)
         near = it["steps"][max(middle - 1, 0) : middle + 2]
         return {"listed": "; ".join(map(_step_said, near)), "choice": it.option("freq")}
+    if code == "usable-rows":
+        return {"filling": it.method("OneShotDBN", "oneshot")}
     if code == "cycles":
         return {"listed": ", ".join(f"{period:.4g}" for period in it["periods"])}
     return {}
@@ -352,7 +359,8 @@ def _kinds_somewhere(it: Said) -> Card:
     for kind, what in (("binary", "0 and 1"), ("count", "whole numbers from 0")):
         names = [name for name, one in it["kinds"].items() if one == kind]
         said += [f"{names_of(names)} with {what} only"] if names else []
-    return _told(it, f"{' and '.join(said)}.", f"{_declared(it)}; other methods take them as lines")
+    cure = f"{_declared(it)}; other methods take them as lines" if it.finding.cure else ""
+    return _told(it, f"{' and '.join(said)}.", cure)
 
 
 def _kind_of(said: Any) -> str:

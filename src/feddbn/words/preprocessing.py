@@ -144,8 +144,8 @@ def _sites_disagree(it: Said) -> str:
         )
     if n > of / 3:
         return (
-            f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use "
-            f"{it.method('PFDBNL', 'pfdbnl')}."
+            f"{what}, and all are in the sums: one network for all is wrong for some. Units or columns may be mixed up; "
+            f"owners are told what differs. If all is right, use {it.method('PFDBNL', 'pfdbnl')}, a network for each."
         )
     return f"{what}; its owner is told why. {wish('exclude')} leaves it out (not of PFDBNL, which has a network for each)."
 
@@ -180,6 +180,12 @@ def _no_intercepts(it: Said) -> str:
     )
 
 
+_NO_CURE = {
+    "empty": "it would lose all rows with empty cells",
+    "courses": "it would take what recordings have of their own for effects",
+}
+
+
 @says("kinds-as-lines")
 def _kinds_as_lines(it: Said) -> str:
     kinds, means = it["kinds"], it["means"]
@@ -192,6 +198,9 @@ def _kinds_as_lines(it: Said) -> str:
     shown = "; ".join(told[:_MOST_SHOWN])
     shown += f"; and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
     line = "it is treated as a line" if len(told) == 1 else "they are treated as lines"
+    but = [_NO_CURE[why] for why in it.get("but") or ()]
+    if but:
+        return f"{shown}; {line}. {it.method('MixedDBN', 'mixed')} is no cure here: {', and '.join(but)}."
     if it.in_python:
         cure = f"MixedDBN(kinds={kinds!r})"
     elif it.audience == "cli":

@@ -29,6 +29,12 @@ def _noise_memory(it: Said) -> str:
     )
 
 
+@says("residuals-not-looked-at")
+def _not_looked_at(it: Said) -> str:
+    needed = f"it takes {it['fewest']} complete rows, and there are {it['n']}"
+    return f"whether residuals contradict the model was not checked: {needed}."
+
+
 @says("residuals")
 def _contradictions(it: Said) -> str:
     """All of them: the gravest as it is said alone, the others in short."""

@@ -182,6 +182,8 @@ def _certainty(it: Said) -> Card:
 @says("verdict-residuals")
 def _residuals(it: Said) -> Card:
     question, parts = "Do the residuals fit the model?", []
+    if it["answer"] == "unknown":
+        return Card(question, "Not checked.", "Edges may stand for something else, and nobody looked.")
     for name in it["violations"]:
         try:
             parts.append(_CONTRADICTIONS[name].format(**it.finding.values))

@@ -52,7 +52,12 @@ def test_what_was_put_in_is_found():
     assert found["empty-share"].values["share"] == pytest.approx(empty)
     assert found["outliers-somewhere"].about == ("c",)
     assert found["still"].about == ("stuck",)
-    assert found["kinds-somewhere"].cure == {"kinds": {"flag": "binary", "n": "count"}}
+    kinds = {"flag": "binary", "n": "count"}
+    assert found["kinds-somewhere"].values["kinds"] == kinds
+    # A method that drops rows with empty cells is proposed where there are few.
+    assert found["kinds-somewhere"].cure == {}
+    whole = findings({name: frame.fillna(0.1).replace(-999.0, 0.0) for name, frame in frames.items()})
+    assert whole["kinds-somewhere"].cure == {"kinds": kinds}
 
 
 def test_a_site_with_other_units_is_counted_and_not_named():

@@ -62,6 +62,32 @@ def test_every_linear_method_says_what_it_treats_as_a_line(estimator):
     assert found.level == "warning"
 
 
+def test_another_method_is_proposed_only_where_it_keeps_the_rows_and_has_no_levels_to_mistake():
+    gaps, levels = sites(), sites()
+    for k, frame in enumerate(gaps.values()):
+        gaps[f"s{k}"] = frame.astype(float).mask(np.random.default_rng(k).random(frame.shape) < 0.1)
+    for k, name in enumerate(levels):
+        levels[name] = levels[name].assign(a=levels[name]["a"] + 10 * k, b=levels[name]["b"] - 10 * k)
+    for data, but in ((sites(), []), (gaps, ["empty"]), (levels, ["courses"])):
+        found = feddbn.check(data)
+        told = only(found, "kinds-as-lines")
+        assert (told.values["but"], told.level) == (but, "note" if but else "warning")
+        assert ("kinds" in found.codes) == (not but)
+
+
+def test_a_method_that_loses_the_rows_says_so_first_and_counts_what_it_used():
+    data = {}
+    for name, frame in sites(n=400).items():
+        data[name] = frame.astype(float).mask(np.random.default_rng(1).random(frame.shape) < 0.2)
+    model = feddbn.MixedDBN(kinds=SEEN, n_lags=1).fit(data)
+    complete = sum(
+        int((whole & whole.shift(1, fill_value=False)).sum())
+        for whole in (frame.notna().all(axis=1) for frame in data.values())
+    )
+    assert model.sites_["usable_rows"].sum() == complete == model.n_samples_ < 200
+    assert (model.findings_[0].code, model.findings_[0].level) == ("usable-rows", "error")
+
+
 def test_sites_alone_say_it_of_themselves():
     told = [one.values for one in LocalOnly(**QUICK).fit(sites(2)).findings_.of("of-site")]
     kinds = {one["site"]: one["finding"] for one in told if one["finding"]["code"] == "kinds-as-lines"}

@@ -138,7 +138,9 @@ def test_what_the_server_learned_follows_the_protection(privacy, level, answer):
 
 
 def test_residuals_are_judged_by_what_they_contradict():
-    assert "residuals" not in among(example_result())
+    assert judged("residuals") == ("unknown", "unknown")
+    hidden = Finding("residuals", "warning", {"violations": ["hidden"], "hidden": {"causes": [["a", "b"]]}})
+    assert judged("residuals", findings=[hidden.to_dict()]) == ("error", "no")
 
     def of(**facts: object) -> dict[str, object]:
         return {"diagnostics": {"residuals": facts}}

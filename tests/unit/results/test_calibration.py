@@ -135,6 +135,19 @@ def test_what_is_hardly_found_hardly_counts():
     }
 
 
+def test_a_hidden_cause_of_two_lowers_what_is_in_doubt_and_nothing_else():
+    of_two = {"causes": [["a", "c"]], "gain": 20.0}
+    found = contradictions([Finding("could-be-hidden", "warning", of_two)])
+    told, plain = claimed(table(), HIDDEN, found), claimed(table(), HIDDEN, {})
+    of_many = claimed(table(), HIDDEN, {"hidden": 1.0})
+    is_doubted = told["source"].isin(["a", "c"]) & told["target"].isin(["a", "c"]) & (told["lag"] == 0)
+    pd.testing.assert_frame_equal(told[is_doubted], of_many[is_doubted])
+    pd.testing.assert_frame_equal(told[~is_doubted], plain[~is_doubted])
+    wider = {"causes": [["a", "c"], ["a", "b", "c"]], "gain": 20.0}
+    violation = {"violations": ["hidden"], "hidden": wider}
+    assert contradictions([Finding("residuals", "warning", violation)]) == {"hidden": 1.0}
+
+
 def test_the_frozen_file_says_how_it_was_made():
     stored = json.loads(files("feddbn.results").joinpath("calibration-1.json").read_text())
     assert {"version", "command", "seeds", "fits", "families", "contradicted"} <= stored.keys()

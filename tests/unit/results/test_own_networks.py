@@ -3,7 +3,7 @@
 import pytest
 
 import feddbn
-from feddbn import FDBNL, Average, OneShotDBN, Prepare
+from feddbn import FDBNL, PFDBNL, Average, OneShotDBN, PersonalRounds, Prepare
 from feddbn.errors import ResultWarning
 from feddbn.results.result import Result
 from support.saying import only
@@ -41,6 +41,18 @@ def test_what_is_said_about_its_own_network_names_the_site():
     (odd,) = model.site_notes_
     (told,) = [one.values for one in model.findings_.of("of-site") if one.values["what"]]
     assert (told["site"], told["finding"]["code"]) == (odd, "variables-scaled")
+
+
+def test_odd_sites_in_the_sums_are_an_error_and_come_first_with_the_reason(mixed):
+    warn = Prepare(on_disagreement="warn")
+    found = OneShotDBN(prepare=warn, check_residuals=False).fit(mixed.sites).findings_
+    assert [(one.code, one.level) for one in found.single][:2] == [
+        ("sites-disagree", "error"),
+        ("site-note", "error"),
+    ]
+    # A network for each is not wrong for any.
+    told = PFDBNL(prepare=warn, rounds=PersonalRounds(max_rounds=2)).fit(mixed.sites).findings_
+    assert {one.level for one in told.of("sites-disagree")} == {"warning"}
 
 
 def test_a_stored_result_has_the_network_of_every_site(mixed, tmp_path):

@@ -151,6 +151,39 @@ def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects
     assert plain.hidden_["could_be_hidden"].isna().all()
 
 
+def with_a_slow_cause(n=1200, n_sites=3, empty=0.3):
+    """c -> a and a -> d (lag 1); a hidden cause that remembers .7 of itself acts on a and b; cells are empty."""
+    sites = {}
+    for k in range(n_sites):
+        rng = np.random.default_rng(k)
+        x, h, e = np.zeros((n, 5)), 0.0, 0.8 * rng.standard_normal((n, 5))
+        for t in range(1, n):
+            h = 0.7 * h + 0.7 * rng.standard_normal()
+            x[t] = [0.5, 0.5, 0.6, 0.4, 0.6] * x[t - 1] + e[t] + 0.7 * h * np.array([1, 1, 0, 0, 0])
+            x[t, 0] += 0.45 * x[t, 2]
+            x[t, 3] += 0.4 * x[t - 1, 0]
+        x[rng.random(x.shape) < empty] = np.nan
+        sites[f"s{k}"] = pd.DataFrame(x, columns=list("abcde"))
+    return sites
+
+
+def test_a_hidden_cause_with_a_memory_is_found_where_too_few_rows_are_complete_for_residuals(doubts):
+    sites, true = with_a_slow_cause(), {("c", "a", 0), ("a", "d", 1), *((v, v, 1) for v in "abcde")}
+    for estimator in (OneShotDBN(resamples=0), FDBNL()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = estimator.fit(sites)
+        assert model.residuals_ is None
+        (unknown,) = model.findings_.of("residuals-not-looked-at")
+        assert unknown.level == "unknown"
+        assert unknown.values["n"] < unknown.values["fewest"]
+        assert only(model.findings_, "could-be-hidden").values["causes"] == [["a", "b"]]
+        told = {(e.source, e.target, e.lag): e.could_be_hidden for e in model.hidden_.itertuples()}
+        assert {edge for edge, doubted in told.items() if doubted} == told.keys() - true
+        level = only(verdicts(read_record(Result.from_estimator(model).to_dict())), "verdict-residuals").level
+        assert level == ("error" if isinstance(model, OneShotDBN) else "unknown")
+
+
 @pytest.mark.parametrize("mess", [pytest.param("unequal-noise", marks=pytest.mark.slow), "unit-variance"])
 def test_unequal_variances_alone_are_no_hidden_cause(mess, doubts):
     model = fitted(messy({mess: None}, 104).sites)

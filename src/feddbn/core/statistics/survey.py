@@ -197,10 +197,18 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
 
 
 def _period(spectrum: FloatArray, k: int, width: float) -> float:
-    """The period of a peak, between the frequencies of the grid; a whole number of rows if that is as likely."""
-    left, top, right = spectrum[k - 1 : k + 2]
-    bend = left - 2 * top + right
-    place = k + (0.5 * (left - right) / bend if bend < 0 else 0.0)
+    """The period of a peak, between the frequencies of the grid; a whole number of rows if that is as likely.
+
+    A cycle seen in a recording has the power ``sinc(distance / width)^2`` around its frequency. Where this fits the peak and
+    the frequencies half a width to either side best, there it is. A parabola would end too near to the grid.
+    """
+    step = max(1, round(width / 2))
+    seen = spectrum[[k - step, k, k + step]]
+    seen = np.maximum(seen - min(seen), 0.0) if step > 1 else seen
+    places = np.linspace(-0.75, 0.75, 301) * step
+    power = np.sinc((places[:, None] - np.array([-step, 0.0, step])) / width) ** 2
+    fits = (power @ seen) / np.sqrt((power**2).sum(axis=1))
+    place = k + float(places[fits.argmax()])
     turn = 2.0 * (len(spectrum) - 1)
     period, whole = turn / place, round(turn / place)
     # Frequencies closer than a small part of a peak's width cannot be told apart, and clocks have whole numbers of rows.

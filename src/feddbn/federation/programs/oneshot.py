@@ -415,8 +415,8 @@ def checked_oneshot_program(
     options: OneShotOptions,
     rng: np.random.Generator,
     instead: Instead | None = None,
-) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
-    """Learn, look at the residuals, and learn again where that helps; no report if too few rows are complete.
+) -> ServerProgram[tuple[OneShotOutcome, ResidualReport]]:
+    """Learn, look at the residuals, and learn again where that helps; without checks if too few rows are complete.
 
     `instead` is asked for another kind of network where effects are curved: from the one found to a better one, or None.
     """
@@ -456,14 +456,17 @@ class _Look:
 
     def program(
         self, outcome: OneShotOutcome, instead: Instead | None
-    ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
+    ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport]]:
         """Look at the residuals, and learn again where that helps."""
         assert outcome.asked is not None
         fit = _Fit(outcome, outcome.moments)
         checks, may_add = yield from self._checked(fit)
         has_gaps = outcome.asked.treatment.row_model is not None
         if has_gaps and checks.n < FEWEST_COMPLETE:
-            return replace(outcome, n_sums=outcome.n_sums + 1), None
+            # What moments tell of hidden causes they tell without complete rows.
+            unknown = ResidualReport(None, n_effective=outcome.moments.n, n_complete=round(checks.n))
+            fit, unknown = self._with_doubts(fit, unknown, self._hidden_causes(fit, 1.0), CLEAR_GAIN)
+            return replace(fit.outcome, n_sums=outcome.n_sums + 1), unknown
         if instead is not None and "curvature" in violations(checks):
             # A curve that is taken for a line leaves residuals that seem to have memory and changing variances: curves first.
             outcome, report = yield from instead(replace(outcome, n_sums=outcome.n_sums + 1), checks)
@@ -483,11 +486,6 @@ class _Look:
         factor = checks.inflation if "volatility" in left else 1.0
         if factor > 1.0:
             fit = self._tempered(fit, factor, checks.shared > LARGE_SHARED)
-        doubts = self._hidden_causes(fit, factor)
-        is_clear = doubts is not None and _is_clear(doubts, checks)
-        effects = doubts.effects if doubts is not None and is_clear else ()
-        if effects:
-            fit, left = _left_open(fit, effects), ("hidden", *left)
         report = ResidualReport(
             checks,
             found,
@@ -496,10 +494,8 @@ class _Look:
             fit.outcome.n_lags - outcome.n_lags,
             gain,
             fit.outcome.moments.n / factor,
-            hidden=tuple(tuple(self.variables[j] for j in one) for one in effects),
-            hidden_gain=0.0 if doubts is None or not is_clear else doubts.gain,
-            doubts=doubts,
         )
+        fit, report = self._with_doubts(fit, report, self._hidden_causes(fit, factor), _enough(checks))
         return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
     def _checked(self, fit: _Fit) -> ServerProgram[tuple[ResidualChecks, bool]]:
@@ -607,6 +603,19 @@ class _Look:
             return replace(fit, outcome=replace(outcome, learned=learned))
         return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
 
+    def _with_doubts(
+        self, fit: _Fit, report: ResidualReport, doubts: HiddenDoubts | None, enough: float
+    ) -> tuple[_Fit, ResidualReport]:
+        """The report with the doubts; if hidden causes gain `enough`, links between their effects have no direction."""
+        report = replace(report, doubts=doubts)
+        if doubts is None or not doubts.effects or doubts.gain < enough:
+            return fit, report
+        names = tuple(tuple(self.variables[j] for j in one) for one in doubts.effects)
+        left = ("hidden", *report.left)
+        return _left_open(fit, doubts.effects), replace(
+            report, left=left, hidden=names, hidden_gain=doubts.gain
+        )
+
     def _hidden_causes(self, fit: _Fit, factor: float) -> HiddenDoubts | None:
         """The edges that hidden causes could stand for; None if that cannot be told.
 
@@ -629,13 +638,14 @@ class _Look:
         return doubtful_edges(moments, support, limits, self.settled.learn.criterion, self.rng)
 
 
-def _is_clear(doubts: HiddenDoubts, checks: ResidualChecks) -> bool:
-    """Whether hidden causes clearly explain more than edges. Residuals that remember have other reasons, too.
+def _enough(checks: ResidualChecks) -> float:
+    """From which gain on hidden causes clearly explain more than edges. Residuals that remember have other reasons, too.
 
     Second moments of heavy tails vary more than the score knows.
     """
-    enough = CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
-    return doubts.gain >= enough and "memory" not in violations(checks)
+    if "memory" in violations(checks):
+        return np.inf
+    return CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
 
 
 def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:

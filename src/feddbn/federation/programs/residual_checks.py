@@ -468,7 +468,7 @@ class ResidualReport:
     Attributes
     ----------
     checks
-        The numbers, of the network that is reported.
+        The numbers, of the network that is reported; None if too few rows are complete, so that nobody knows.
     found, left
         Violations of the first network, and those of the network that is reported.
     noise_memory
@@ -485,11 +485,13 @@ class ResidualReport:
         For each hidden cause that explains more than edges the names of its effects, and by how much the score is better.
     doubts
         The edges that hidden causes could stand for; None if that was not looked at.
+    n_complete
+        Without checks: how many rows are complete.
     """
 
-    checks: ResidualChecks
-    found: tuple[str, ...]
-    left: tuple[str, ...]
+    checks: ResidualChecks | None
+    found: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     noise_memory: float | None = None
     n_lags_added: int = 0
     lag_gain: float | None = None
@@ -498,6 +500,7 @@ class ResidualReport:
     hidden: tuple[tuple[str, ...], ...] = ()
     hidden_gain: float = 0.0
     doubts: HiddenDoubts | None = None
+    n_complete: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -628,15 +631,15 @@ def share_of_means(sums: ResidualSums, center: str) -> float:
 
 def network_checks_program(
     network: FittedNetwork, moments: Moments | None = None
-) -> ServerProgram[ResidualReport | None]:
-    """Look at the residuals near a fitted network; None if too few rows are complete.
+) -> ServerProgram[ResidualReport]:
+    """Look at the residuals near a fitted network; without checks if too few rows are complete.
 
     `moments` are those of the network's rows; by default those that were asked for before, or are asked for now.
     """
     return (yield from treated(_looked_at(network, moments), network.treatment))
 
 
-def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram[ResidualReport | None]:
+def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram[ResidualReport]:
     if moments is None and network.asked is not None:
         moments = network.asked.moments
     if moments is None:
@@ -651,8 +654,7 @@ def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram
         network.own_share,
         order=topological_order(support[: len(network.variables)]),
     )
-    report = _report(checks, network)
-    return None if report is None else replace(report, doubts=_doubts(moments, support, network))
+    return replace(_report(checks, network), doubts=_doubts(moments, support, network))
 
 
 def _doubts(moments: Moments, evident: BoolArray, network: FittedNetwork) -> HiddenDoubts | None:
@@ -663,7 +665,7 @@ def _doubts(moments: Moments, evident: BoolArray, network: FittedNetwork) -> Hid
     if not noises_differ(moments, evident):
         return HiddenDoubts(np.zeros_like(network.support))
     rng = np.random.default_rng(0)
-    return doubtful_edges(moments, network.support, network.constraints, Criterion(), rng)
+    return doubtful_edges(moments, network.support, network.constraints, Criterion(), rng, evident)
 
 
 def own_checks_program(network: FittedNetwork) -> ServerProgram[ResidualReport | None]:
@@ -699,9 +701,9 @@ def _looked_at_own(network: FittedNetwork) -> ServerProgram[ResidualReport | Non
     return _report(check_residuals(sums.of(outputs), weights, own_share), network, is_own=True)
 
 
-def _report(checks: ResidualChecks, network: FittedNetwork, *, is_own: bool = False) -> ResidualReport | None:
+def _report(checks: ResidualChecks, network: FittedNetwork, *, is_own: bool = False) -> ResidualReport:
     if network.treatment.row_model is not None and checks.n < FEWEST_COMPLETE:
-        return None
+        return ResidualReport(None, looked_only=True, n_complete=round(checks.n))
     found = violations(checks)
     if is_own:
         # Effects that no site can tell by itself add up over sites. They look like dependence, and a little like memory.

@@ -113,6 +113,16 @@ def test_a_cycle_with_a_phase_of_its_own_at_every_site_is_found(period, phi):
     assert cycles_of(recordings)[0] == pytest.approx(period, rel=0.01)
 
 
+@pytest.mark.parametrize(("n", "period"), [(120, 24.0), (240, 24.0), (2000, 24.0), (2000, 23.4), (3000, 7.0)])
+def test_a_period_is_found_between_the_frequencies_of_the_grid(n, period):
+    rng = np.random.default_rng(900)
+    t = np.arange(n)[:, None]
+    recordings = [noisy(rng, n, 3, (0.5,)) + np.sin(2 * np.pi * t / period) for _ in range(6)]
+    found = cycles_of(recordings)[0]
+    # A day has whole hours; what is none drifts by less than a fiftieth of a turn in a recording.
+    assert found == period if period == round(period) else abs(n / found - n / period) < 0.02 * n / 100
+
+
 def test_two_cycles_are_found_the_stronger_first():
     rng = np.random.default_rng(1)
     t = np.arange(336)[:, None]
