@@ -84,7 +84,7 @@ def test_a_method_that_loses_the_rows_says_so_first_and_counts_what_it_used():
         int((whole & whole.shift(1, fill_value=False)).sum())
         for whole in (frame.notna().all(axis=1) for frame in data.values())
     )
-    assert model.sites_["usable_rows"].sum() == complete == model.n_samples_ < 200
+    assert model.sites_["used_rows"].sum() == complete == model.n_samples_ < 200
     assert (model.findings_[0].code, model.findings_[0].level) == ("usable-rows", "error")
 
 
