@@ -239,7 +239,7 @@ def test_status_says_since_when_a_site_is_silent(kits, tmp_path, monkeypatch):
     monkeypatch.setattr(Session, "answers", ("north",))
     shutil.copytree(kits / "lead@example.org", tmp_path / "mine")
     said = run("study", "status", "--kit", tmp_path / "mine").output
-    assert "2001-09-09 01:46:40 UTC" in said
+    assert "Sep 2001, " in said
     found = json.loads(run("study", "status", "--kit", tmp_path / "mine", "--json").output)
     assert found["sites"] == ["north"]
     assert found["silent"] == {"south": "2001-09-09 01:46:40 UTC"}

@@ -291,7 +291,7 @@ def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, 
             "note": note,
         }
 
-    with watching(session) as watch, served(lead(session, watch, tmp_path / "results")) as (address, _):
+    with watching(session) as watch, served(lead(session, watch)) as (address, _):
         for sums in range(1, 9):
             tell(sums)
             wait_until(lambda sums=sums: any(p.sums == sums for p in watch.look().points.get("run-1", ())))

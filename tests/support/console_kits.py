@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from feddbn.cli.study import check_study
 from feddbn.console.gate import Gate, Keys, bound, host_names, server_of
 from feddbn.console.lead_pages import lead_app
+from feddbn.console.lead_results import LeadResults
 from feddbn.console.lead_watch import LeadWatch
 from feddbn.console.site_pages import site_app
 from feddbn.errors import FederationError, NotEnoughSites
@@ -111,7 +112,8 @@ class FakeSession(Session):
         return list(self.listed)
 
     def submit(self, study, run_id):
-        raise NotImplementedError
+        self._ask()
+        return self.add(run_id).job
 
     def progress(self, job_id):
         return self.said.get(job_id)
@@ -145,7 +147,7 @@ class FakeSession(Session):
 
 @contextlib.contextmanager
 def watching(session, poll_s=0.02) -> Iterator[LeadWatch]:
-    watch = LeadWatch(session, poll_s).start()
+    watch = LeadWatch(session, results_of(session), poll_s).start()
     try:
         yield watch
     finally:
@@ -177,5 +179,9 @@ def served(make) -> Iterator[tuple[str, Keys]]:
         listening.close()
 
 
-def lead(session, watch, out):
-    return lambda keys: lead_app(session, watch, out, keys)
+def results_of(session):
+    return LeadResults(session.kit / "results")
+
+
+def lead(session, watch):
+    return lambda keys: lead_app(session, watch, results_of(session), check_study, keys)

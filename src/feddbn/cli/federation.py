@@ -106,8 +106,8 @@ def console(
 ) -> None:
     """Show pages in a browser on this machine: what an owner decides and what left, or what a lead runs and gets.
 
-    With a site's kit: studies that wait, approvals, the data check and the log. With the lead's: sites, runs with their
-    curves, and results.
+    With a site's kit: studies that wait, approvals, the data check and the log. With the lead's: write, check and send a
+    study; watch, stop and resume runs; read and compare results.
     """
     from feddbn.cli.study import check_study
 
@@ -125,11 +125,13 @@ def console(
 
             def make(keys: Keys) -> Any:
                 from feddbn.console.lead_pages import lead_app
+                from feddbn.console.lead_results import LeadResults
                 from feddbn.console.lead_watch import LeadWatch
 
-                watch = LeadWatch(session)
+                results = LeadResults(out or kit / "results")
+                watch = LeadWatch(session, results)
                 at_end.callback(watch.stop)
-                return lead_app(session, watch.start(), out or kit / "results", keys)
+                return lead_app(session, watch.start(), results, check_study, keys)
 
         _serve(make, host, port)
 

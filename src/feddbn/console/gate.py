@@ -215,10 +215,11 @@ async def _body(receive: Receive) -> bytes | None:
 
 def _fields(body: bytes) -> dict[str, str]:
     try:
-        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=80, errors="strict")
     except (UnicodeDecodeError, ValueError):
         return {}
-    return {name: values[0] for name, values in found.items()}
+    # Boxes of one name that are ticked, such as the sites of a study, are lines of one field.
+    return {name: "\n".join(values) for name, values in found.items()}
 
 
 def _same(given: str, wanted: str) -> bool:

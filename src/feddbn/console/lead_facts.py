@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feddbn.console.lead_watch import Point, Sight
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding, Findings, Level
-from feddbn.runtime.engines.interface import Job, Presence, sites_that_refuse
+from feddbn.runtime.engines.interface import Job, Presence, run_state, sites_that_refuse
 from feddbn.runtime.store import EventLog
+
+if TYPE_CHECKING:
+    from feddbn.results.result import Result
 
 _COUNTS = ("round", "max_rounds", "replicates", "step")
 """Parts of a note that count and are no curves."""
@@ -22,7 +26,10 @@ _COUNTS = ("round", "max_rounds", "replicates", "step")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run; `share` is how far it has come at least, None if that is not known, and `left` how long it may take."""
+    """One run; `share` is how far it has come at least, None if that is not known, and `left` how long it may take.
+
+    `refused` are the sites that said no, each with its reason.
+    """
 
     job: Job
     study: Study | None
@@ -32,12 +39,19 @@ class RunFacts:
     left: Finding | None
     present: tuple[str, ...]
     warnings: tuple[Finding, ...]
+    refused: tuple[Finding, ...] = ()
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether it was sent with this kit, has ended, and has not finished."""
+        is_finished = self.state.code in ("run-finished", "job-finished")
+        return self.study is not None and self.job.has_ended and not is_finished
 
 
 def site_facts(sight: Sight, named: Sequence[str], now: float) -> list[Finding]:
     """Return how every site stands that is connected, was, or that a study names."""
     found = []
-    for name in sorted({*sight.connected, *sight.seen, *named}):
+    for name in sorted({*sight.sites, *named}):
         heard = sight.seen.get(name)
         if sight.trouble and sight.taken is not None:
             values = {"site": name, "seconds": None if heard is None else now - heard}
@@ -47,7 +61,12 @@ def site_facts(sight: Sight, named: Sequence[str], now: float) -> list[Finding]:
     return found
 
 
-def run_facts(sight: Sight, job: Job, study: Study | None, outcome: Mapping[str, Any] | None) -> RunFacts:
+def run_facts(
+    sight: Sight,
+    job: Job,
+    study: Study | None,
+    outcome: Mapping[str, Any] | None,
+) -> RunFacts:
     """Return how a run stands; `outcome` is what was fetched of it, if it was."""
     progress = sight.progress.get(job.run, {})
     sites = tuple(study.sites) if study is not None else tuple(progress.get("sites") or ())
@@ -67,6 +86,7 @@ def run_facts(sight: Sight, job: Job, study: Study | None, outcome: Mapping[str,
         left=left,
         present=present,
         warnings=_warnings(job, progress, sites, missing, outcome, sight),
+        refused=tuple(sites_that_refuse(progress if job.is_running else outcome or {})),
     )
 
 
@@ -75,16 +95,23 @@ def _state(job: Job, progress: Mapping[str, Any], outcome: Mapping[str, Any] | N
     if job.is_running:
         level = "good"
     elif job.has_ended:
-        is_finished = outcome is None or outcome.get("state") == "finished"
-        is_good = job.code == "job-finished" and is_finished
-        level = "good" if is_good else "warning" if job.was_stopped else "error"
-    if outcome is not None and job.has_ended and outcome.get("sentence"):
-        return Finding("text", level, {"text": f"{outcome['state']}: {outcome['sentence']}"})
-    if job.is_running and progress.get("state") == "collecting":
-        return Finding("run-awaits", level)
-    if job.is_running and progress.get("task"):
-        return Finding("run-asks", level, {"task": progress["task"]})
+        level = "good" if job.code == "job-finished" else "warning" if job.was_stopped else "error"
+    # What a server that was told to stop left behind says less than that it was told so.
+    if outcome is not None and job.has_ended and not job.was_stopped:
+        return _without_refusals(outcome)
+    if job.has_ended and job.code != "job-finished":
+        return Finding("run-ended", level, {"job": job.code})
+    if job.is_running and progress:
+        return replace(run_state(progress), level=level)
     return Finding(job.code, level, {"run": job.run, "status": job.status.lower()})
+
+
+def _without_refusals(outcome: Mapping[str, Any]) -> Finding:
+    """How a run ended; what sites said no with is told by itself."""
+    sentence = str(outcome.get("sentence") or "")
+    for said in (outcome.get("said") or {}).values():
+        sentence = sentence.replace(said["sentence"], "")
+    return run_state({**outcome, "sentence": sentence.strip()})
 
 
 def _left(
@@ -127,14 +154,29 @@ def _warnings(
     away = tuple(name for name in sites if name not in (*sight.connected, *missing))
     if job.is_running and away and not sight.trouble:
         found.append(Finding("not-connected", "warning", about=away))
-    refusing = sites_that_refuse(progress) if job.is_running else []
-    found += refusing
-    if job.is_running and progress.get("last") and not refusing:
+    if job.is_running and progress.get("last") and not progress.get("said"):
         found.append(Finding("text", "warning", {"text": str(progress["last"])}))
     if outcome is not None:
         result = (outcome.get("summary") or {}).get("result") or {}
         found += [one for one in Findings.stored_in(result) if one.level != "good"]
     return tuple(found)
+
+
+def result_numbers(result: Result, study: Study | None) -> dict[str, str]:
+    """Return what two results are compared by beside their edges, in words."""
+    rows = result.diagnostics.get("n_samples")
+    noise = (result.privacy or {}).get("epsilon")
+    levels = Counter(one.level for one in result.findings)
+    return {
+        "Method": result.method,
+        "Sites": "–" if study is None else ", ".join(study.sites),
+        "Rows": f"{rows:,.0f}" if isinstance(rows, int | float) else "–",
+        "Variables": str(result.dbn.d),
+        "Lags": str(result.dbn.n_lags),
+        "Edges": str(int(result.dbn.is_edge.sum())),
+        "Epsilon": "–" if noise is None else f"{noise:g}",
+        "Errors and warnings found": str(levels["error"] + levels["warning"]),
+    }
 
 
 def course_of(points: Sequence[Point], fetched: Path | None) -> list[dict[str, Any]]:

@@ -1,11 +1,9 @@
-"""The pages of a lead; what was fetched lies in ``<out>/<run>``, as `feddbn study results` leaves it."""
+"""The pages of a lead: the federation, a run, a new study, two results side by side."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,36 +11,47 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from feddbn.console import study_form
 from feddbn.console.gate import Keys
-from feddbn.console.lead_facts import RunFacts, course_of, run_facts, site_facts
-from feddbn.console.lead_watch import LeadWatch
-from feddbn.console.web import Pages, make_app, report_answer
-from feddbn.errors import FeddbnError, FileError, StateError
+from feddbn.console.lead_facts import RunFacts, course_of, result_numbers, run_facts, site_facts
+from feddbn.console.lead_results import LeadResults
+from feddbn.console.lead_watch import MOST_RUNS, LeadWatch
+from feddbn.console.two_networks import TwoNetworks, compared
+from feddbn.console.web import Pages, fields_of, make_app, report_answer
+from feddbn.errors import FeddbnError, StateError
 from feddbn.federation.protocol.messages import check_run_id
-from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study import Study, parse_study
 from feddbn.findings import Finding
 from feddbn.runtime.engines.interface import Job, Session
-from feddbn.runtime.server.results import export_result, read_outcome
-from feddbn.runtime.store import run_directory
 
-MOST_RUNS = 50
+_MENU = (("/", "Federation"), ("/write", "New study"), ("/compare", "Compare"))
 
 
 def lead_app(
-    session: Session, watch: LeadWatch, out: Path, keys: Keys, clock: Callable[[], float] = time.time
+    session: Session,
+    watch: LeadWatch,
+    results: LeadResults,
+    check: Callable[[Study], None],
+    keys: Keys,
+    clock: Callable[[], float] = time.time,
 ) -> Starlette:
-    """Return the console of a lead; `watch` looks through `session`, and results are fetched to ``out/<run>``."""
-    who = Path(session.kit).resolve().name
-    pages = Pages(keys, "lead", f"{who} – feddbn", f"Lead {who}", (("/", "Federation"),))
-    lead = _LeadPages(session, watch, Path(out), pages, clock)
+    """Return the console of a lead; `watch` looks through `session`, and `check` refuses what no site could take part in."""
+    pages = Pages(keys, "lead", f"{session.lead} – feddbn", f"Lead {session.lead}", _MENU)
+    lead = _LeadPages(session, watch, results, check, pages, clock)
     return make_app(
         pages,
         [
             Route("/", lead.overview),
+            Route("/write", lead.write),
+            Route("/write", lead.rewrite, methods=["POST"]),
+            Route("/check", lead.check, methods=["POST"]),
+            Route("/send", lead.send, methods=["POST"]),
+            Route("/compare", lead.compare),
             Route("/runs/{run}", lead.run),
             Route("/runs/{run}/course", lead.course),
             Route("/runs/{run}/fetch", lead.fetch, methods=["POST"]),
             Route("/runs/{run}/stop", lead.stop, methods=["POST"]),
+            Route("/runs/{run}/resume", lead.resume, methods=["POST"]),
             Route("/runs/{run}/report", lead.report),
         ],
     )
@@ -52,45 +61,46 @@ class _LeadPages:
     """Requests to pages; every public method is a route."""
 
     def __init__(
-        self, session: Session, watch: LeadWatch, out: Path, pages: Pages, clock: Callable[[], float]
+        self,
+        session: Session,
+        watch: LeadWatch,
+        results: LeadResults,
+        check: Callable[[Study], None],
+        pages: Pages,
+        clock: Callable[[], float],
     ) -> None:
         self._session = session
         self._watch = watch
-        self._out = out
+        self._results = results
+        self._check = check
         self._pages = pages
         self._clock = clock
+
+    # The federation and its runs.
 
     def overview(self, request: Request) -> Response:
         """Show sites and runs."""
         sight, now = self._watch.look(), self._clock()
-        newest = list({job.run: job for job in reversed(sight.jobs)}.values())[::-1]
-        newest.sort(key=lambda job: job.submitted, reverse=True)
-        runs = [self._facts(job) for job in newest[:MOST_RUNS]]
+        runs = [self._facts(job) for job in sight.newest()]
         named = [site for run in runs if run.study is not None for site in run.study.sites]
-        sites = site_facts(sight, named, now)
         return self._pages.show(
-            "lead_overview.html", "/", sight=sight, sites=sites, runs=runs, n_runs=len(newest)
+            "lead_overview.html",
+            "/",
+            sight=sight,
+            sites=site_facts(sight, named, now),
+            connects=self._session.connects,
+            runs=runs,
+            most=MOST_RUNS,
         )
 
     def _facts(self, job: Job) -> RunFacts:
-        return run_facts(self._watch.look(), job, self._study(job.run), self._outcome(job.run))
+        return run_facts(self._watch.look(), job, self._study(job.run), self._results.outcome(job))
 
     def _study(self, run: str) -> Study | None:
         """Return the study that was sent under this name with this kit; None for a run of another lead."""
         try:
             return self._session.study_of(run)
         except (FeddbnError, OSError):
-            return None
-
-    def _place(self, run: str) -> Path:
-        """Return where the files of a run are, or will be."""
-        return run_directory(self._out, run, create=False)
-
-    def _outcome(self, run: str) -> Mapping[str, Any] | None:
-        """Return how a run ended, if that was fetched."""
-        try:
-            return read_outcome(self._place(run))
-        except FileError:
             return None
 
     def _job(self, request: Request) -> Job:
@@ -103,41 +113,38 @@ class _LeadPages:
     def run(self, request: Request) -> Response:
         """Show one run, live."""
         job = self._job(request)
-        place = self._place(job.run)
+        place = self._results.place(job.run)
+        note = self._results.note(job)
         return self._pages.show(
             "lead_run.html",
             "/",
             facts=self._facts(job),
             trouble=self._watch.look().trouble,
+            connects=self._session.connects,
             place=place,
-            outcome=self._outcome(job.run),
-            has_report=(place / "dbn.json").exists(),
+            note=note,
+            has_report=note == "" and (place / "dbn.json").exists(),
         )
 
     def course(self, request: Request) -> Response:
         """Return the curves of a run for our script."""
         job = self._job(request)
         points = self._watch.look().points.get(job.run, ())
-        curves = course_of(points, self._place(job.run) if job.has_ended else None)
+        curves = course_of(points, self._results.place(job.run) if job.has_ended else None)
         return JSONResponse({"curves": curves, "ended": job.has_ended})
 
     def fetch(self, request: Request) -> Response:
         """Fetch the result of a run that has ended, as `feddbn study results` does."""
         run = self._job(request).run
 
-        def fetched(session: Session) -> bool:
+        def fetched(session: Session) -> None:
             job = session.job_of(run)
             if not job.has_ended:
                 raise StateError(f"run {run!r} has not ended: {job.words}.", code="not-ended")
-            place = session.fetch(job.job, run_directory(self._out, run))
-            is_finished = bool(read_outcome(place)["state"] == "finished")
-            if is_finished:
-                export_result(place)
-            return is_finished
+            self._results.fetch(session, job)
 
-        is_finished = self._watch.do(fetched)
-        code = "run-fetched" if is_finished else "run-unfinished"
-        self._pages.tell(Finding(code, "good" if is_finished else "warning", {"run": run}))
+        self._watch.do(fetched)
+        self._pages.tell(Finding("run-fetched", "good", {"run": run}))
         return self._pages.go(f"/runs/{run}")
 
     def stop(self, request: Request) -> Response:
@@ -157,6 +164,25 @@ class _LeadPages:
         self._pages.tell(Finding("run-aborted", "good", {"run": run}))
         return self._pages.go(f"/runs/{run}")
 
+    def resume(self, request: Request) -> Response:
+        """Go on with a run where it stopped, as `feddbn study resume` does; by files take the next step."""
+        run = self._job(request).run
+        self._begin(self._session.study_of(run), run)
+        self._pages.tell(Finding("run-resumed", "good", {"run": run}))
+        return self._pages.go(f"/runs/{run}")
+
+    def _begin(self, study: Study, run: str) -> None:
+        def begin(session: Session) -> None:
+            if session.connects and any(job.run == run and not job.has_ended for job in session.jobs()):
+                raise StateError(f"run {run!r} goes on already.", code="goes-on")
+            session.begin(study, run, told.append)
+
+        told: list[str] = []
+        self._results.forget(run)
+        self._watch.do(begin)
+        for sentence in told:
+            self._pages.tell(Finding("text", "warning", {"text": sentence}))
+
     def report(self, request: Request) -> Response:
         """Open the report; what draws it is imported now, since the first page does not need it."""
         from feddbn.report import render_report
@@ -164,7 +190,7 @@ class _LeadPages:
         from feddbn.results.result import Result
 
         run = check_run_id(request.path_params["run"])
-        place = self._place(run)
+        place = self._results.place(run)
         if not (place / "dbn.json").exists():
             raise StateError(
                 f"no network of run {run!r} was fetched; fetch its result first.", code="not-fetched"
@@ -172,3 +198,90 @@ class _LeadPages:
         stored = Result.load(place / "result.json").to_dict()
         edges = read_edges(place / "edges.csv") if (place / "edges.csv").exists() else None
         return report_answer(render_report(stored, edges=edges, audience="lead"))
+
+    # A new study: fields make a text, and the text is checked and sent.
+
+    def write(self, request: Request) -> Response:
+        """Show the form of a new study, empty or as an earlier run has it."""
+        run = request.query_params.get("from", "")
+        fields = study_form.blank(self._session.lead, self._watch.look().sites)
+        if run:
+            fields |= study_form.fields_of(self._session.study_of(check_run_id(run)))
+        return self._form(fields)
+
+    def rewrite(self, request: Request) -> Response:
+        """Show the form with the fields of a text, or what is wrong with the text."""
+        text = fields_of(request).get("text", "")
+        try:
+            return self._form(study_form.fields_of(parse_study(text, "the text")))
+        except FeddbnError as error:
+            return self._wrong(text, error)
+
+    def _form(self, fields: Mapping[str, str]) -> Response:
+        usual, others = study_form.methods()
+        chosen = fields.get("sites", "").splitlines()
+        sites = sorted({*self._watch.look().sites, *chosen})
+        return self._pages.show(
+            "lead_write.html",
+            "/write",
+            fields=fields,
+            usual=usual,
+            others=others,
+            about=study_form.ABOUT,
+            sites=[(site, site in chosen) for site in sites],
+        )
+
+    def check(self, request: Request) -> Response:
+        """Show the text that the fields make, or that was typed, and what is wrong with it."""
+        fields = fields_of(request)
+        text = fields.get("text") or study_form.text_of(fields)
+        try:
+            study = self._read(text)
+        except FeddbnError as error:
+            return self._wrong(text, error)
+        run = f"{study.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(self._clock()))}"
+        fine = Finding("study-possible", "good")
+        return self._pages.show("lead_check.html", "/write", text=text, verdict=fine, study=study, run=run)
+
+    def _wrong(self, text: str, error: FeddbnError) -> Response:
+        wrong = Finding("text", "error", {"text": str(error)})
+        return self._pages.show("lead_check.html", "/write", text=text, verdict=wrong, study=None)
+
+    def _read(self, text: str) -> Study:
+        study = parse_study(text, "the text")
+        self._check(study)
+        return study
+
+    def send(self, request: Request) -> Response:
+        """Send exactly the text that was shown, as `feddbn study submit` does."""
+        fields = fields_of(request)
+        study = self._read(fields.get("text", ""))
+        run = check_run_id(fields.get("run", "").strip())
+        self._session.claim(study, run)
+        self._begin(study, run)
+        self._pages.tell(Finding("run-sent", "good", {"run": run}))
+        return self._pages.go(f"/runs/{run}")
+
+    # Two results.
+
+    def compare(self, request: Request) -> Response:
+        """Show two networks that were fetched side by side."""
+        from feddbn.results.result import Result
+
+        runs = [job.run for job in self._watch.look().newest() if self._has_network(job)]
+        chosen = [request.query_params.get(name, "") for name in ("first", "second")]
+        beside: TwoNetworks | None = None
+        numbers: list[tuple[str, str, str]] = []
+        if all(run in runs for run in chosen):
+            found = [Result.load(self._results.place(run) / "result.json") for run in chosen]
+            beside = compared(found[0].dbn, found[1].dbn)
+            first, second = (
+                result_numbers(result, self._study(run)) for result, run in zip(found, chosen, strict=True)
+            )
+            numbers = [(name, first[name], second[name]) for name in first]
+        return self._pages.show(
+            "lead_compare.html", "/compare", runs=runs, chosen=chosen, beside=beside, numbers=numbers
+        )
+
+    def _has_network(self, job: Job) -> bool:
+        return self._results.note(job) == "" and (self._results.place(job.run) / "dbn.json").exists()

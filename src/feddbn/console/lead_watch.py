@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from feddbn.errors import FederationError
+from feddbn.console.lead_results import LeadResults
+from feddbn.errors import FeddbnError, FederationError
 from feddbn.runtime.engines.interface import Job, Session
 
 T = TypeVar("T")
@@ -23,6 +24,8 @@ LOOKED_AT_S = 30.0
 RARELY_S = 15.0
 LONGEST_PAUSE_S = 30.0
 MOST_POINTS = 2000
+MOST_RUNS = 50
+"""So many runs are listed, and fetched when they have ended."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Sight:
         Why the server cannot be asked, in words, and since when; empty if it can.
     connected, seen
         The sites that are connected, and when each site was last heard of, also before this console was opened.
+    sites
+        The names of all sites that the server, the kit or an earlier look knows.
     jobs
         All jobs, the newest first.
     progress, points
@@ -58,6 +63,7 @@ class Sight:
     trouble_since: float = 0.0
     connected: tuple[str, ...] = ()
     seen: Mapping[str, float] = field(default_factory=dict)
+    sites: tuple[str, ...] = ()
     jobs: tuple[Job, ...] = ()
     progress: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
@@ -66,12 +72,36 @@ class Sight:
         """The newest job of a run."""
         return next((job for job in self.jobs if job.run == run), None)
 
+    def newest(self, most: int = MOST_RUNS) -> list[Job]:
+        """The newest job of each run, the newest first."""
+        first = {job.run: job for job in reversed(self.jobs)}
+        return sorted(first.values(), key=lambda job: job.submitted, reverse=True)[:most]
+
+
+def is_own(session: Session, run: str) -> bool:
+    """Whether a run was sent with this kit."""
+    try:
+        session.study_of(run)
+    except (FeddbnError, OSError):
+        return False
+    return True
+
 
 class LeadWatch:
-    """Looks at a federation through a lead's session until it is stopped: every `poll_s` while a page is open."""
+    """Looks at a federation through a lead's session until it is stopped: every `poll_s` while a page is open.
 
-    def __init__(self, session: Session, poll_s: float = 2.0, clock: Callable[[], float] = time.time) -> None:
+    What has ended is fetched to `results`, one run at a look, if it was sent with this kit.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        results: LeadResults,
+        poll_s: float = 2.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._session = session
+        self._results = results
         self._poll_s = poll_s
         self._clock = clock
         self._work: SimpleQueue[tuple[Callable[[Session], Any], Future[Any]]] = SimpleQueue()
@@ -122,6 +152,7 @@ class LeadWatch:
                         self._sight = self._taken(session)
                         pause = self._poll_s
                         self._do_all(session)
+                        self._fetch_one(session)
                         self._rest(self._poll_s if self._is_looked_at() else RARELY_S)
             except Exception as error:
                 since = self._sight.trouble_since if self._sight.trouble else self._clock()
@@ -152,7 +183,10 @@ class LeadWatch:
                         raise FederationError(
                             f"the server cannot be asked: {self._sight.trouble}", code="no-server"
                         )
-                    future.set_result(work(session))
+                    found = work(session)
+                    # The next page shows what the button did.
+                    self._sight = self._taken(session)
+                    future.set_result(found)
                 except Exception as error:
                     future.set_exception(error)
 
@@ -172,7 +206,16 @@ class LeadWatch:
                 progress[job.run] = found
                 points[job.run] = _longer(points.get(job.run, ()), found, now)
         seen = {**before.seen, **heard, **dict.fromkeys(connected, now)}
-        return Sight(before.opened, now, "", 0.0, connected, seen, jobs, progress, points)
+        sites = tuple(one.site for one in known)
+        return Sight(before.opened, now, "", 0.0, connected, seen, sites, jobs, progress, points)
+
+    def _fetch_one(self, session: Session) -> None:
+        for job in self._sight.newest():
+            if job.has_ended and self._results.note(job) is None and is_own(session, job.run):
+                with contextlib.suppress(FeddbnError, OSError):
+                    # Why it could not be fetched is noted, and shown with the run.
+                    self._results.fetch(session, job)
+                return
 
 
 def _longer(points: tuple[Point, ...], progress: Mapping[str, Any], now: float) -> tuple[Point, ...]:

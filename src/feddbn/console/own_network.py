@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from feddbn.console.two_networks import TwoNetworks, compared
 from feddbn.errors import FeddbnError, StateError
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
@@ -25,8 +24,6 @@ from feddbn.runtime.store import iso_time, run_directory
 if TYPE_CHECKING:
     from feddbn.results.result import Result
 
-MOST_EDGES = 40
-
 
 @dataclass(frozen=True)
 class RunHere:
@@ -36,40 +33,6 @@ class RunHere:
     ended: str
     has_own: bool
     study: str = ""
-
-
-@dataclass(frozen=True)
-class Edge:
-    """One edge: its weight in the federation's network and in the site's own, and what they are of the largest."""
-
-    source: str
-    target: str
-    lag: int
-    shared: float
-    own: float
-    shared_share: float
-    own_share: float
-
-    @property
-    def where(self) -> str:
-        """Which of the two networks have it: "both", "opposite" (with other signs), "shared" or "own"."""
-        if self.shared and self.own:
-            return "both" if self.shared * self.own > 0 else "opposite"
-        return "shared" if self.shared else "own"
-
-
-@dataclass(frozen=True)
-class TwoNetworks:
-    """The two networks of a run, edge by edge, those that differ most first; or only why not.
-
-    `by_study`: the study learned the site's own network, and not this page from its rows alone.
-    """
-
-    finding: Finding
-    edges: tuple[Edge, ...] = ()
-    n_edges: int = 0
-    by_study: bool = False
-    remarks: tuple[Finding, ...] = ()
 
 
 class OwnNetworks:
@@ -126,11 +89,11 @@ class OwnNetworks:
             shared = _result(place / "result.feddbn").dbn
             own = place / "personal.feddbn"
             if own.exists():
-                return replace(_compared(shared, _result(own).dbn, settings.name), by_study=True)
+                return replace(compared(shared, _result(own).dbn), by_study=True)
             if run not in self._learned:
                 return TwoNetworks(Finding("networks-not-compared", "note", {"why": "none"}))
             learned, remarks = self._learned[run]
-            return replace(_compared(shared, learned, settings.name), remarks=remarks)
+            return replace(compared(shared, learned), remarks=remarks)
         except FeddbnError as error:
             return TwoNetworks(
                 Finding("networks-not-compared", "error", {"why": error.code, "sentence": str(error)})
@@ -148,43 +111,3 @@ def _place(settings: SiteSettings, run: str) -> Path:
     if not (place / "result.feddbn").exists():
         raise StateError(f"no result of run {run!r} is at this site.", code="no-result")
     return place
-
-
-def _compared(shared: DBN, own: DBN, name: str) -> TwoNetworks:
-    from feddbn.report.matrix_plots import site_differences
-
-    if shared.bends or own.bends:
-        return TwoNetworks(Finding("networks-not-compared", "note", {"why": "kinds"}))
-    table = site_differences(shared, {name: own})
-    at = (
-        table["lag"].to_numpy(),
-        np.array([shared.variables.index(word) for word in table["source"]], dtype=int),
-        np.array([shared.variables.index(word) for word in table["target"]], dtype=int),
-    )
-    # In standard deviations of the federation's network, so that the units of the variables do not decide what differs most.
-    sd = (
-        np.sqrt(np.diag(shared.stationary_covariance())[: shared.d])
-        if shared.is_stationary
-        else np.ones(shared.d)
-    )
-    first, second = (dbn.standardised_weights(sd)[at] for dbn in (shared, own))
-    largest = float(max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))) or 1.0
-    order = np.argsort(-np.abs(first - second), kind="stable")
-    edges = [
-        Edge(
-            str(table["source"].iloc[k]),
-            str(table["target"].iloc[k]),
-            int(table["lag"].iloc[k]),
-            float(shared.adjacency_matrices[at][k]),
-            float(own.adjacency_matrices[at][k]),
-            float(first[k]) / largest,
-            float(second[k]) / largest,
-        )
-        for k in order
-    ]
-    counts = {
-        "both": sum(bool(edge.shared and edge.own) for edge in edges),
-        "shared": sum(bool(edge.shared) for edge in edges),
-        "own": sum(bool(edge.own) for edge in edges),
-    }
-    return TwoNetworks(Finding("networks-compared", "note", counts), tuple(edges[:MOST_EDGES]), len(edges))

@@ -22,7 +22,7 @@ from feddbn.errors import FeddbnError, ParameterError
 from feddbn.findings import Finding
 from feddbn.shown import with_code
 from feddbn.words import Audience, card, say
-from feddbn.words.studies import when
+from feddbn.words.studies import day, when
 
 EVERY_MS = 3000
 """How often an open page looks for news."""
@@ -36,10 +36,6 @@ _STATIC = {
     "icon.svg": ("feddbn.console", "static", "image/svg+xml"),
 }
 """Name -> package, folder and kind of a file that pages load."""
-
-
-LEVELS = {"error": "bad", "warning": "caution", "unknown": "unknown", "note": "unknown", "good": "good"}
-"""Level of a finding -> how it looks."""
 
 
 def _begun(sentence: str) -> str:
@@ -87,8 +83,9 @@ class Pages:
             finalize=printable,
         )
         filters = {
+            "day": day,
             "when": when,
-            "level": lambda finding: LEVELS[finding.level],
+            "level": lambda finding: "unknown" if finding.level == "note" else finding.level,
             "code": _coded,
             "say": lambda finding: _coded(_begun(say(finding, self.audience))),
             "plain": lambda finding: say(finding, self.audience),

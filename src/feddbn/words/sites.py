@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from feddbn.findings import Finding
 from feddbn.words import Card, Said, card, counted, says
-from feddbn.words.studies import listed, when
+from feddbn.words.studies import day, listed, when
 
 _CHECKED = {
     "settings-read": ("settings", "site {site!r}"),
@@ -173,7 +173,7 @@ def _left_in_all(it: Said) -> str:
 
 @says("approval-given")
 def _approval_given(it: Said) -> str:
-    return f"You approved the study {it['study']}; the approval ends {it['expires'][:10]}."
+    return f"You approved the study {it['study']}; the approval ends {day(it['expires'])}."
 
 
 @says("approval-refused")
@@ -191,9 +191,10 @@ def _approval_revoked(it: Said) -> str:
 @says("networks-compared")
 def _networks_compared(it: Said) -> str:
     both = f"{it['both']} {'is' if it['both'] == 1 else 'are'} in both"
-    return (
-        f"The federation's network has {counted(it['shared'], 'edge')}, this site's own {it['own']}; {both}."
-    )
+    edges = counted(it["first"], "edge")
+    if it.audience == "owner":
+        return f"The federation's network has {edges}, this site's own {it['second']}; {both}."
+    return f"The first network has {edges}, the second {it['second']}; {both}."
 
 
 @says("networks-not-compared")

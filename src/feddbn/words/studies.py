@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from feddbn.words import Card, Said, counted, full_sentence, says
 
@@ -33,12 +33,34 @@ def span(seconds: float) -> str:
     return f"{whole // 86400} days"
 
 
-def when(text: str) -> str:
-    """Return an ISO time in UTC as people write it; of today only the hour."""
-    day, _, hour = text.rstrip("Z").partition("T")
-    if len(hour) < 5:
-        return text
-    return f"{hour[:5]} UTC" if day == time.strftime("%Y-%m-%d", time.gmtime()) else f"{day} {hour[:5]} UTC"
+def _local(at: str | float) -> datetime | None:
+    """Return a moment in the time zone of this machine; None for what is none."""
+    try:
+        found = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def day(at: str | float) -> str:
+    """Return the day of a moment as people write it, in the time zone of this machine: "17 Nov 2026"."""
+    local = _local(at)
+    return str(at) if local is None else f"{local.day} {local:%b %Y}"
+
+
+def when(at: str | float, exactly: bool = False) -> str:
+    """Return a moment as people write it, in the time zone of this machine: "today 14:05 CET", "17 Nov 2026, 14:05 CET".
+
+    `at` is ISO text, in UTC if it names no zone, or seconds since 1970; what is no moment stays as it is. `exactly` gives the
+    day and the second always.
+    """
+    local = _local(at)
+    if local is None:
+        return str(at)
+    if exactly:
+        return f"{day(at)}, {local:%H:%M:%S %Z}"
+    is_today = local.date() == datetime.now().date()
+    return f"{'today' if is_today else f'{day(at)},'} {local:%H:%M %Z}"
 
 
 def _values(it: Said, name: str) -> str:
@@ -269,6 +291,20 @@ def _run_failed(it: Said) -> str:
     return "ended by an error; the server's log says why"
 
 
+_ENDED = {
+    "job-aborted": "stopped on request",
+    "job-stopped": "stopped; the console is fetching the reason",
+    "job-lacks-sites": "could not be started, because sites were missing",
+    "job-not-started": "could not be started",
+    "job-given-up": "was given up by the server",
+}
+
+
+@says("run-ended")
+def _run_ended(it: Said) -> str:
+    return _ENDED.get(it["job"], "has ended")
+
+
 @says("run-goes-on", "run-starts")
 def _run_goes_on(it: Said) -> str:
     late = ", ".join(f"{site} for {span(seconds)}" for site, seconds in it["late"].items())
@@ -276,16 +312,6 @@ def _run_goes_on(it: Said) -> str:
     if it.finding.code == "run-starts":
         return f"is being started{end}"
     return f"running: {counted(it['sums'], 'sum')}, {it['present']} of {it['sites']} sites in the last{end}"
-
-
-@says("run-asks")
-def _run_asks(it: Said) -> str:
-    return f"running; asks for {it['task']}"
-
-
-@says("run-awaits")
-def _run_awaits(it: Said) -> str:
-    return "running; it waits for sites that have not come yet"
 
 
 @says("run-left")
@@ -317,14 +343,24 @@ def _run_fetched(it: Said) -> str:
     return f"The result of {it['run']} was fetched."
 
 
-@says("run-unfinished")
-def _run_unfinished(it: Said) -> str:
-    return f"Run {it['run']} has not finished; what it said is below."
-
-
 @says("run-aborted")
 def _run_aborted(it: Said) -> str:
-    return f"Run {it['run']} was stopped; `feddbn study resume {it['run']}` goes on with it."
+    return f"Run {it['run']} was stopped. It can be resumed."
+
+
+@says("run-resumed")
+def _run_resumed(it: Said) -> str:
+    return f"Run {it['run']} goes on where it stopped."
+
+
+@says("run-sent")
+def _run_sent(it: Said) -> str:
+    return f"Run {it['run']} was sent."
+
+
+@says("study-possible")
+def _study_possible(it: Said) -> str:
+    return "The study file is complete, and its method can begin with it."
 
 
 @says("site-here")
@@ -339,8 +375,7 @@ def _site_away(it: Said) -> Card:
 
 @says("site-silent")
 def _site_silent(it: Said) -> Card:
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(it["heard"]))
-    return Card(it["site"], f"is silent since {since} ({span(it['seconds'])})")
+    return Card(it["site"], f"is silent since {when(it['heard'])} ({span(it['seconds'])})")
 
 
 @says("site-unknown")

@@ -31,7 +31,9 @@ def test_a_site_is_connected_silent_since_not_seen_or_unknown():
     assert codes([north, south, west]) == ["site-here", "site-silent", "site-away"]
     assert (south.level, south.values["seconds"]) == ("error", 135)
     # While the server cannot be asked, nothing is claimed.
-    sight = Sight(NOW, NOW, trouble="no answer.", trouble_since=NOW, seen={"north": NOW - 9})
+    sight = Sight(
+        NOW, NOW, trouble="no answer.", trouble_since=NOW, seen={"north": NOW - 9}, sites=("north",)
+    )
     (one,) = site_facts(sight, [], NOW)
     assert (one.code, one.level, one.values["seconds"]) == ("site-unknown", "unknown", 9)
 
@@ -44,7 +46,7 @@ def test_progress_and_the_most_time_left_follow_from_the_pace():
     facts = facts_of(connected=here, progress={"run-1": progress}, points={"run-1": course})
     assert facts.left.values == {"pace": 2.0, "reached": 11.0, "most": 100.0}
     assert facts.share == pytest.approx(0.11)
-    assert (facts.state.code, facts.state.level) == ("run-asks", "good")
+    assert (facts.state.code, facts.state.level) == ("run-goes-on", "good")
     away = only(facts.warnings, "not-in-last-sum")
     assert (away.about, away.values["away"]) == (("west",), ["west"])
     # A site that was in the last sum and is not connected any more is told, too, unless nobody can know.
@@ -72,21 +74,45 @@ def test_a_method_that_does_not_count_rounds_promises_nothing():
     [
         (job("SUBMITTED", "job-waits"), None, "unknown", "job-waits"),
         (job("FINISHED:COMPLETED", "job-finished"), None, "good", "job-finished"),
-        (job("FINISHED:ABORTED", "job-aborted", was_stopped=True), None, "warning", "job-aborted"),
-        (job("FINISHED:ABNORMAL", "job-stopped"), {"state": "stopped", "sentence": "no."}, "error", "text"),
+        (job("FINISHED:ABORTED", "job-aborted", was_stopped=True), None, "warning", "run-ended"),
+        (job("FINISHED:ABNORMAL", "job-stopped"), None, "error", "run-ended"),
+        (
+            job("FINISHED:ABNORMAL", "job-stopped"),
+            {"state": "stopped", "sentence": "no."},
+            "error",
+            "run-stopped",
+        ),
         (
             job("FINISHED:COMPLETED", "job-finished"),
             {"state": "collecting", "sentence": "x."},
-            "error",
-            "text",
+            "note",
+            "run-collects",
         ),
     ],
 )
-def test_how_a_run_ended(job, outcome, level, code):
-    state = facts_of(job, outcome=outcome).state
-    assert (state.level, state.code) == (level, code)
+def test_how_a_run_ended_and_whether_it_can_go_on(job, outcome, level, code):
+    facts = facts_of(job, outcome=outcome)
+    assert (facts.state.level, facts.state.code) == (level, code)
+    assert facts.can_resume == code.startswith("run-")
+    assert not facts_of(job, None, outcome).can_resume
     if outcome is not None:
-        assert state.values["text"] == f"{outcome['state']}: {outcome['sentence']}"
+        assert facts.state.values["sentence"] == outcome["sentence"].rstrip(".")
+
+
+def test_who_refused_is_told_by_itself_with_the_reason():
+    said = {"west": {"code": "refused-by-owner", "sentence": "site 'west' refused: not now."}}
+    stopped = {"state": "stopped", "sentence": "2 of 3 sites. site 'west' refused: not now.", "said": said}
+    facts = facts_of(job("FINISHED:ABNORMAL", "job-stopped"), outcome=stopped)
+    assert facts.state.values == {"sentence": "2 of 3 sites"}
+    (one,) = facts.refused
+    assert (one.code, one.about, one.values["sentence"]) == (
+        "site-refuses",
+        ("west",),
+        "site 'west' refused: not now.",
+    )
+    # While it runs, too.
+    (one,) = facts_of(progress={"run-1": {"said": said, "last": "x"}}).refused
+    assert one.about == ("west",)
 
 
 def test_warnings_of_a_result_are_told():

@@ -1,11 +1,14 @@
+import html
 import json
+import re
+import time
 
 import pytest
 
 pytest.importorskip("cryptography")
 pytest.importorskip("starlette")
 from feddbn.console.gate import Gate, Keys
-from feddbn.console.lead_pages import lead_app
+from feddbn.federation.protocol.study import parse_study
 from support.console_kits import (
     HOST,
     SCRIPT,
@@ -13,11 +16,13 @@ from support.console_kits import (
     SiteKits,
     codes,
     entered,
+    lead,
     press,
     wait_until,
     watching,
 )
 from support.owned_sites import make_study
+from support.study_files import ABOUT
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +52,7 @@ def opened(session):
     keys = Keys()
     with watching(session) as watch:
         wait_until(lambda: watch.look().taken)
-        app = lead_app(session, watch, session.kit / "results", keys)
-        yield entered(Gate(app, keys, {HOST}), keys), keys, watch
+        yield entered(Gate(lead(session, watch)(keys), keys, {HOST}), keys), keys, watch
 
 
 def seen(opened, run):
@@ -69,7 +73,7 @@ def test_sites_and_runs_of_a_federation(session, opened):
     wait_until(lambda: "run-1" in watch.look().progress)
     page = client.get("/")
     told = codes(page)
-    assert {"run-asks", "not-in-last-sum", "site-here", "site-away", "text"} <= set(told)
+    assert {"run-starts", "not-in-last-sum", "site-here", "site-away", "text"} <= set(told)
     assert 'width="30.00"' in page.text
     assert "<script>alert" not in page.text
     session.connected = ["north"]
@@ -80,32 +84,135 @@ def test_sites_and_runs_of_a_federation(session, opened):
     assert course == {"curves": [], "ended": False}
 
 
-def test_a_result_is_fetched_and_its_report_opened(session, opened):
+def test_a_result_is_fetched_by_itself_and_its_report_opened(session, opened):
     client, keys, _ = opened
     session.add("run-1", "FINISHED:COMPLETED")
     seen(opened, "run-1")
+    # A run of somebody else is fetched when this lead asks for it.
     assert "/runs/run-1/report" not in client.get("/runs/run-1").text
     assert client.get("/runs/run-1/report").status_code == 400
     answer = press(client, keys, "/runs/run-1/fetch")
     assert codes(answer)[0] == "run-fetched"
     assert "/runs/run-1/report" in answer.text
-    assert (session.kit / "results" / "run-1" / "dbn.json").exists()
-    report = client.get("/runs/run-1/report")
+    session.remember(make_study(name="sepsis"), "run-2")
+    session.add("run-2", "FINISHED:COMPLETED")
+    seen(opened, "run-2")
+    wait_until(lambda: "/runs/run-2/report" in client.get("/runs/run-2").text)
+    assert (session.kit / "results" / "run-2" / "dbn.json").exists()
+    report = client.get("/runs/run-2/report")
     assert "<svg" in report.text
     assert report.headers["content-security-policy"].startswith("sandbox")
-    assert client.get("/runs/run-1/course").json()["ended"] is True
+    assert client.get("/runs/run-2/course").json()["ended"] is True
+    # Both have a network now.
+    page = client.get("/compare?first=run-1&second=run-2")
+    assert codes(page) == ["networks-compared"]
+    assert set(re.findall('data-where="([a-z]+)"', page.text)) == {"both"}
+    assert codes(client.get("/compare?first=run-1&second=../run-2")) == []
 
 
-def test_a_run_that_stopped_says_why_once_it_was_fetched(session, opened):
-    client, keys, _ = opened
+def test_a_run_that_stopped_says_why_and_is_resumed(session, opened):
+    client, keys, watch = opened
+    refusal = {"sentence": "site west refused: not for that purpose.", "code": "refused"}
     outcome = {"state": "stopped", "sentence": "the handshake has 2 of the 3 sites it needs; missing: west."}
-    session.fetched = {"outcome.json": json.dumps(outcome).encode()}
+    session.fetched = {"outcome.json": json.dumps({**outcome, "said": {"west": refusal}}).encode()}
+    session.remember(make_study(name="sepsis"), "run-2")
     session.add("run-2", "FINISHED:EXECUTION_EXCEPTION")
     seen(opened, "run-2")
-    answer = press(client, keys, "/runs/run-2/fetch")
-    assert codes(answer)[:2] == ["run-unfinished", "text"]
-    assert outcome["sentence"] in answer.text
-    assert "/runs/run-2/report" not in answer.text
+    wait_until(lambda: "site-refuses" in codes(client.get("/runs/run-2")))
+    page = client.get("/runs/run-2")
+    assert codes(page) == ["run-stopped", "site-refuses"]
+    assert outcome["sentence"] in page.text
+    assert "not for that purpose." in page.text
+    assert "/runs/run-2/report" not in page.text
+    assert "/runs/run-2/resume" in page.text
+    answer = press(client, keys, "/runs/run-2/resume")
+    assert codes(answer)[:2] == ["run-resumed", "job-runs"]
+    assert watch.look().job_of("run-2").is_running
+    assert codes(press(client, keys, "/runs/run-2/resume"), 400) == ["goes-on"]
+    # What is not there cannot be resumed with too few sites.
+    session.connected = ["north"]
+    session.add("run-2", "FINISHED:EXECUTION_EXCEPTION")
+    wait_until(lambda: watch.look().job_of("run-2").has_ended)
+    assert codes(press(client, keys, "/runs/run-2/resume"), 400) == ["sites-away"]
+
+
+def test_times_are_those_of_this_place(session, opened, monkeypatch):
+    client, _, _ = opened
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        session.add("run-1", submitted="2026-06-16T02:32:00Z")
+        seen(opened, "run-1")
+        assert "15 Jun 2026, 22:32 EDT" in client.get("/").text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+FIELDS = {
+    "name": "sepsis",
+    "lead": "lead@example.org",
+    "method": "oneshot",
+    "goal": "network",
+    "n_lags": "1",
+    "variables": "u = mmHg\n v ",
+    "sites": ["north", "south"],
+    "more_sites": "west",
+    "masks": "yes",
+    "min_sites": "3",
+    "when_missing": "abort",
+    **ABOUT,
+}
+
+
+def test_a_study_is_written_checked_and_sent(session, opened):
+    client, keys, _watch = opened
+    form = client.get("/write").text
+    assert all(f'name="{name}"' in form for name in FIELDS)
+    assert form.count('name="sites"') == 3
+    page = press(client, keys, "/check", **FIELDS)
+    assert codes(page)[0] == "study-possible"
+    text = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page.text, re.S)[1])
+    study = parse_study(text)
+    assert (study.sites, study.variables, study.units) == (
+        ("north", "south", "west"),
+        ("u", "v"),
+        {"u": "mmHg"},
+    )
+    assert study.privacy.secure_aggregation
+    answer = press(client, keys, "/send", text=text, run="first-run")
+    assert codes(answer)[:2] == ["run-sent", "job-runs"]
+    assert session.study_of("first-run") == study
+    # One name is one study, and one that does not begin is not sent.
+    other = text.replace("mmHg", "kPa")
+    assert codes(press(client, keys, "/send", text=other, run="first-run"), 400) == ["other-study"]
+    assert press(client, keys, "/send", text=text, run="../x").status_code == 400
+    assert "kPa" in press(client, keys, "/write", text=other).text
+    assert "mmHg" in client.get("/write?from=first-run").text
+    assert client.get("/write?from=none").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"method": "none"},
+        {"variables": ""},
+        {"min_sites": "9"},
+        {"epsilon": "much"},
+        {"more": "[parameters"},
+        {"more": f"name = '{SCRIPT}'"},
+        {"purpose": ""},
+    ],
+)
+def test_what_is_wrong_with_a_study_is_said_beside_its_text_and_not_sent(session, opened, wrong):
+    client, keys, _ = opened
+    page = press(client, keys, "/check", **{**FIELDS, **wrong})
+    assert codes(page) == ["text"]
+    assert 'action="/send"' not in page.text
+    assert SCRIPT not in page.text
+    text = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page.text, re.S)[1])
+    assert press(client, keys, "/send", text=text, run="r").status_code == 400
+    assert session.listed == []
 
 
 def test_a_run_is_stopped_by_its_button_and_an_ended_one_is_not(session, opened):
@@ -118,7 +225,6 @@ def test_a_run_is_stopped_by_its_button_and_an_ended_one_is_not(session, opened)
     session.add("run-3", "FINISHED:ABORTED", was_stopped=True)
     wait_until(lambda: watch.look().job_of("run-3").has_ended)
     assert codes(press(client, keys, "/runs/run-3/stop"), 400) == ["has-ended"]
-    assert press(client, keys, "/runs/run-3/fetch").status_code == 200
     session.add("run-4")
     seen(opened, "run-4")
     assert codes(press(client, keys, "/runs/run-4/fetch"), 400) == ["not-ended"]

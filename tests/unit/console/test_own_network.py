@@ -40,12 +40,14 @@ def test_a_network_that_the_study_left_at_the_site_is_compared_as_it_is(kits):
     assert found.edges
     for edge in found.edges:
         at = (shared.variables.index(edge.source), shared.variables.index(edge.target))
-        assert edge.shared == shared.adjacency_matrices[edge.lag][at]
-        assert edge.own == own.adjacency_matrices[edge.lag][at]
-    gaps = [abs(edge.shared_share - edge.own_share) for edge in found.edges]
+        assert edge.first == shared.adjacency_matrices[edge.lag][at]
+        assert edge.second == own.adjacency_matrices[edge.lag][at]
+    gaps = [abs(edge.first_share - edge.second_share) for edge in found.edges]
     assert gaps == sorted(gaps, reverse=True)
-    assert max(max(abs(edge.shared_share), abs(edge.own_share)) for edge in found.edges) == pytest.approx(1.0)
-    assert sum(bool(edge.shared) for edge in found.edges) == int(shared.is_edge.sum())
+    assert max(max(abs(edge.first_share), abs(edge.second_share)) for edge in found.edges) == pytest.approx(
+        1.0
+    )
+    assert sum(bool(edge.first) for edge in found.edges) == int(shared.is_edge.sum())
 
 
 def test_a_study_without_own_networks_is_compared_with_one_learned_here(kits):
@@ -53,10 +55,10 @@ def test_a_study_without_own_networks_is_compared_with_one_learned_here(kits):
     assert networks.compare(settings, "shared").finding.values == {"why": "none"}
     networks.learn(settings, "shared")
     found = networks.compare(settings, "shared")
-    strongest = max(found.edges, key=lambda edge: abs(edge.shared))
+    strongest = max(found.edges, key=lambda edge: abs(edge.first))
     # The true edge is there in both, with about its weight.
     assert (strongest.source, strongest.target, strongest.lag, strongest.where) == ("u", "v", 1, "both")
-    assert strongest.own == pytest.approx(0.8, abs=0.3)
+    assert strongest.second == pytest.approx(0.8, abs=0.3)
     assert {run.run: (run.has_own, run.study) for run in networks.runs(settings, {"own": "own"})} == {
         "own": (True, "own"),
         "shared": (False, ""),

@@ -1,5 +1,7 @@
+import re
 import urllib.error
 import urllib.request
+from importlib.resources import files
 
 import pytest
 
@@ -53,3 +55,18 @@ def test_the_printed_address_opens_the_console_and_the_server_says_nothing_of_it
             urllib.request.urlopen(address.split("/enter")[0] + "/", timeout=10)
         refused.value.close()
         assert refused.value.code == 403
+
+
+def test_every_colour_and_level_of_a_page_is_one_of_the_report():
+    report, own = (
+        (files(package) / folder / name).read_text(encoding="utf-8")
+        for package, folder, name in (
+            ("feddbn.report", "templates", "report.css"),
+            ("feddbn.console", "static", "console.css"),
+        )
+    )
+    assert set(re.findall(r"var\((--[a-z]+)\)", own)) <= set(re.findall(r"(--[a-z]+):", report))
+    assert all(
+        f".{level} .mark::before" in report and f".said.{level}" in own
+        for level in ("good", "warning", "error")
+    )

@@ -259,7 +259,7 @@ def test_what_a_site_alone_found_is_said_with_its_name():
 @pytest.mark.parametrize(
     ("code", "values", "words"),
     [
-        ("site-silent", {"site": "west", "heard": 1e9, "seconds": 190}, "2001-09-09 01:46:40 UTC (3 min"),
+        ("site-silent", {"site": "west", "heard": 1e9, "seconds": 190}, "Sep 2001, "),
         ("site-absent", {"site": "b", "missed": 1, "sums": 3, "why": "late."}, "1 of 3 sums: late."),
         ("run-goes-on", {"sums": 1, "present": 1, "sites": 2, "late": {"b": 75}}, "b for 1 min 15 s"),
         ("run-left", {"pace": 2.0, "reached": 11.0, "most": 100.0}, "at most 2 min 58 s left"),

@@ -33,7 +33,7 @@
     if (document.getElementById("closed")) return;
     const line = document.createElement("p");
     line.id = "closed";
-    line.className = "said bad";
+    line.className = "said error";
     line.setAttribute("role", "alert");
     line.textContent = "The console does not answer any more. Start it again in its terminal and open the address it prints.";
     document.querySelector("main").prepend(line);

@@ -46,7 +46,7 @@
     const { curves, ended } = await answer.json();
     const first = curve => curve.name === "objective" ? 0 : 1;
     place.replaceChildren(...curves.sort((a, b) => first(a) - first(b)).map(draw));
-    document.getElementById("no-curves").hidden = curves.length > 0;
+    place.closest("section").hidden = !curves.length;
     return ended;
   }
   const again = () => refresh().then(ended => { if (!ended) setTimeout(again, EVERY_MS); }, () => setTimeout(again, EVERY_MS));

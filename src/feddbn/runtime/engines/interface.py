@@ -236,6 +236,11 @@ class Session(ABC):
     def __init__(self, kit: Path) -> None:
         self.kit = Path(kit)
 
+    @property
+    def lead(self) -> str:
+        """Whose kit it is: a kit's folder has the name of its lead."""
+        return self.kit.resolve().name
+
     @abstractmethod
     def __enter__(self) -> Session: ...
 

@@ -36,7 +36,8 @@ from feddbn.federation.protocol.messages import Exchange, read_reply, read_reque
 from feddbn.federation.protocol.study import Attendance
 from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.server.asking import ServerEvent, Tell, too_few
-from feddbn.runtime.store import Store, iso_time
+from feddbn.runtime.store import Store
+from feddbn.words.studies import when
 
 
 def visit_name(messages: Mapping[str, bytes]) -> str:
@@ -260,7 +261,7 @@ class Collecting:
             return
         self._book.close(name, ())
         sentence = (
-            f"the collection of {what} closed at {iso_time(until)} without {', '.join(missing)}; nothing was opened. "
+            f"the collection of {what} closed at {when(until)} without {', '.join(missing)}; nothing was opened. "
             f"`feddbn study resume` opens it again for {self._rules.window_h:g} hours."
         )
         raise too_few(sentence, missing, said, "window-closed")
@@ -284,7 +285,7 @@ def _awaiting(
         f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} come" if names else "nobody has come yet"
     )
     reasons = " ".join(str(said[site]) for site in pending if site in said)
-    sentence = f"collecting {what}: {came}; awaited until {iso_time(until)}: {', '.join(pending)}."
+    sentence = f"collecting {what}: {came}; awaited until {when(until)}: {', '.join(pending)}."
     return f"{sentence} {reasons}".rstrip()
 
 

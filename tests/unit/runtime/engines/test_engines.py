@@ -184,7 +184,7 @@ def test_a_silent_site_is_named_with_the_time_since_when_also_after_the_server_h
     session = Here(tmp_path)
     session.silent = ("a",)
     assert session.sites() == ["b"]
-    with refused(StateError, "2001-09-09 01:46:40", "connected: b", code="sites-away"):
+    with refused(StateError, "Sep 2001,", "connected: b", code="sites-away"):
         session.begin(STUDY, "run-1")
     session.connected = ("b",)
     (a, b) = Here.known_sites(session)

@@ -15,6 +15,7 @@ from feddbn.runtime.server.conduct import Progress, conduct, run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.store import EventLog, RunJournal, Store
+from feddbn.words.studies import when
 from support.faults import MemoryJournal
 from support.outside import outside
 from support.owned_sites import NAMES, OwnedSites, make_study
@@ -105,8 +106,7 @@ def test_a_week_of_visits_gives_the_bits_of_all_together(tmp_path, sites, togeth
     assert min(sum(site == name for _, site in server.visits) for name in NAMES) >= 6
     assert len({hour for hour, _ in server.visits}) > 12
     assert any(
-        all(word in said for word in ("(sum 0)", "1970-01-02T20:00:00Z", "north, south"))
-        for said in server.said
+        all(word in said for word in ("(sum 0)", when(158400), "north, south")) for said in server.said
     )
     for name in NAMES:
         events = EventLog(sites.place / name / "state" / "run-1" / "events.jsonl").read()
@@ -191,7 +191,7 @@ def test_several_sums_are_resumed_with_the_keys_of_the_first(tmp_path, sites):
 def test_a_window_that_closes_names_who_is_missing_and_opens_again_on_request(tmp_path, sites, together):
     late = {**WEEK, "west": [(200.0, 900.0)]}
     server = Server(tmp_path / "runs", collecting(), sites, late)
-    with refused(NotEnoughSites, "1970-01-02T06:00:00Z", "west", code="window-closed"):
+    with refused(NotEnoughSites, when(108000), "west", code="window-closed"):
         server.run()
     server.exchange.hour = 199.0
     server.exchange._hours = {name: [(200.0, 900.0)] for name in NAMES}
@@ -222,7 +222,7 @@ def test_a_collection_can_end_with_enough_sites(tmp_path):
     log = MemoryJournal()
     coordinator = Coordinator(without_e, alone, "run-1", log, pause_s=0.0, opening_s=0.0)
     assert_same_bits(found, with_sums(run_study(coordinator, alone)[0].arrays, log.read()))
-    assert "awaited until 1970-01-02T06:00:00Z: e." in " ".join(server.said)
+    assert f"awaited until {when(108000)}: e." in " ".join(server.said)
 
 
 def test_data_that_change_inside_a_window_end_the_site_s_part(tmp_path, sites):

@@ -128,7 +128,7 @@ class FilesSession(Session):
                     submitted=iso_time(path.stat().st_mtime),
                     duration="",
                     is_running=state == "collecting",
-                    has_ended=state == "finished",
+                    has_ended=state != "collecting",
                     code=_STATES.get(state, "job-other"),
                 )
             )

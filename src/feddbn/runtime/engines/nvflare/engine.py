@@ -38,6 +38,7 @@ from feddbn.runtime.engines.nvflare.kit import (
     start_command,
     start_environment,
 )
+from feddbn.runtime.store import iso_time
 
 _RUNNING, _DONE = "RUNNING", "FINISHED"
 _CODES = {
@@ -286,13 +287,21 @@ def _job(row: Any) -> Job:
         run=run,
         job=str(row.get("job_id")),
         status=status,
-        submitted=str(row.get("submit_time") or row.get("submit_time_iso") or ""),
+        submitted=_iso(row.get("submit_time") or row.get("submit_time_iso") or ""),
         duration=str(row.get("duration") or ""),
         is_running=status == _RUNNING,
         has_ended=status.startswith(_DONE),
         code=_CODES.get(status, "job-other"),
         was_stopped=status == "FINISHED:ABORTED",
     )
+
+
+def _iso(at: object) -> str:
+    """A time of NVFlare, most in seconds since 1970, as ISO text."""
+    try:
+        return iso_time(float(str(at)))
+    except ValueError:
+        return str(at)
 
 
 @contextlib.contextmanager
