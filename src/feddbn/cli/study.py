@@ -509,7 +509,7 @@ def _send(
     while True:
         with early or session:
             early = None
-            if run_id not in session.sent():
+            if run_id not in session.studies_sent():
                 _check_plan(session, study)
             job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:

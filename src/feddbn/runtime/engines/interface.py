@@ -347,7 +347,7 @@ class Session(ABC):
             raise StateError(f"no run {run_id!r} was sent with the kit {self.kit}.", code="unknown-run")
         return study_from_json(path.read_text(encoding="utf-8"))
 
-    def sent(self) -> dict[str, Study]:
+    def studies_sent(self) -> dict[str, Study]:
         """Return every run that was sent with this kit, and its study; what cannot be read is left out."""
         found = {}
         for path in sorted((self.kit / "runs").glob("*.json")):

@@ -69,7 +69,7 @@ def known_rows(session: Session | None, study: Study, why_not_asked: str = "") -
         return plan_rows(study, why_not_asked=why_not_asked)
     places = [] if dry is None else _places(session, dry)
     finished = {job.run for job in session.jobs() if job.code == "job-finished"}
-    return plan_rows(study, places[-1] if places else None, session.sent(), finished, why_not_asked)
+    return plan_rows(study, places[-1] if places else None, session.studies_sent(), finished, why_not_asked)
 
 
 def check_red(study: Study, rows: list[PlanRow]) -> None:
