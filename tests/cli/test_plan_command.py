@@ -69,3 +69,12 @@ def test_a_pilot_over_other_sites_is_told_at_once(kits, run):
     assert "pilot" in refused.output
     code, rows = told(run, "--kit", kits.lead, "--no-ask")
     assert (code, rows["plan-earlier"]["numbers"]["about"]) == (1, ["pilot"])
+
+
+def test_where_feddbn_sends_no_studies_the_plan_is_what_is_known(kits, run, tmp_path):
+    from feddbn.runtime.engines.interface import FederationPlan, engine
+
+    made = engine("platform").make_kits(FederationPlan("p", "none", NAMES), tmp_path / "platform")
+    code, rows = told(run, "--kit", made["north"])
+    assert (code, rows["plan-not-asked"]["colour"]) == (0, "yellow")
+    assert "platform" in rows["plan-not-asked"]["sentence"]

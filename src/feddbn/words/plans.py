@@ -80,12 +80,13 @@ def _units_open(it: Said) -> Card:
 
 @says("plan-earlier")
 def _earlier(it: Said) -> Card:
-    runs = "; ".join(f"{run} had {listed(it['sites'][run], 6)}" for run in it.finding.about[:3])
+    runs = "; ".join(f"{run} had {listed(it['sites'][run], 6)}" for run in it.finding.about[:2])
     sure = "will refuse" if it.finding.level == "error" else "will refuse, if that run has made a sum,"
     return Card(
         "",
         "",
-        f"sites {sure} sums over these sites, because together with an earlier run they would show single sites ({runs}).",
+        f"sites {sure} sums over these sites, because together with an earlier run they would show single sites ({runs}); "
+        "unless many sites have new data since.",
         "Ask the same sites, add or leave out at least three at once, or use noise (epsilon).",
     )
 
@@ -101,7 +102,7 @@ def _rows(it: Said) -> Card:
     if it["effect"] is None:
         return Card("", "", f"{what}: too few for {it['columns']} columns.", "Use fewer variables or lags.")
     size = f"worth {it['n_effective']:,} complete ones. Effects from {it['effect']:.2f} sd on are found in 4 of 5 studies"
-    fewer = (
-        "" if it["is_clear"] else "Smaller effects are missed: use fewer variables or lags, or more sites."
-    )
+    fewer = "" if it.finding.level == "note" else "Use fewer variables or lags, or more sites."
+    if it["threshold"] is not None:
+        fewer = f"The method leaves out effects below its threshold of {it['threshold']:g}. {fewer}".rstrip()
     return Card("", "", f"{what}, {size}.", fewer)

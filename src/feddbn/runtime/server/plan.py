@@ -29,7 +29,7 @@ from feddbn.federation.protocol.task import most_numbers, tasks_in, usual_number
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method, make_estimator
 from feddbn.privacy.policy import SitePolicy
-from feddbn.privacy.register import fewest_shown, shown_by
+from feddbn.privacy.register import fewest_shown, related, shown_by
 from feddbn.runtime.server.results import read_outcome
 from feddbn.runtime.settings import load_programs
 from feddbn.runtime.store import EventLog
@@ -48,8 +48,8 @@ COLOURS: Mapping[Level, str] = {
 _LOOKED_AT = ("on_disagreement", "gains", "exogenous", "empty_values", "made_up", "definitions")
 """What the first look at rows depends on, beside the number of lags."""
 _UNIT_CODES = ("other-units", "units-unsaid")
-_CLEAR, _FAINT = 0.2, 0.4
-"""Effects up to the first are what most studies look for; a study that finds nothing below the second finds little."""
+_FAINT = 0.4
+"""A study that finds no effect below this finds little."""
 _NOISE_SHARE = 0.3
 _BY_PRICE = {"bic": 2.0, "ebic": 1.0}
 
@@ -73,7 +73,8 @@ def dry_round(study: Study) -> Study | None:
     load_programs(("feddbn.analysis.studies",))
     if study.privacy.epsilon is not None or study.update_of:
         return None
-    if "check" not in study_method(study.method).goals:
+    method = _looks_by(study)
+    if method is None:
         return None
     given = flat_names(study.parameters)
     parameters: dict[str, Any] = {"prepare": {name: given[name] for name in _LOOKED_AT if name in given}}
@@ -83,6 +84,7 @@ def dry_round(study: Study) -> Study | None:
     return study.model_copy(
         update={
             "name": f"plan-{study.name}"[:40].rstrip("-"),
+            "method": method,
             "goal": "check",
             "parameters": parameters,
             "attendance": study.attendance if collects else Attendance(when_missing="abort"),
@@ -92,6 +94,15 @@ def dry_round(study: Study) -> Study | None:
             "despite": "",
         }
     )
+
+
+def _looks_by(study: Study) -> str | None:
+    """The method whose first look is asked for: the study's own, or one that looks at the same rows and numbers."""
+    if "check" in study_method(study.method).goals:
+        return study.method
+    # Levels with names have to be declared, which only this method does.
+    has_names = any(kind.levels != tuple(map(str, range(kind.n_levels))) for kind in study.kinds.values())
+    return "oneshot" if study.method in ("mixed", "changing") and not has_names else None
 
 
 def plan_rows(
@@ -226,25 +237,32 @@ def _earlier(
         return
     if not study.privacy.is_protected or study.privacy.epsilon is not None:
         return
-    in_the_way = [run for run, one in earlier.items() if _shows_few(study, one)]
-    done = tuple(run for run in in_the_way if run in finished)
-    if in_the_way:
-        values = {"sites": {run: list(earlier[run].sites) for run in in_the_way}}
-        yield (
-            "earlier runs",
-            Finding("plan-earlier", "error" if done else "warning", values, done or tuple(in_the_way)),
-        )
-    else:
-        yield "earlier runs", Finding("plan-earlier-none", "good", {"n": len(earlier)})
+    sums = {
+        run: one.sites
+        for run, one in earlier.items()
+        if one.privacy.is_protected and one.privacy.epsilon is None
+    }
+    done = {run: sites for run, sites in sums.items() if run in finished}
+    judged: tuple[tuple[Level, Mapping[str, Sequence[str]]], ...] = (("error", done), ("warning", sums))
+    for level, known in judged:
+        if _shows_few(study, list(known.values())):
+            # Those that other studies had; dry rounds of theirs last.
+            other = [
+                run for run in known if {*known[run]} & {*study.sites} and {*known[run]} != {*study.sites}
+            ]
+            other.sort(key=lambda run: run.startswith("plan-"))
+            values = {"sites": {run: list(known[run]) for run in other}}
+            yield "earlier runs", Finding("plan-earlier", level, values, tuple(other))
+            return
+    yield "earlier runs", Finding("plan-earlier-none", "good", {"n": len(earlier)})
 
 
-def _shows_few(study: Study, before: Study) -> bool:
-    """Whether sums over the sites of two studies show few sites together, if no data have changed."""
-    if not before.privacy.is_protected or before.privacy.epsilon is not None:
-        return False
-    new, old = (frozenset(f"{site}:" for site in one.sites) for one in (study, before))
-    fewest = fewest_shown([new, old], max(study.privacy.min_sites, SitePolicy().min_sites))
-    return bool(new & old and shown_by(new, [old], fewest, study.privacy.min_sites))
+def _shows_few(study: Study, before: Sequence[Sequence[str]]) -> bool:
+    """Whether the sum over the sites of a study shows few of them beside sums over these, if no data have changed."""
+    new, *known = (frozenset(f"{site}:" for site in sites) for sites in (study.sites, *before))
+    near = related(new, known)
+    fewest = fewest_shown([new, *near], max(study.privacy.min_sites, SitePolicy().min_sites))
+    return bool(shown_by(new, near, fewest, study.privacy.min_sites))
 
 
 def _told(outcome: Mapping[str, Any]) -> dict[str, Finding]:
@@ -270,7 +288,7 @@ def _rows(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
     # Rows that lack a cell count for the pairs of cells that they have.
     n = max(values["usable"] - values["recordings"], 0) * (1 - share) ** (values["columns"] if drops else 2)
     n /= 1 + _NOISE_SHARE**2 if study.privacy.has_sampling_noise else 1
-    effect = _smallest_effect(study, n, int(values["columns"]))
+    effect, threshold = _smallest_effect(study, n, int(values["columns"]))
     level: Level = "note"
     if counted.level == "error" or not isfinite(effect) or effect > 1:
         level = "error"
@@ -278,15 +296,15 @@ def _rows(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
         level = "warning"
     keys = ("rows", "recordings", "sites", "n_lags")
     said = {key: values[key] for key in keys} | {"n_effective": round(n), "columns": values["columns"]}
-    said |= {"effect": effect if isfinite(effect) else None, "is_clear": effect <= _CLEAR}
+    said |= {"effect": effect if isfinite(effect) else None, "threshold": threshold}
     yield "rows", Finding("plan-rows", level, said)
     few = few_rows(study, int(values["rows"]))
     if few is not None:
         yield "rows", few
 
 
-def _smallest_effect(study: Study, n: float, columns: int) -> float:
-    """The smallest standardised effect that the study's method finds in four of five samples."""
+def _smallest_effect(study: Study, n: float, columns: int) -> tuple[float, float | None]:
+    """The smallest standardised effect that the method finds in four of five samples, and its threshold if it has one."""
     method = find_method(study.method)
     try:
         own = make_estimator(study.method, {} if method is None else method.own(study.parameters))
@@ -296,11 +314,11 @@ def _smallest_effect(study: Study, n: float, columns: int) -> float:
     thresholds = [settings.get(name) for name in ("w_threshold", "a_threshold")]
     numbers = [float(one) for one in thresholds if isinstance(one, (int, float))]
     if numbers:
-        return effect_above_threshold(n, columns, max(numbers))
+        return effect_above_threshold(n, columns, max(numbers)), max(numbers)
     said = settings.get("penalty")
     usual = _BY_PRICE.get(str(settings.get("criterion", "bic")), 2.0)
     factor = float(said) if isinstance(said, (int, float)) else usual
-    return effect_above_price(max(n, 2.0), columns, factor)
+    return effect_above_price(max(n, 2.0), columns, factor), None
 
 
 def _data(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
@@ -316,7 +334,11 @@ def _data(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
     topics: dict[str, tuple[tuple[str, ...], Callable[[Finding], Level]]] = {
         "cycles": (("cycles",), lambda one: "note" if given.get("period", "auto") else "warning"),
         "gaps": (("empty-share",), lambda one: "warning" if given.get("missing") == "drop" else one.level),
-        "kinds": (("kinds-somewhere",), lambda one: "note" if study.method == "mixed" else "warning"),
+        # Whole numbers are often measurements that were rounded.
+        "kinds": (
+            ("kinds-somewhere",),
+            lambda one: "warning" if _has_yes_no(one) and study.method != "mixed" else "note",
+        ),
         "scales": (
             ("scales", "disagreement", "not-compared"),
             lambda one: _scales_level(study, one),
@@ -332,6 +354,10 @@ def _data(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
         if not of_topic:
             yield topic, Finding("plan-nothing-seen", "good", {"topic": topic})
     yield from (("cells", one) for one in told.values())
+
+
+def _has_yes_no(one: Finding) -> bool:
+    return "binary" in one.values["kinds"].values()
 
 
 def _scales_level(study: Study, one: Finding) -> Level:

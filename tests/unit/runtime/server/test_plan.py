@@ -138,6 +138,10 @@ def test_a_lead_knows_which_of_its_own_runs_lock_a_set_of_sites():
     assert colour_of(noisy, {"pilot": pilot}, ["pilot"]) is None
     six = make_study(sites=(*NAMES, "a", "b", "c"))
     assert colour_of(six, {"pilot": pilot}, ["pilot"]) == "green"
+    # Each of two runs leaves three sites or more, and both together one.
+    seven, rest = make_study(sites=(*six.sites, "d")), make_study(sites=("a", "b", "c"))
+    assert colour_of(seven, {"one": pilot, "two": rest}, ["one", "two"]) == "red"
+    assert [colour_of(seven, {"one": one}, ["one"]) for one in (pilot, rest)] == ["green"] * 2
 
 
 def test_a_dry_round_is_the_same_whatever_does_not_change_what_it_asks():
@@ -149,7 +153,10 @@ def test_a_dry_round_is_the_same_whatever_does_not_change_what_it_asks():
     assert study_from_json(dry.to_json()) == dry
     assert dry_round(make_study(parameters={"n_lags": 2})).digest != dry.digest
     assert dry_round(make_study(privacy={"epsilon": 1.0})) is None
-    assert dry_round(make_study(method="mixed")) is None
+    mixed = make_study(method="mixed", parameters={"kinds": {"u": "binary"}})
+    assert dry_round(mixed).method == "oneshot"
+    named = make_study(method="mixed", parameters={"kinds": {"u": ["low", "high"]}})
+    assert dry_round(named) is dry_round(make_study(method="continuous", parameters={})) is None
 
 
 def test_what_cannot_be_asked_beforehand_is_said_with_its_cost():
