@@ -76,8 +76,59 @@ def init(
     rows = [(participant, str(kit)) for participant, kit in kits.items()]
     print_table(("participant", "kit"), rows, f"Federation {name!r}", n_text=2)
     say("Each kit holds a private key: hand it to its owner only.")
-    if found.has_server:
-        say("Keep the authority directory offline.")
+    say("Keep the authority directory offline: who has it can add sites.")
+
+
+@federation_app.command("add")
+def add(
+    directory: Annotated[Path, typer.Argument(help="The directory of `feddbn federation init`.")],
+    site: Annotated[list[str], typer.Option(help="Name of a new site; repeat for each.")],
+) -> None:
+    """Add sites to a federation: a kit for each, and one signed note for all who are there already."""
+    from feddbn.runtime.engines.growing import add_sites
+
+    grown = add_sites(site, directory)
+    rows = [(name, str(kit)) for name, kit in grown.kits.items()]
+    print_table(("new site", "kit"), rows, n_text=2)
+    say("Each kit holds a private key: hand it to its owner only.")
+    say(
+        f"Send {grown.note} to everybody else; each runs `feddbn federation admit {grown.note.name} --kit KIT`."
+    )
+    if grown.authority:
+        remark(f"It was signed with the key {grown.authority}.")
+
+
+@federation_app.command("admit")
+def admit(
+    note: Annotated[Path, typer.Argument(help="The note on new sites, as `feddbn federation add` wrote it.")],
+    kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit that shall know them.")],
+    authority: Annotated[
+        str,
+        typer.Option(
+            help="First digits of the key that signed the note; only for kits that do not know it.",
+            show_default=False,
+        ),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Let a kit know new sites of its federation. Studies with them still wait for the owner's approval."""
+    from feddbn.runtime.engines.growing import look_at_note
+
+    found = look_at_note(note, kit, authority)
+    n_known = len(found.known)
+    if not found.new:
+        say(f"All {n_known} sites of the note are known here; nothing was changed.")
+        return
+    rows = [
+        (name, "new" if name in found.new else "", key[:16]) for name, key in sorted(found.note.sites.items())
+    ]
+    print_table(("site", "", "key"), rows, f"Federation {found.note.federation!r}", n_text=3)
+    say(f"The federation grows from {n_known} to {n_known + len(found.new)} sites.")
+    say("Numbers of this site are added to theirs only in studies that its owner approves.")
+    if not yes:
+        typer.confirm(f"Admit {', '.join(found.new)}?", abort=True, err=True)
+    found.take()
+    say(f"{kit} knows {', '.join(found.new)} now.")
 
 
 DEFAULT_PORT = 8764

@@ -49,7 +49,7 @@ class AuditEntry:
         Position in the log, ISO time, who writes.
     event
         "sent" or "refused"; in the site's own log also "agreed", "finished", "approved", "revoked",
-        "declined" and "warning".
+        "declined", "admitted" and "warning".
     task, asked_by
         What was asked, and by whom.
     length, norm, n_bytes

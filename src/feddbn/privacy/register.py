@@ -19,6 +19,12 @@ A site knows its own sums. It learns those of the others on its roster, and what
 made after it was last asked and without it. So the numbers of sites that are not in a sum are also taken for known, all of
 them: the sum must not show few of its own sites even then.
 
+Nor are these sites there to say what they know. With {a, ..., g}, {a, b, c} and {d, e, f} the rest is g, and neither of the
+two smaller sums hears of the other. So a sum must not tell of other sites than its own: where it is a combination of known
+sums on its own sites and not elsewhere, what is new in it is about the others. That is allowed where sites leave an earlier
+sum together and no sum over some of those who left can be made beside it: more than half of the earlier sum stay, since any
+two such sums have a site in common that knows both, or exactly `min_sites` leave, of whom no smaller sum is made.
+
 Only what a new sum adds counts: combinations that it is no part of are not made worse by it. Sums that share no member with
 it, also not by way of others, play no part.
 
@@ -99,6 +105,41 @@ def shown_by(
     cut = [frozenset(one for one in members if _site(one) in sites) for members in known]
     cut = [members for members in cut if members]
     return _shown(new, known, min_sites, itself) or _shown(new, cut, min_sites, itself)
+
+
+def must_differ_by(new: Members, known: Collection[Members], min_sites: int, colluding: bool = True) -> int:
+    """Return 0 if a sum over `new` may be made beside the known ones, else by how many sites it would have to differ.
+
+    This is the rule for every growing or shrinking set of sites, at a site and for a lead who asks before: names of sites
+    with a colon behind them are members whose data stay as they are. Without `colluding` all sites are taken for honest, as
+    keepers are who know of every sum.
+
+    Raises
+    ------
+    AggregationError
+        If the sets are so many and so different that this cannot be told.
+    """
+    near = related(new, known)
+    fewest = fewest_shown([new, *near], min_sites) if colluding else min_sites
+    if (
+        len(near) > MOST_SETS
+        or shown_by(new, near, fewest, min_sites)
+        or tells_of_others(new, near, min_sites)
+    ):
+        return fewest
+    return 0
+
+
+def tells_of_others(new: Members, known: Collection[Members], min_sites: int) -> bool:
+    """Whether what a sum over `new` adds to the known ones is about sites that are not in it, who may know of more sums."""
+    others = [members for members in dict.fromkeys(known) if members != new]
+    sites = {_site(one) for one in new}
+    columns = sorted(new.union(*others))
+    table = np.array([[float(one in members) for one in columns] for members in (*others, new)])
+    if _adds_nothing(table) or not _adds_nothing(table[:, [_site(one) in sites for one in columns]]):
+        return False
+    larger = [members for members in others if new < members]
+    return not any(2 * len(new) > len(one) or len(one - new) == min_sites for one in larger)
 
 
 def _shown(
@@ -309,13 +350,12 @@ class Register:
                 )
             entries = (*self._shelf.entries(), *of_others)
             counted = [_as_if_unchanged(members, new.members) for members in self._counted(new, entries)]
-            known = related(new.members, counted)
-            fewest = fewest_shown([new.members, *known], min_sites)
-            if len(known) > MOST_SETS or shown_by(new.members, known, fewest, min_sites):
+            fewest = must_differ_by(new.members, counted, min_sites)
+            if fewest:
                 raise AggregationError(
-                    "the sites of this sum, or their data, are not those of an earlier sum: together they would show "
-                    f"fewer than {fewest} sites. Ask the same sites with the same data again, or use a study with "
-                    "noise. Nothing was revealed.",
+                    "the sites of this sum, or their data, are not those of an earlier sum: together they could show "
+                    f"fewer than {fewest} sites. Ask the same sites with the same data again, add at least {fewest} sites "
+                    "at once, or use a study with noise. Nothing was revealed.",
                     code="shows-few-sites",
                 )
             heard = self._heard(new, of_others)

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy import register
-from feddbn.privacy.register import Entry, MemoryShelf, Register, check_data, member, read_entries, shown_by
-from support.combinations import adds_something_small
+from feddbn.privacy.register import (
+    Entry,
+    MemoryShelf,
+    Register,
+    check_data,
+    member,
+    must_differ_by,
+    read_entries,
+    shown_by,
+)
+from support.combinations import adds_something_small, by_brute_force
 from support.saying import refused
 
 
@@ -117,18 +126,81 @@ def test_sums_that_others_report_count_and_are_kept():
     assert {entry.members for entry in shelf.entries()} == {of(*"abc"), of(*"def"), of(*"abcdef")}
 
 
+def permitted_families(k, depth, min_sites):
+    """Every sequence of sums, up to renaming sites, that registers permit whose sites tell each other what they know."""
+    names = "abcdefgh"[:k]
+    subsets = [
+        frozenset(chosen) for n in range(min_sites, k + 1) for chosen in itertools.combinations(names, n)
+    ]
+
+    def go(sums, shelves):
+        seen = set()
+        for new in subsets if len(sums) < depth else ():
+            shape = tuple(sorted(tuple(name in one for one in (*sums, new)) for name in names))
+            if new in sums or shape in seen:
+                continue
+            seen.add(shape)
+            after = {name: MemoryShelf() for name in names}
+            for name in names:
+                after[name].add(shelves[name].entries())
+            registers = {name: Register("1", after[name]) for name in new}
+            told = [entry for one in registers.values() for entry in one.tell()]
+            try:
+                for name, one in registers.items():
+                    one.admit(signed(sorted(new), name), told, min_sites)
+            except AggregationError:
+                continue
+            yield (*sums, new)
+            yield from go((*sums, new), after)
+
+    return go((), {name: MemoryShelf() for name in names})
+
+
+@pytest.mark.parametrize(("k", "depth", "min_sites", "n"), [(5, 5, 2, 15), (6, 4, 3, 12), (7, 3, 3, 24)])
+def test_no_sequence_of_permitted_sums_shows_fewer_sites_than_any_of_them_asks_for(k, depth, min_sites, n):
+    """By exact elimination over every small group of sites; (7, 3, 3) has {a..g}, {a, b, c}, {d, e, f} among those tried."""
+    families = list(permitted_families(k, depth, min_sites))
+    assert len(families) == n
+    for sums in families:
+        assert not by_brute_force([of(*one) for one in sums], min_sites), sums
+
+
+def test_two_sums_that_never_hear_of_each_other_do_not_show_the_site_in_neither():
+    """{a..g} - {a, b, c} - {d, e, f} is g, and no site is in both of the smaller sums."""
+    for names in ("abc", "def"):
+        register = register_on(MemoryShelf())
+        register.admit(Entry(of(*"abcdefg")), (), 3)
+        with refused(AggregationError, code="shows-few-sites"):
+            register.admit(Entry(of(*names)), (), 3)
+
+
+def test_a_consortium_grows_by_three_and_never_by_one():
+    """One joins, one joins, one joins: each step is refused, and so is all of them against the pilot until three are new."""
+    pilot = [frozenset(f"{name}:" for name in "abc")]
+    steps = ["abcd", "abcde", "abcdef", "abcdefg"]
+    found = [must_differ_by(frozenset(f"{name}:" for name in one), pilot, 3) for one in steps]
+    assert found == [3, 3, 0, 0]
+    # Once three have joined, one more is one more; of eleven, three may work with the server, so five must differ.
+    grown = [*pilot, frozenset(f"{name}:" for name in "abcdef")]
+    found = [
+        must_differ_by(frozenset(f"{name}:" for name in "abcdefghijk"[:n]), grown, 3) for n in (7, 9, 10, 11)
+    ]
+    assert found == [4, 4, 5, 0]
+
+
 def test_differences_show_two_honest_sites_if_less_than_a_third_are_not():
-    """F15: of seven sites two may work with the server."""
+    """F15: two of seven may work with the server. More than half stay, or three leave, of whom no smaller sum is made."""
     for n, least in ((3, 3), (6, 3), (7, 4), (10, 5), (13, 6)):
         names = [f"s{k}" for k in range(n)]
         for left in range(3, n - 2):
             register = register_on(MemoryShelf())
             register.admit(Entry(of(*names)), (), 3)
+            may = n - left >= least and (2 * left > n or n - left == 3)
             try:
                 register.admit(Entry(of(*names[:left])), (), 3)
-                assert n - left >= least
+                assert may
             except AggregationError:
-                assert n - left < least
+                assert not may
 
 
 def signed(names, by):

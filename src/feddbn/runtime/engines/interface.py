@@ -18,7 +18,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,6 +34,7 @@ from feddbn.errors import (
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.findings import Finding
+from feddbn.privacy.membership import SITE_NAME, Note
 from feddbn.runtime.store import write_atomically
 from feddbn.settings import whole
 from feddbn.words import say
@@ -107,8 +108,6 @@ def _is_news(one: Presence, remembered: float | None) -> bool:
     return remembered is None or not one.is_here or abs(one.heard - remembered) >= _NEAR_ENOUGH_S
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
@@ -133,7 +132,7 @@ class FederationPlan:
     def __post_init__(self) -> None:
         names = (("name", self.name), *(("sites", site) for site in self.sites))
         for what, value in (*names, *(("keepers", keeper) for keeper in self.keepers)):
-            if not _NAME.fullmatch(value):
+            if not SITE_NAME.fullmatch(value):
                 raise ParameterError(
                     f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
                 )
@@ -382,6 +381,39 @@ class Engine(ABC):
     @abstractmethod
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:
         """Write one kit per participant below ``directory/kits``; return participant -> kit."""
+
+    def federation_in(self, directory: Path) -> tuple[list[Path], str] | None:
+        """Return folders that may list the keys of all sites, and the name of the federation whose kits were made there."""
+        return None
+
+    def make_more_kits(self, names: Sequence[str], directory: Path, others: Path) -> dict[str, Path]:
+        """Write kits for some more sites; `others` is a folder with the public keys of those that are there."""
+        raise self._cannot("add sites")
+
+    def sign(self, note: Note, directory: Path, others: Path) -> Note:
+        """Sign a note on the sites of the federation in `directory`, here with the key in `others`."""
+        from feddbn.runtime.site.kit_files import read_identity
+
+        identity = read_identity(others / "identity.key")
+        note = replace(note, authority=identity.public.hex())
+        return note.signed(identity.sign(note.statement))
+
+    def has_signed(self, kit: Path, note: Note) -> bool | None:
+        """Whether who may add sites to a kit has signed a note; None if the kit does not know who that is."""
+        from feddbn.privacy.keys import verify_signature
+
+        key = self.authority_key(kit)
+        if key is None:
+            return None
+        return note.authority == key and verify_signature(
+            bytes.fromhex(key), bytes.fromhex(note.signature), note.statement
+        )
+
+    def authority_key(self, kit: Path) -> str | None:
+        """Return the public key of who may add sites to a kit."""
+        from feddbn.runtime.site.kit_files import read_authority_key
+
+        return read_authority_key(kit)
 
     @abstractmethod
     def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:

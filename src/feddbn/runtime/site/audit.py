@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 SITE_LOG = "_site"
 SUFFIX = ".jsonl"
-DECISIONS = ("approved", "revoked", "declined")
+DECISIONS = ("approved", "revoked", "declined", "admitted")
 """Events that only the site's owner can bring about."""
 
 MOST_REFUSED = 100

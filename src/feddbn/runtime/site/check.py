@@ -147,7 +147,8 @@ def _masking(settings: SiteSettings, study: Study) -> None:
     unknown = [site for site in study.sites if site not in peers]
     if unknown:
         raise SiteRefused(
-            f"{settings.peers} has no key of {', '.join(unknown)}; ask these sites for their public keys.",
+            f"{settings.peers} has no key of {', '.join(unknown)}; if they are new, take the note on them with `feddbn "
+            "federation admit`.",
             code="unknown-key",
         )
 

@@ -26,7 +26,7 @@ from feddbn.federation.protocol.study import Study, check_keepers
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keepers import KeeperKeys, Label, make_parts
 from feddbn.privacy.keys import Identity
-from feddbn.privacy.register import Entry, MemoryShelf, Shelf, member, shown_by
+from feddbn.privacy.register import Entry, MemoryShelf, Shelf, member, must_differ_by
 from feddbn.runtime.site.registers import FileShelf, data_version
 
 
@@ -105,7 +105,7 @@ class SiteKeeping:
         others = {member(self._peers[one], "") for one in study.sites if one != self._name}
         new = Entry(frozenset(others | {member(self._peers[self._name], data)}))
         with shelf.hold():
-            if would_show(shelf, self._peers, study.sites, fewest):
+            if would_show(shelf, self._peers, study.sites, fewest, colluding=False):
                 raise SiteRefused(
                     "the study has other sites than an earlier one that had data of this site: together their sums would "
                     f"show fewer than {fewest} sites. Ask the same sites again.",
@@ -129,17 +129,18 @@ def check_known(study: Study, keepers: Mapping[str, KeeperKeys] | None, peers: M
     lacking = [name for name in study.sites if name not in peers]
     if lacking:
         raise SiteRefused(
-            f"this site has no key of {', '.join(lacking[:3])}; ask these sites for their public keys.",
+            f"this site has no key of {', '.join(lacking[:3])}; if they are new, take the note on them with `feddbn "
+            "federation admit`.",
             code="unknown-key",
         )
 
 
 def would_show(
-    shelf: Shelf, peers: Mapping[str, bytes], sites: Sequence[str], min_sites: int
-) -> frozenset[str]:
-    """Return sites, fewer than `min_sites`, that a sum over these would show with what is on the shelf, as if no data had
-    changed.
+    shelf: Shelf, peers: Mapping[str, bytes], sites: Sequence[str], min_sites: int, colluding: bool = True
+) -> int:
+    """Return 0 if a sum over these sites may be made beside those on the shelf, as if no data had changed, else by how many
+    sites it would have to differ (`must_differ_by`).
     """
     now = frozenset(member(peers[site], "") for site in sites)
     before = {frozenset(one.partition(":")[0] + ":" for one in entry.members) for entry in shelf.entries()}
-    return shown_by(now, before, min_sites)
+    return must_differ_by(now, before, min_sites, colluding)

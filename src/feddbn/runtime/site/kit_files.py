@@ -14,6 +14,8 @@ from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.policy import SitePolicy
 
 KEEPER_SETTINGS = "feddbn_keeper.toml"
+AUTHORITY_KEY = "authority.pub"
+"""Beside a kit's list of public keys: that of who may add sites to it."""
 _MORE = (
     "# What else can be said about the data; remove the # where it applies.",
     '# variables = ["heart_rate", "lactate"]   # columns that studies may use; all if left out',
@@ -43,6 +45,15 @@ def kits_below(directory: Path) -> Path:
     return root
 
 
+def make_authority(directory: Path) -> tuple[Path, str]:
+    """Make the key of who adds sites to a federation without certificates; return its folder and the public key."""
+    place = Path(directory).resolve() / "authority"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    seed = os.urandom(KEY_BYTES)
+    write_secret(place / "identity.key", seed)
+    return place, Identity.from_seed(seed).public.hex()
+
+
 def owner_only(directory: Path) -> None:
     """Take everybody else's rights off a directory and all that is in it."""
     for path in (directory, *directory.rglob("*")):
@@ -63,21 +74,28 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def write_site_files(
-    places: Mapping[str, Path], above: str = "", keepers: Mapping[str, Path] | None = None
-) -> None:
+    places: Mapping[str, Path],
+    above: str = "",
+    keepers: Mapping[str, Path] | None = None,
+    others: Path | None = None,
+    authority: str = "",
+) -> str:
     """Write each site's own files into its place, and each keeper's; data and state are below `above` of it.
+
+    Where sites are there already, `others` is a folder with the public keys of these and of keepers. `authority` is the key
+    of who may add sites. Return the list of all sites' public keys.
 
     ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
     bytes and the line in everybody's ``peers.toml``.
     """
-    # Imported here: a lead's session needs nothing of it, and it takes two seconds.
-
-    peers = []
+    peers = "" if others is None else peer_lines(read_peers(others / "peers.toml"))
     for site, place in sorted(places.items()):
         seed = os.urandom(KEY_BYTES)
         write_secret(place / "identity.key", seed)
-        peers.append(f'"{site}" = "{Identity.from_seed(seed).public.hex()}"\n')
-    known = _write_keeper_files(keepers or {}, "".join(peers), above)
+        peers += peer_lines({site: Identity.from_seed(seed).public})
+    known = _write_keeper_files(keepers or {}, peers, above, authority)
+    if others is not None and (others / "keepers.toml").exists():
+        known = (others / "keepers.toml").read_text(encoding="utf-8")
     for site, place in places.items():
         lines = [f'name = "{site}"', f'data = "{above}data"', f'state = "{above}state"']
         lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
@@ -87,10 +105,23 @@ def write_site_files(
         settings = "\n".join([*lines, "max_lags = 10", "keep_days = 30", "", *_MORE])
         (place / "feddbn_site.toml").write_text(settings, encoding="utf-8")
         (place / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
-        (place / "peers.toml").write_text("".join(peers), encoding="utf-8")
+        write_circle(place, peers, authority)
+    return peers
 
 
-def _write_keeper_files(places: Mapping[str, Path], peers: str, above: str) -> str:
+def peer_lines(keys: Mapping[str, bytes]) -> str:
+    """Return lines of a list of public keys; inverse of `read_peers`."""
+    return "".join(f'"{site}" = "{key.hex()}"\n' for site, key in keys.items())
+
+
+def write_circle(place: Path, peers: str, authority: str) -> None:
+    """Write whose public keys a kit has, and who may add some."""
+    (place / "peers.toml").write_text(peers, encoding="utf-8")
+    if authority:
+        (place / AUTHORITY_KEY).write_text(f"{authority}\n", encoding="utf-8")
+
+
+def _write_keeper_files(places: Mapping[str, Path], peers: str, above: str, authority: str) -> str:
     """Write each keeper's own files into its place; return the list of their public keys."""
     listed = []
     for name, place in sorted(places.items()):
@@ -101,7 +132,7 @@ def _write_keeper_files(places: Mapping[str, Path], peers: str, above: str) -> s
         lines = [f'name = "{name}"', f'state = "{above}state"', 'identity = "identity.key"']
         lines += ['peers = "peers.toml"', 'keepers = "keepers.toml"', "min_sites = 3", "keep_days = 30", ""]
         (place / KEEPER_SETTINGS).write_text("\n".join(lines), encoding="utf-8")
-        (place / "peers.toml").write_text(peers, encoding="utf-8")
+        write_circle(place, peers, authority)
         (place / "keepers.toml").write_text("".join(listed), encoding="utf-8")
     return "".join(listed)
 
@@ -155,6 +186,20 @@ def read_keepers(path: Path) -> dict[str, KeeperKeys]:
 def read_peers(path: Path) -> dict[str, bytes]:
     """Return site -> public key from a TOML file of hexadecimal lines."""
     return {site: bytes.fromhex(key) for site, key in _keys(path, "peers", 64).items()}
+
+
+def read_authority_key(place: Path) -> str | None:
+    """Return the public key of who may add sites, if the folder says it."""
+    path = Path(place) / AUTHORITY_KEY
+    if not path.exists():
+        return None
+    with reading(f"the key {path}"):
+        key = path.read_text(encoding="utf-8").strip()
+    if not re.fullmatch("[0-9a-f]{64}", key):
+        raise FileError(
+            f"{path} must hold 64 hexadecimal digits; put the file of the kit back.", code="bad-key"
+        )
+    return key
 
 
 def _keys(path: Path, of: str, n_digits: int) -> dict[str, str]:

@@ -422,6 +422,11 @@ class Owner:
             self.offered.decide(offered.study, approved=False, reason=why)
         return taken
 
+    def admit(self, sites: Mapping[str, str]) -> None:
+        """Take down that the owner admits new sites to those whose numbers this site's may be added to."""
+        named = ", ".join(f"{name} (key {key[:12]})" for name, key in sites.items())
+        self.audit.note("admitted", note=named, asked_by="the site's owner")
+
     def _decided(self, event: str, note: str, approval: Approval, study: Study | None) -> None:
         self.audit.note(
             event,

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,15 @@ from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Attendance, Study
 from feddbn.findings import Finding
 from feddbn.runtime.engines.files.exchange import FileExchange
-from feddbn.runtime.engines.files.kit import check_site, make_kits, open_end_kit, open_kit
+from feddbn.runtime.engines.files.kit import (
+    MARK,
+    check_site,
+    make_kits,
+    make_more_kits,
+    open_end_kit,
+    open_kit,
+    read_mark,
+)
 from feddbn.runtime.engines.interface import (
     Engine,
     FederationPlan,
@@ -305,6 +314,21 @@ class FilesEngine(Engine):
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:
         """Write a kit for the lead and one for each site."""
         return make_kits(plan, directory)
+
+    def federation_in(self, directory: Path) -> tuple[list[Path], str] | None:
+        """Look into the authority's folder, and for the lead's kit, which was it in earlier versions."""
+        places = [directory / "authority", *sorted((directory / "kits").glob("*"))]
+        marks = {one: read_mark(one) for one in places if (one / MARK).exists()}
+        found = [one for one, mark in marks.items() if mark.role in ("authority", "lead")]
+        return (found, marks[found[0]].federation) if found else None
+
+    def make_more_kits(self, names: Sequence[str], directory: Path, others: Path) -> dict[str, Path]:
+        """Write the same for some more sites."""
+        return make_more_kits(names, directory, others)
+
+    def authority_key(self, kit: Path) -> str | None:
+        """Return it; kits of earlier versions were made by the lead, whose key they have."""
+        return super().authority_key(kit) or read_mark(kit).lead_key
 
     def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Check data, policy, keys and the shared folder."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +21,13 @@ from feddbn.runtime.engines.interface import FederationPlan
 from feddbn.runtime.site.kit_files import (
     KEEPER_SETTINGS,
     kits_below,
+    make_authority,
     open_to_others,
     owner_only,
     read_identity,
     read_keepers,
     read_peers,
+    write_circle,
     write_secret,
     write_site_files,
 )
@@ -73,7 +77,7 @@ What must be remembered of every sum is in state/: never put back an earlier cop
 }
 
 
-Role = Literal["site", "lead", "keeper"]
+Role = Literal["site", "lead", "keeper", "authority"]
 
 
 class FilesSettings(Table):
@@ -137,7 +141,19 @@ class FilesKit:
 
 def open_kit(place: Path, role: Role) -> FilesKit:
     """Return the kit of a site, of a keeper or of the lead."""
-    path = Path(place) / MARK
+    settings = read_mark(Path(place))
+    if settings.role != role:
+        other = {"site": "a site", "lead": "the lead", "keeper": "a keeper"}[role]
+        raise FileError(
+            f"{place} is the kit of the {settings.role} {settings.name!r}; use that of {other}.",
+            code="other-kit",
+        )
+    return FilesKit(Path(place), settings)
+
+
+def read_mark(place: Path) -> FilesSettings:
+    """Return what ``files.toml`` in a folder says."""
+    path = place / MARK
 
     def beside(values: dict[str, object]) -> None:
         if isinstance(values.get("folder"), str):
@@ -151,14 +167,7 @@ def open_kit(place: Path, role: Role) -> FilesKit:
         )
     with reading(f"the settings {path}"):
         text = path.read_text(encoding="utf-8")
-    settings = read_table(FilesSettings, text, f"the settings {path}", beside)
-    if settings.role != role:
-        other = {"site": "a site", "lead": "the lead", "keeper": "a keeper"}[role]
-        raise FileError(
-            f"{place} is the kit of the {settings.role} {settings.name!r}; use that of {other}.",
-            code="other-kit",
-        )
-    return FilesKit(Path(place), settings)
+    return read_table(FilesSettings, text, f"the settings {path}", beside)
 
 
 def open_end_kit(place: Path) -> FilesKit:
@@ -167,39 +176,75 @@ def open_end_kit(place: Path) -> FilesKit:
 
 
 def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
-    """Write a kit for the lead, for each site and for each keeper below ``directory/kits``; return participant -> kit."""
+    """Write a kit for the lead, for each site and for each keeper below ``directory/kits``; return participant -> kit.
+
+    What adding a site takes stays in ``directory/authority``.
+    """
     root = kits_below(directory)
     root.mkdir(parents=True, mode=0o700)
     kits = {name: root / name for name in (plan.admin, *plan.sites, *plan.keepers)}
     for kit in kits.values():
         kit.mkdir(mode=0o700)
     seed = os.urandom(KEY_BYTES)
-    public = Identity.from_seed(seed).public.hex()
-    sites = {site: kits[site] for site in plan.sites}
-    write_site_files(sites, keepers={name: kits[name] for name in plan.keepers})
-    for place in sites.values():
-        (place / "data").mkdir()
     write_secret(kits[plan.admin] / "identity.key", seed)
-    peers = (kits[plan.sites[0]] / "peers.toml").read_text(encoding="utf-8")
-    (kits[plan.admin] / "peers.toml").write_text(peers, encoding="utf-8")
-    if plan.keepers:
-        listed = (kits[plan.keepers[0]] / "keepers.toml").read_text(encoding="utf-8")
-        (kits[plan.admin] / "keepers.toml").write_text(listed, encoding="utf-8")
+    settings = FilesSettings(
+        federation=plan.name,
+        role="authority",
+        name="authority",
+        lead=plan.admin,
+        lead_key=Identity.from_seed(seed).public.hex(),
+    )
+    authority, key = make_authority(directory)
+    peers = write_site_files(
+        {site: kits[site] for site in plan.sites},
+        keepers={name: kits[name] for name in plan.keepers},
+        authority=key,
+    )
+    for place in (kits[plan.admin], authority):
+        write_circle(place, peers, key)
+        if plan.keepers:
+            shutil.copy(kits[plan.keepers[0]] / "keepers.toml", place / "keepers.toml")
+    (authority / MARK).write_text(_mark(settings), encoding="utf-8")
     for name, kit in kits.items():
-        role = "lead" if name == plan.admin else "keeper" if name in plan.keepers else "site"
-        lines = [f'federation = "{plan.name}"', f'role = "{role}"', f'name = "{name}"']
-        lines += [f'lead = "{plan.admin}"', f'lead_key = "{public}"']
-        lines.append(
-            '# folder = "/mnt/shared"   # a folder that the lead and this site share, if there is one'
+        _describe(
+            kit,
+            settings,
+            name,
+            "lead" if name == plan.admin else "keeper" if name in plan.keepers else "site",
         )
-        if role == "lead":
-            lines[-1] = (
-                '# folder = "/mnt/shared"   # where `feddbn study submit` puts runs; else where it is typed'
-            )
-        (kit / MARK).write_text("\n".join([*lines, ""]), encoding="utf-8")
-        (kit / "readme.txt").write_text(_README[role].format(name=name), encoding="utf-8")
-    owner_only(root)
     return kits
+
+
+def make_more_kits(names: Sequence[str], directory: Path, others: Path) -> dict[str, Path]:
+    """Write a kit for each of some new sites; `others` is the authority's folder, or the lead's kit, which was it earlier."""
+    settings = read_mark(others)
+    kits = {name: Path(directory).resolve() / "kits" / name for name in names}
+    for kit in kits.values():
+        kit.mkdir(parents=True, mode=0o700)
+    key = "" if settings.role == "lead" else read_identity(others / "identity.key").public.hex()
+    write_site_files(kits, others=others, authority=key)
+    for name, kit in kits.items():
+        _describe(kit, settings, name, "site")
+    return kits
+
+
+def _describe(kit: Path, settings: FilesSettings, name: str, role: Role) -> None:
+    """Say in a kit whose it is."""
+    if role == "site":
+        (kit / "data").mkdir()
+    share = "a folder that the lead and this site share, if there is one"
+    if role == "lead":
+        share = "where `feddbn study submit` puts runs; else where it is typed"
+    own = settings.model_copy(update={"name": name, "role": role})
+    (kit / MARK).write_text(_mark(own) + f'# folder = "/mnt/shared"   # {share}\n', encoding="utf-8")
+    (kit / "readme.txt").write_text(_README[role].format(name=name), encoding="utf-8")
+    owner_only(kit)
+
+
+def _mark(settings: FilesSettings) -> str:
+    return "".join(
+        f'{key} = "{getattr(settings, key)}"\n' for key in ("federation", "role", "name", "lead", "lead_key")
+    )
 
 
 def check_site(place: Path, study: Study | None = None) -> list[Finding]:

@@ -9,16 +9,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
 from typing import Any, TextIO, cast
 
-from feddbn.errors import FederationError, FileError, MissingExtra, StateError
+from feddbn.errors import FederationError, FileError, MissingExtra, StateError, reading
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
+from feddbn.privacy.membership import Note
 from feddbn.runtime.engines.interface import (
     SILENT_S,
     Engine,
@@ -33,8 +34,11 @@ from feddbn.runtime.engines.interface import (
 from feddbn.runtime.engines.nvflare.housekeeping import PROGRESS_TOPIC, drivers_left_out, forget_jobs
 from feddbn.runtime.engines.nvflare.kit import (
     has_calls,
+    has_signed,
     make_kits,
+    make_more_kits,
     place_stores,
+    sign_note,
     start_command,
     start_environment,
 )
@@ -333,6 +337,27 @@ class NVFlareEngine(Engine):
     def make_kits(self, plan: FederationPlan, directory: Path) -> dict[str, Path]:
         """Provision and harden one kit per participant."""
         return make_kits(plan, directory)
+
+    def federation_in(self, directory: Path) -> tuple[list[Path], str] | None:
+        """Look for the project of a certificate authority."""
+        path = directory / "authority" / "project.json"
+        if not path.exists():
+            return None
+        with reading(f"the project {path}", "JSON"):
+            name = str(json.loads(path.read_text(encoding="utf-8"))["name"])
+        return [path.parent, *(kit / "local" for kit in sorted((directory / "kits").glob("*")))], name
+
+    def make_more_kits(self, names: Sequence[str], directory: Path, others: Path) -> dict[str, Path]:
+        """Provision kits for some more sites, with the same certificate authority."""
+        return make_more_kits(names, directory, others)
+
+    def sign(self, note: Note, directory: Path, others: Path) -> Note:
+        """Sign with the certificate authority's key."""
+        return note.signed(sign_note(note.statement, directory))
+
+    def has_signed(self, kit: Path, note: Note) -> bool | None:
+        """Hold it against the authority whose certificates the kit trusts."""
+        return has_signed(kit, note.statement, bytes.fromhex(note.signature))
 
     def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Check data, policy, rights, certificate, clock and the way to the server."""

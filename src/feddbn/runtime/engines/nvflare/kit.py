@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from feddbn.errors import FederationError, FileError, MissingExtra
+from feddbn.errors import FederationError, FileError, MissingExtra, reading
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
 from feddbn.runtime.engines.interface import FederationPlan
@@ -39,17 +40,21 @@ from feddbn.runtime.site.kit_files import kits_below, open_to_others, owner_only
 
 def for_clients_only(state: Path, certificates: Mapping[str, Path]) -> None:
     """Have the authority whose `state` this is sign the certificates of these participants anew, for clients only."""
-    stored = json.loads(state.read_text(encoding="utf-8"))
-    key = serialization.load_pem_private_key(stored["root_pri_key"].encode(), None)
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise FileError(
-            f"{state} holds no RSA key of an authority; make the kits with the version of nvflare that is named."
-        )
+    stored, key = _load(state), _authority_key(state)
     for name, path in certificates.items():
         pem = _signed_for_clients(x509.load_pem_x509_certificate(path.read_bytes()), key)
         path.write_bytes(pem)
         stored[name]["cert"] = pem.decode()
     state.write_text(json.dumps(stored), encoding="utf-8")
+
+
+def _authority_key(state: Path) -> rsa.RSAPrivateKey:
+    key = serialization.load_pem_private_key(_load(state)["root_pri_key"].encode(), None)
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise FileError(
+            f"{state} holds no RSA key of an authority; make the kits with the version of nvflare that is named."
+        )
+    return key
 
 
 def _signed_for_clients(old: x509.Certificate, key: rsa.RSAPrivateKey) -> bytes:
@@ -134,9 +139,7 @@ def _project(plan: FederationPlan) -> dict[str, Any]:
     org = plan.organisation
     server: dict[str, Any] = {"name": plan.server, "type": "server", "org": org}
     server.update({"fed_learn_port": plan.port, "admin_port": plan.admin_port})
-    clients = [
-        {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in plan.sites
-    ]
+    clients = [_client(site, org) for site in plan.sites]
     admin = {"name": plan.admin, "type": "admin", "org": org, "role": "lead"}
     # What all versions do by themselves is not said: NVFlare 2.8 does not know the argument.
     days = {} if plan.valid_days == FederationPlan.valid_days else {"root_valid_days": plan.valid_days}
@@ -151,6 +154,10 @@ def _project(plan: FederationPlan) -> dict[str, Any]:
     ]
     people = [server, *clients, admin]
     return {"api_version": 3, "name": plan.name, "participants": people, "builders": builders}
+
+
+def _client(name: str, org: str) -> dict[str, Any]:
+    return {"name": name, "type": "client", "org": org, "allow_log_streaming": False}
 
 
 OLDEST = (2, 8)
@@ -189,46 +196,105 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs
     it.
     """
-    # This needs a package that comes with NVFlare.
-    command = engine_command("provision")
-
     root = kits_below(directory)
     authority = root.with_name("authority")
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
-    project = authority / "project.json"
-    project.write_text(json.dumps(_project(plan), indent=2), encoding="utf-8")
-    shutil.copy(project, authority / "project.yml")
+    roles = {plan.server: "server", **dict.fromkeys(plan.sites, "site"), plan.admin: "lead"}
+    return _provisioned(_project(plan), roles, root, authority, None)
+
+
+def make_more_kits(names: Sequence[str], directory: Path, others: Path) -> dict[str, Path]:
+    """Provision kits for some more sites, with certificates of the same authority; the others' stay as they are."""
+    root = Path(directory).resolve() / "kits"
+    authority = root.with_name("authority")
+    with reading(f"the project {authority / 'project.json'}", "JSON"):
+        project = _load(authority / "project.json")
+        org = next(one["org"] for one in project["participants"] if one["type"] == "server")
+    project["participants"] += [_client(name, org) for name in names]
+    return _provisioned(project, dict.fromkeys(names, "site"), root, authority, others)
+
+
+def _provisioned(
+    project: dict[str, Any], roles: Mapping[str, str], root: Path, authority: Path, others: Path | None
+) -> dict[str, Path]:
+    """Have NVFlare make what belongs to a project, and take over and harden the kits of those in `roles`."""
+    # This needs a package that comes with NVFlare.
+    command = engine_command("provision")
+
     # Every JSON text is YAML, so that no YAML writer is needed.
+    _write(authority / "project.yml", project)
     home = {"HOME": str(authority), "PATH": os.environ.get("PATH", "")}
     command += ["-p", str(authority / "project.yml"), "-w", str(authority / "workspace")]
+    if others is not None and _asks_before_more():
+        command.append("--force")
+    place = authority / "workspace" / project["name"]
+    before = set(place.glob("prod_*"))
     done = subprocess.run(
         command, cwd=authority, env={**os.environ, **home}, capture_output=True, text=True, check=False
     )
-    made = sorted((authority / "workspace" / plan.name).glob("prod_*"))
+    made = set(place.glob("prod_*")) - before
     if done.returncode != 0 or not made:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
         raise FileError(f"nvflare provision failed: {last[0]}")
-    kits: dict[str, Path] = {}
-    root.mkdir(mode=0o700)
-    for participant in (plan.server, *plan.sites, plan.admin):
-        kit = root / participant
-        shutil.copytree(made[-1] / participant, kit)
+    _write(authority / "project.json", project)
+    kits = {name: root / name for name in roles}
+    root.mkdir(mode=0o700, exist_ok=True)
+    for name, kit in kits.items():
+        shutil.copytree(max(made) / name, kit)
         kit.chmod(0o700)
-        kits[participant] = kit
-    clients = {name: kits[name] / "startup" / "client.crt" for name in (*plan.sites, plan.admin)}
-    for_clients_only(made[-1].parent / "state" / "cert.json", clients)
-    _harden_server(kits[plan.server])
-    for site in plan.sites:
-        _harden_site(kits[site])
-    write_site_files({site: kits[site] / "local" for site in plan.sites}, above="../")
-    for participant, kit in kits.items():
-        role = {plan.server: "server", plan.admin: "lead"}.get(participant, "site")
+    clients = {
+        name: kits[name] / "startup" / "client.crt" for name, role in roles.items() if role != "server"
+    }
+    for_clients_only(place / "state" / "cert.json", clients)
+    for name, role in roles.items():
+        if role == "server":
+            _harden_server(kits[name])
+        elif role == "site":
+            _harden_site(kits[name])
+    sites = {name: kits[name] / "local" for name, role in roles.items() if role == "site"}
+    peers = write_site_files(sites, above="../", others=others)
+    (authority / "peers.toml").write_text(peers, encoding="utf-8")
+    for name, kit in kits.items():
         for old in (kit / "readme.txt", kit / "startup" / "readme.txt"):
             old.unlink(missing_ok=True)
-        (kit / "readme.txt").write_text(_README[role].format(name=participant), encoding="utf-8")
+        (kit / "readme.txt").write_text(_README[roles[name]].format(name=name), encoding="utf-8")
+        owner_only(kit)
     owner_only(authority)
-    owner_only(root)
     return kits
+
+
+def _asks_before_more() -> bool:
+    """Whether the installed NVFlare asks before it adds to a project; then it has an option for not asking."""
+    found = find_spec("nvflare.lighter.provision")
+    return (
+        found is not None
+        and found.origin is not None
+        and '"--force"' in Path(found.origin).read_text(encoding="utf-8")
+    )
+
+
+def sign_note(statement: bytes, directory: Path) -> bytes:
+    """Sign with the key of the federation's certificate authority."""
+    project = _load(directory / "authority" / "project.json")["name"]
+    state = directory / "authority" / "workspace" / project / "state" / "cert.json"
+    with reading(f"the authority's key {state}", "JSON"):
+        return _authority_key(state).sign(statement, _PADDING, hashes.SHA256())
+
+
+def has_signed(kit: Path, statement: bytes, signature: bytes) -> bool:
+    """Whether the certificate authority that a kit trusts has signed this."""
+    path = Path(kit) / "startup" / "rootCA.pem"
+    with reading(f"the certificate {path}", "PEM"):
+        key = x509.load_pem_x509_certificate(path.read_bytes()).public_key()
+    try:
+        assert isinstance(key, rsa.RSAPublicKey)
+        key.verify(signature, statement, _PADDING, hashes.SHA256())
+    except InvalidSignature:
+        return False
+    return True
+
+
+_PADDING = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.MAX_LENGTH)
 
 
 def _load(path: Path) -> Any:
