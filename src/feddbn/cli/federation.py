@@ -111,7 +111,10 @@ def admit(
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Let a kit know new sites of its federation. Studies with them still wait for the owner's approval."""
+    """Let a kit know new sites of its federation.
+
+    Studies with them still wait for the owner's approval.
+    """
     from feddbn.runtime.engines.growing import look_at_note
 
     found = look_at_note(note, kit, authority)

@@ -194,6 +194,12 @@ federation init: deployment.md
   $ feddbn federation init federation --server host --site a --port 9002
   $ feddbn federation init federation --engine files --site a --site b
   $ feddbn federation init fed --engine files --site a --keeper k --keeper l
+federation add: deployment.md
+  $ feddbn federation add federation --site east
+  $ feddbn federation add federation --site east --site far --site north-west
+federation admit: deployment.md
+  $ feddbn federation admit sites-4.json --kit north
+  $ feddbn federation admit sites-4.json --kit north --yes
 federation try: deployment.md
   $ feddbn federation try                    # opens the report, deletes all
   $ feddbn federation try --no-open --keep kept

@@ -85,9 +85,9 @@ def _earlier(it: Said) -> Card:
     return Card(
         "",
         "",
-        f"sites {sure} sums over these sites, because together with an earlier run they would show single sites ({runs}); "
+        f"sites {sure} sums over these sites, because together with earlier runs they could show single sites ({runs}); "
         "unless many sites have new data since.",
-        "Ask the same sites, add or leave out at least three at once, or use noise (epsilon).",
+        f"Ask the same sites, add at least {it['fewest']} at once, or use noise (epsilon) for which sites have a budget.",
     )
 
 

@@ -34,7 +34,8 @@ from feddbn.errors import (
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.findings import Finding
-from feddbn.privacy.membership import SITE_NAME, Note
+from feddbn.privacy.membership import SITE_NAME
+from feddbn.privacy.membership import Note as Note
 from feddbn.runtime.store import write_atomically
 from feddbn.settings import whole
 from feddbn.words import say

@@ -29,7 +29,7 @@ from feddbn.federation.protocol.task import most_numbers, tasks_in, usual_number
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method, make_estimator
 from feddbn.privacy.policy import SitePolicy
-from feddbn.privacy.register import fewest_shown, related, shown_by
+from feddbn.privacy.register import must_differ_by
 from feddbn.runtime.server.results import read_outcome
 from feddbn.runtime.settings import load_programs
 from feddbn.runtime.store import EventLog
@@ -235,34 +235,29 @@ def _earlier(
     """Whether sites refuse this set of sites because of sums that were made before; by what this lead has sent."""
     if earlier is None or any(code == "shows-few-sites" for code, _ in refused.values()):
         return
-    if not study.privacy.is_protected or study.privacy.epsilon is not None:
+    new = _set_of(study)
+    if new is None:
         return
-    sums = {
-        run: one.sites
-        for run, one in earlier.items()
-        if one.privacy.is_protected and one.privacy.epsilon is None
-    }
-    done = {run: sites for run, sites in sums.items() if run in finished}
-    judged: tuple[tuple[Level, Mapping[str, Sequence[str]]], ...] = (("error", done), ("warning", sums))
+    sets = {run: found for run, one in earlier.items() if (found := _set_of(one)) is not None}
+    done = {run: found for run, found in sets.items() if run in finished}
+    least = max(study.privacy.min_sites, SitePolicy().min_sites)
+    judged: tuple[tuple[Level, dict[str, frozenset[str]]], ...] = (("error", done), ("warning", sets))
     for level, known in judged:
-        if _shows_few(study, list(known.values())):
+        if fewest := must_differ_by(new, known.values(), least):
             # Those that other studies had; dry rounds of theirs last.
-            other = [
-                run for run in known if {*known[run]} & {*study.sites} and {*known[run]} != {*study.sites}
-            ]
+            other = [run for run in known if known[run] & new and known[run] != new]
             other.sort(key=lambda run: run.startswith("plan-"))
-            values = {"sites": {run: list(known[run]) for run in other}}
+            values = {"sites": {run: list(earlier[run].sites) for run in other}, "fewest": fewest}
             yield "earlier runs", Finding("plan-earlier", level, values, tuple(other))
             return
     yield "earlier runs", Finding("plan-earlier-none", "good", {"n": len(earlier)})
 
 
-def _shows_few(study: Study, before: Sequence[Sequence[str]]) -> bool:
-    """Whether the sum over the sites of a study shows few of them beside sums over these, if no data have changed."""
-    new, *known = (frozenset(f"{site}:" for site in sites) for sites in (study.sites, *before))
-    near = related(new, known)
-    fewest = fewest_shown([new, *near], max(study.privacy.min_sites, SitePolicy().min_sites))
-    return bool(shown_by(new, near, fewest, study.privacy.min_sites))
+def _set_of(study: Study) -> frozenset[str] | None:
+    """The sites of a study as their registers compare them, if no data change; None where noise covers every set."""
+    if not study.privacy.is_protected or study.privacy.hides_rows:
+        return None
+    return frozenset(f"{site}:" for site in study.sites)
 
 
 def _told(outcome: Mapping[str, Any]) -> dict[str, Finding]:

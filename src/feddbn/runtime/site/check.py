@@ -113,17 +113,19 @@ def _wrong(code: str, error: FeddbnError) -> Finding:
 
 def _earlier_sums(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
     """Refuse sites whose sum would show a few of them, beside a sum over other sites in the register."""
-    if not study.privacy.is_protected or study.privacy.epsilon is not None or settings.peers is None:
+    covered = policy.max_epsilon is not None and study.privacy.hides_rows and not study.privacy.keepers
+    if not study.privacy.is_protected or covered or settings.peers is None:
         return
     from feddbn.runtime.site.keeping import would_show
 
     # The versions of the others' data are not known here.
-    peers, fewest = read_peers(settings.peers), max(policy.min_sites, study.privacy.min_sites)
-    if set(study.sites) <= peers.keys() and would_show(
-        FileShelf(settings.state, "", ""), peers, study.sites, fewest
-    ):
+    peers, least = read_peers(settings.peers), max(policy.min_sites, study.privacy.min_sites)
+    shelf, colluding = FileShelf(settings.state, "", ""), not study.privacy.keepers
+    if not set(study.sites) <= peers.keys():
+        return
+    if fewest := would_show(shelf, peers, study.sites, least, colluding):
         raise SiteRefused(
-            "data of this site were added up before with other sites than those of this study. The two sums together would "
+            "data of this site were added up before with other sites than those of this study. The two sums together could "
             f"show fewer than {fewest} sites, so this site will refuse the sums of the study. Ask the lead for the same "
             f"sites, for at least {fewest} new ones at once, or for a study with noise. Only if many sites have new data "
             "since, the sums can be made.",

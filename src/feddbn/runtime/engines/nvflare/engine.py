@@ -19,12 +19,12 @@ from feddbn.errors import FederationError, FileError, MissingExtra, StateError, 
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
 from feddbn.findings import Finding
-from feddbn.privacy.membership import Note
 from feddbn.runtime.engines.interface import (
     SILENT_S,
     Engine,
     FederationPlan,
     Job,
+    Note,
     Presence,
     Process,
     Session,
