@@ -52,6 +52,8 @@ MANY_EMPTY = 0.3
 _EXPLAINS = ("text-cells", "undeclared-time", "shuffled-time", "glued", "constant")
 """What tables show because of which a fit may refuse them."""
 _THREE_FACTOR = 5.0
+_OTHER_UNITS = 0.5
+"""Standard deviation over sites of the log of their scales; one site of four in kPa instead of mmHg makes .87, of ten .6."""
 _ALMOST = 1e-3
 _PART = 0.02
 
@@ -294,7 +296,7 @@ def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_site
         *made_up_findings(survey, variables),
         *_cycles(survey),
         *_kinds(survey, variables, n_lags),
-        *_scales(survey, n_sites),
+        *_scales(survey, variables, n_sites),
         *_agreement(look, n_sites),
     ]
     return Findings(found)
@@ -346,10 +348,12 @@ def _kinds(survey: Survey, variables: Sequence[str], n_lags: int) -> list[Findin
     return [Finding("kinds-somewhere", "note", {"kinds": kinds}, tuple(kinds), cure)]
 
 
-def _scales(survey: Survey, n_sites: int) -> list[Finding]:
+def _scales(survey: Survey, variables: Sequence[str], n_sites: int) -> list[Finding]:
+    """That scales differ, and of which variables by so much as other units do."""
     if not survey.may_have_gains:
         return []
-    return [Finding("scales", "warning", {"sites": n_sites}, cure={"prepare.gains": "auto"})]
+    far = _picked(variables, survey.scale_spreads > _OTHER_UNITS**2)
+    return [Finding("scales", "warning", {"sites": n_sites}, far, {"prepare.gains": "auto"})]
 
 
 def _agreement(look: FirstLook, n_sites: int) -> list[Finding]:

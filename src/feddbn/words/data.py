@@ -193,7 +193,7 @@ _SENTENCES = {
         "{cure}, which is usual, takes them off where that is better",
     ),
     "scales": (
-        "the {sites} sites measure on different scales, or in different units.",
+        "the {sites} sites measure on different scales, or in different units{of_far}.",
         "compare units; {cure}, which is usual, brings sites to one scale where that is better",
     ),
     "not-compared/few": (
@@ -252,6 +252,7 @@ def _parts(it: Said) -> dict[str, Any]:
         "exogenous": it.option("prepare.exogenous"),
     }
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq")}
+    parts["of_far"] = f"; {names_of(about)} by so much as other units do" if about else ""
     parts["as_limits"] = it.option("limits")
     if about:
         parts |= {f"as_{role}": it.setting(role, about[0]) for role in ("site", "series")}

@@ -64,7 +64,7 @@ def test_a_site_with_other_units_is_counted_and_not_named():
     frames = clean()
     frames["s3"]["a"] *= 50.0
     found = findings(frames)
-    assert found["scales"].level == "warning"
+    assert (found["scales"].level, found["scales"].about) == ("warning", ("a",))
     assert found["disagreement"].values == {"n": 1, "of": 5}
     assert "s3" not in str(found)
 

@@ -204,14 +204,19 @@ class Survey:
         return found
 
     @property
+    def scale_spreads(self) -> FloatArray:
+        """(d,) variances over sites of the logs of their standard deviations; 0 for inputs, and where sites are few."""
+        found = np.zeros(len(self.n_far))
+        if self.n_sites >= FEWEST_SITES:
+            n = len(self.outputs)
+            found[self.outputs] = self.squares[:n] / self.n_sites - self.log_scales[self.outputs] ** 2
+        return found
+
+    @property
     def may_have_gains(self) -> bool:
         """Whether the scales of sites differ more than chance allows."""
-        if self.n_sites < FEWEST_SITES:
-            return False
-        mean = self.log_scales[self.outputs]
-        spread = self.squares[: len(mean)] / self.n_sites - mean**2
         # The log of a standard deviation of n rows varies by 1/(2n); neighbouring rows tell less.
-        return bool(np.any(spread > 4.0 * self.n_sites / self.n_rows))
+        return bool(np.any(self.scale_spreads > 4.0 * self.n_sites / self.n_rows))
 
 
 def _profile_lags(d: int, n_lags: int) -> int:

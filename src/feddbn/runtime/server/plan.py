@@ -356,9 +356,9 @@ def _has_yes_no(one: Finding) -> bool:
 
 
 def _scales_level(study: Study, one: Finding) -> Level:
-    """Other scales are other units until every owner has said the unit."""
+    """Scales that differ much are other units until every owner has said the unit."""
     if one.code == "scales":
-        return "warning" if {*study.variables} <= study.units.keys() else "error"
+        return "error" if {*one.about} - study.units.keys() else "warning"
     return "unknown" if one.code == "not-compared" else one.level
 
 

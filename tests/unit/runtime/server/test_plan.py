@@ -121,6 +121,21 @@ def test_few_rows_are_red(tmp_path, usable, colour):
     assert (found["plan-rows"].numbers["effect"] is None) == (colour == "red")
 
 
+def test_scales_that_differ_as_units_do_are_red_until_units_are_said(tmp_path):
+    def scales_of(about, units):
+        told = [Finding("scales", "warning", {"sites": 4}, about, {"prepare.gains": "auto"}).to_dict()]
+        outcome = {"state": "finished", "summary": {"findings": told}}
+        (tmp_path / "outcome.json").write_text(json.dumps(outcome))
+        found = {row.code: row for row in plan_rows(make_study(units=units), tmp_path)}
+        return found["scales"].colour
+
+    assert [scales_of(("u",), {}), scales_of(("u",), {"u": "mmHg"}), scales_of((), {})] == [
+        "red",
+        "yellow",
+        "yellow",
+    ]
+
+
 def colour_of(study, earlier, finished=()):
     found = [
         row for row in plan_rows(study, earlier=earlier, finished=finished) if row.about == "earlier runs"
