@@ -67,8 +67,11 @@ def test_a_pilot_over_other_sites_is_told_at_once(kits, run):
     refused = run("study", "submit", "study.toml", "--kit", kits.lead)
     assert refused.exit_code == 2
     assert "pilot" in refused.output
-    code, rows = told(run, "--kit", kits.lead, "--no-ask")
+    code, rows = told(run, "--kit", kits.lead)
     assert (code, rows["plan-earlier"]["numbers"]["about"]) == (1, ["pilot"])
+    # Nobody is asked for what would be refused.
+    assert "plan-not-asked" in rows
+    assert sorted(path.name for path in runs.glob("*.json")) == ["pilot.json"]
 
 
 def test_where_feddbn_sends_no_studies_the_plan_is_what_is_known(kits, run, tmp_path):

@@ -304,7 +304,8 @@ def plan(
     """Show in red, yellow and green what is known of a study before it is sent.
 
     All sites of the study are asked for a check of their data, under the same masks; nothing is learned from it. Owners
-    approve it as they approve any study. The exit code is 1 if a line is red.
+    approve it as they approve any study. Its sums count as earlier sums: sites may refuse a study over other sites
+    afterwards. The exit code is 1 if a line is red.
     """
     from feddbn.runtime.engines.planning import ask_sites, known_rows
     from feddbn.runtime.server.plan import red_rows

@@ -44,11 +44,14 @@ def ask_sites(
     is_done = bool(places) and _state(places[-1]) == "finished"
     if is_done and not again:
         return ""
+    if any(row.code == "plan-earlier" for row in red_rows(known_rows(session, study))):
+        return "because of an earlier run they would refuse."
     number = 1 if not places else int(places[-1].name.rpartition("-")[2]) + is_done
     run_id = f"plan-{dry.digest[:12]}-{number}"
     place = session.kit / "runs" / PLANS / run_id
     try:
-        job = session.begin(dry, run_id)
+        under_way = [one.job for one in session.jobs() if one.run == run_id and not one.has_ended]
+        job = under_way[0] if under_way and session.connects else session.begin(dry, run_id)
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         if session.connects:
             session.wait(job, watch)
