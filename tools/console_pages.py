@@ -24,6 +24,7 @@ from feddbn.cli.site import facts_of
 from feddbn.federation.protocol.study import Study, parse_study
 from feddbn.runtime.engines.interface import FederationPlan, Process, engine
 from feddbn.runtime.engines.local import LocalFederation
+from feddbn.runtime.server.plan import dry_round
 
 SITES = ("north", "south", "west")
 SIZES = {"wide": (1300, "light"), "phone": (390, "dark")}
@@ -85,6 +86,8 @@ class Console:
 
     def send(self, run: str) -> None:
         """Send what was checked."""
+        if self.page.locator("[name=despite]").count():
+            self.page.fill("[name=despite]", "a first try, which the owners know of.")
         self.page.fill("[name=run]", run)
         self.press("form[action$='/send'] button")
 
@@ -145,6 +148,15 @@ def with_server(browser: Browser, root: Path, out: Path) -> None:
         site.take("/", "empty")
 
         study = parse_study(lead.write("-new", name="blood-pressure", when_missing="abort", **asked))
+        lead.press("form[action$='/plan'] button")
+        site.take("/", "asked", ".card")
+        dry = dry_round(study)
+        assert dry is not None
+        approve(federation.kits, dry)
+        lead.page.wait_for_selector("form[action$='/plan'] button:has-text('again')", timeout=1000 * PATIENCE_S)
+        lead.press("form[action$='/plan'] button")
+        lead.page.wait_for_selector("[data-code^=plan-rows], [data-code=plan-effect]", timeout=1000 * PATIENCE_S)
+        lead.take(lead.page.url.removeprefix(lead.root), "planned")
         lead.send("first-look")
         lead.take("/runs/first-look", "not-approved", "form[action$='/resume']")
         site.take("/", "waiting", ".card")

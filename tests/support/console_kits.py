@@ -180,7 +180,7 @@ def served(make) -> Iterator[tuple[str, Keys]]:
 
 
 def results_of(session):
-    return LeadResults(session.kit / "results")
+    return LeadResults(session.kit / "results", session.kit)
 
 
 def lead(session, watch):

@@ -182,7 +182,7 @@ def console(
                 from feddbn.console.lead_results import LeadResults
                 from feddbn.console.lead_watch import LeadWatch
 
-                results = LeadResults(out or kit / "results")
+                results = LeadResults(out or kit / "results", kit)
                 watch = LeadWatch(session, results)
                 at_end.callback(watch.stop)
                 return lead_app(session, watch.start(), results, check_study, keys)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,11 +22,15 @@ from feddbn.console.two_networks import TwoNetworks, compared
 from feddbn.console.web import Pages, fields_of, make_app, report_answer
 from feddbn.errors import FeddbnError, StateError
 from feddbn.federation.protocol.messages import check_run_id
-from feddbn.federation.protocol.study import Study, parse_study
+from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 from feddbn.findings import Finding
 from feddbn.runtime.engines.interface import Job, Session
+from feddbn.runtime.engines.planning import ask_sites, check_red, known_rows, last_round
+from feddbn.runtime.server.plan import dry_round
 
 _MENU = (("/", "Federation"), ("/write", "New study"), ("/compare", "Compare"))
+MOST_DRAFTS = 20
+"""So many texts that were checked are remembered until the console is closed."""
 
 
 def lead_app(
@@ -45,6 +51,8 @@ def lead_app(
             Route("/write", lead.write),
             Route("/write", lead.rewrite, methods=["POST"]),
             Route("/check", lead.check, methods=["POST"]),
+            Route("/check/{key}", lead.checked),
+            Route("/plan", lead.ask, methods=["POST"]),
             Route("/send", lead.send, methods=["POST"]),
             Route("/compare", lead.compare),
             Route("/runs/{run}", lead.run),
@@ -75,6 +83,8 @@ class _LeadPages:
         self._check = check
         self._pages = pages
         self._clock = clock
+        self._drafts: dict[str, str] = {}
+        self._possible: dict[str, Study] = {}
 
     # The federation and its runs.
 
@@ -211,11 +221,11 @@ class _LeadPages:
 
     def rewrite(self, request: Request) -> Response:
         """Show the form with the fields of a text, or what is wrong with the text."""
-        text = fields_of(request).get("text", "")
+        text = _text_in(request)
         try:
             return self._form(study_form.fields_of(parse_study(text, "the text")))
-        except FeddbnError as error:
-            return self._wrong(text, error)
+        except FeddbnError:
+            return self._draft(text)
 
     def _form(self, fields: Mapping[str, str]) -> Response:
         usual, others = study_form.methods()
@@ -232,32 +242,81 @@ class _LeadPages:
         )
 
     def check(self, request: Request) -> Response:
-        """Show the text that the fields make, or that was typed, and what is wrong with it."""
-        fields = fields_of(request)
-        text = fields.get("text") or study_form.text_of(fields)
+        """Take the text that the fields make, or that was typed, and show what is wrong with it."""
+        return self._draft(_text_in(request) or study_form.text_of(fields_of(request)))
+
+    def _draft(self, text: str) -> Response:
+        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._drafts.pop(key, None)
+        self._drafts[key] = text
+        for old in [*self._drafts][:-MOST_DRAFTS]:
+            del self._drafts[old]
+        return self._pages.go(f"/check/{key}")
+
+    def checked(self, request: Request) -> Response:
+        """Show a text, what is wrong with it, or its plan, and the button that sends it."""
+        key = request.path_params["key"]
+        if key not in self._drafts:
+            raise HTTPException(404)
+        text = self._drafts[key]
+        shown = {"key": key, "text": text, "study": None, "rows": [], "red": False, "asked": None}
         try:
             study = self._read(text)
         except FeddbnError as error:
-            return self._wrong(text, error)
-        run = f"{study.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(self._clock()))}"
-        fine = Finding("study-possible", "good")
-        return self._pages.show("lead_check.html", "/write", text=text, verdict=fine, study=study, run=run)
+            wrong = Finding("text", "error", {"text": str(error)})
+            return self._pages.show("lead_check.html", "/write", **shown, verdict=wrong)
+        sight = self._watch.look()
+        rows = known_rows(self._session, study, sight.trouble, sight.jobs)
+        asked = sight.job_of(last_round(self._session, study))
+        shown |= {
+            "study": study,
+            "rows": rows,
+            "red": any(row.colour == "red" for row in rows),
+            "asked": None if asked is None else self._facts(asked),
+            "run": self._free_name(study.name),
+            "can_ask": dry_round(study) is not None,
+        }
+        return self._pages.show(
+            "lead_check.html", "/write", **shown, verdict=Finding("study-possible", "good")
+        )
 
-    def _wrong(self, text: str, error: FeddbnError) -> Response:
-        wrong = Finding("text", "error", {"text": str(error)})
-        return self._pages.show("lead_check.html", "/write", text=text, verdict=wrong, study=None)
+    def _free_name(self, name: str) -> str:
+        """Return a name for a run that was not used with this kit."""
+        used = {*self._session.studies_sent(), *(job.run for job in self._watch.look().jobs)}
+        return next(one for k in itertools.count(1) if (one := name if k == 1 else f"{name}-{k}") not in used)
+
+    def ask(self, request: Request) -> Response:
+        """Ask the sites for a check of their data, as `feddbn study plan` does; nobody waits for it."""
+        text = _text_in(request)
+        study = self._read(text)
+        told: list[str] = []
+        run = last_round(self._session, study)
+        if run:
+            self._results.forget(run)
+        why = self._watch.do(
+            lambda session: ask_sites(session, study, again=True, tell=told.append, stay=False)
+        )
+        for sentence in (*told, *((why,) if why else ())):
+            self._pages.tell(Finding("text", "warning", {"text": sentence}))
+        return self._draft(text)
 
     def _read(self, text: str) -> Study:
-        study = parse_study(text, "the text")
-        self._check(study)
-        return study
+        """Return the study of a text; what was checked once is not tried out again."""
+        if text not in self._possible:
+            study = parse_study(text, "the text")
+            self._check(study)
+            self._possible = {**dict([*self._possible.items()][-MOST_DRAFTS:]), text: study}
+        return self._possible[text]
 
     def send(self, request: Request) -> Response:
-        """Send exactly the text that was shown, as `feddbn study submit` does."""
+        """Send exactly the text that was shown, as `feddbn study submit` does; red lines need a reason."""
         fields = fields_of(request)
-        study = self._read(fields.get("text", ""))
+        study = self._read(_text_in(request))
+        if despite := fields.get("despite", "").strip():
+            study = study_from_json(study.model_copy(update={"despite": despite}).to_json())
         run = check_run_id(fields.get("run", "").strip())
         self._session.claim(study, run)
+        check_red(study, known_rows(self._session, study, jobs=self._watch.look().jobs))
         self._begin(study, run)
         self._pages.tell(Finding("run-sent", "good", {"run": run}))
         return self._pages.go(f"/runs/{run}")
@@ -285,3 +344,8 @@ class _LeadPages:
 
     def _has_network(self, job: Job) -> bool:
         return self._results.note(job) == "" and (self._results.place(job.run) / "dbn.json").exists()
+
+
+def _text_in(request: Request) -> str:
+    """The text of a study in a form; browsers end lines in their own way."""
+    return fields_of(request).get("text", "").replace("\r\n", "\n")

@@ -6,31 +6,35 @@ A run that was resumed has had several jobs, so what an earlier one left is not 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FeddbnError, FileError, StateError
 from feddbn.runtime.engines.interface import Job, Session
+from feddbn.runtime.engines.planning import PLANS
 from feddbn.runtime.server.results import export_result, read_outcome
 from feddbn.runtime.store import run_directory, write_atomically
 
 _JOB = "job.json"
+_PLAN = re.compile(r"plan-[0-9a-f]{12}-[0-9]+")
 
 
 class LeadResults:
-    """The folders of runs below `out`."""
+    """The folders of runs below `out`; what came of dry rounds lies in the `kit`, where plans look for it."""
 
-    def __init__(self, out: Path) -> None:
-        self._out = Path(out)
+    def __init__(self, out: Path, kit: Path) -> None:
+        self._out, self._plans = Path(out), Path(kit) / "runs" / PLANS
 
     def place(self, run: str) -> Path:
         """Return where the files of a run are, or will be."""
-        return run_directory(self._out, run, create=False)
+        return run_directory(self._plans if _PLAN.fullmatch(run) else self._out, run, create=False)
 
     def fetch(self, session: Session, job: Job) -> None:
         """Fetch how a job ended and its result; what cannot be fetched is noted, and raised."""
-        place = run_directory(self._out, job.run)
+        place = self.place(job.run)
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             session.fetch(job.job, place)
             if read_outcome(place).get("state") == "finished":

@@ -5,15 +5,16 @@ A dry round is a run like any other, with a name that follows from what it asks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from feddbn.errors import FileError, StateError
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.engines.interface import Session, Tell, Watch
+from feddbn.runtime.engines.interface import Job, Session, Tell, Watch
 from feddbn.runtime.server.plan import PlanRow, dry_round, plan_rows, red_rows
 from feddbn.runtime.server.results import read_outcome
 
-__all__ = ["PLANS", "ask_sites", "check_red", "known_rows"]
+__all__ = ["PLANS", "ask_sites", "check_red", "known_rows", "last_round"]
 
 PLANS = "plans"
 """Where a lead's kit keeps what came of dry rounds, one folder for each."""
@@ -31,11 +32,12 @@ def ask_sites(
     watch: Watch | None = None,
     again: bool = False,
     tell: Tell = lambda sentence: None,
+    stay: bool = True,
 ) -> str:
     """Have the sites answer the dry round of a study, in an open session; return why they were not asked, if so.
 
     One that has ended with a result is not asked again, unless `again`. One that waits goes on; `tell` hears what a person
-    has to carry where nothing connects lead and sites.
+    has to carry where nothing connects lead and sites. Without `stay` somebody else fetches what comes of it.
     """
     dry = dry_round(study)
     if dry is None:
@@ -53,6 +55,8 @@ def ask_sites(
         under_way = [one.job for one in session.jobs() if one.run == run_id and not one.has_ended]
         job = under_way[0] if under_way and session.connects else session.begin(dry, run_id)
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if session.connects and not stay:
+            return ""
         if session.connects:
             session.wait(job, watch)
         session.fetch(job, place)
@@ -65,13 +69,22 @@ def ask_sites(
     return ""
 
 
-def known_rows(session: Session | None, study: Study, why_not_asked: str = "") -> list[PlanRow]:
-    """Return the plan of a study from what this lead has; nobody is asked. With a session it must be open."""
+def last_round(session: Session, study: Study) -> str:
+    """Return the name of the last run that was the dry round of a study; empty if there was none."""
+    dry = dry_round(study)
+    places = [] if dry is None else _places(session, dry)
+    return places[-1].name if places else ""
+
+
+def known_rows(
+    session: Session | None, study: Study, why_not_asked: str = "", jobs: Sequence[Job] | None = None
+) -> list[PlanRow]:
+    """Return the plan of a study from what this lead has; nobody is asked. Without `jobs` a session must be open."""
     dry = dry_round(study)
     if session is None:
         return plan_rows(study, why_not_asked=why_not_asked)
     places = [] if dry is None else _places(session, dry)
-    finished = {job.run for job in session.jobs() if job.code == "job-finished"}
+    finished = {job.run for job in (session.jobs() if jobs is None else jobs) if job.code == "job-finished"}
     return plan_rows(study, places[-1] if places else None, session.studies_sent(), finished, why_not_asked)
 
 
