@@ -153,9 +153,11 @@ def with_server(browser: Browser, root: Path, out: Path) -> None:
         dry = dry_round(study)
         assert dry is not None
         approve(federation.kits, dry)
-        lead.page.wait_for_selector("form[action$='/plan'] button:has-text('again')", timeout=1000 * PATIENCE_S)
+        lead.page.wait_for_selector(
+            "form[action$='/plan'] button:has-text('again')", timeout=1000 * PATIENCE_S
+        )
         lead.press("form[action$='/plan'] button")
-        lead.page.wait_for_selector("[data-code^=plan-rows], [data-code=plan-effect]", timeout=1000 * PATIENCE_S)
+        lead.page.wait_for_selector("[data-code=plan-rows]", timeout=1000 * PATIENCE_S)
         lead.take(lead.page.url.removeprefix(lead.root), "planned")
         lead.send("first-look")
         lead.take("/runs/first-look", "not-approved", "form[action$='/resume']")

@@ -183,15 +183,19 @@ class _LeadPages:
 
     def _begin(self, study: Study, run: str) -> None:
         def begin(session: Session) -> None:
-            if session.connects and any(job.run == run and not job.has_ended for job in session.jobs()):
-                raise StateError(f"run {run!r} goes on already.", code="goes-on")
+            self._refuse_twice(session, run)
             session.begin(study, run, told.append)
 
         told: list[str] = []
-        self._results.forget(run)
         self._watch.do(begin)
+        self._results.forget(run)
         for sentence in told:
             self._pages.tell(Finding("text", "warning", {"text": sentence}))
+
+    @staticmethod
+    def _refuse_twice(session: Session, run: str) -> None:
+        if session.connects and any(job.run == run and not job.has_ended for job in session.jobs()):
+            raise StateError(f"run {run!r} goes on already.", code="goes-on")
 
     def report(self, request: Request) -> Response:
         """Open the report; what draws it is imported now, since the first page does not need it."""
@@ -291,11 +295,14 @@ class _LeadPages:
         study = self._read(text)
         told: list[str] = []
         run = last_round(self._session, study)
+
+        def asked(session: Session) -> str:
+            self._refuse_twice(session, run)
+            return ask_sites(session, study, again=True, tell=told.append, stay=False)
+
+        why = self._watch.do(asked)
         if run:
             self._results.forget(run)
-        why = self._watch.do(
-            lambda session: ask_sites(session, study, again=True, tell=told.append, stay=False)
-        )
         for sentence in (*told, *((why,) if why else ())):
             self._pages.tell(Finding("text", "warning", {"text": sentence}))
         return self._draft(text)

@@ -227,6 +227,7 @@ def test_sites_are_asked_before_and_a_red_plan_needs_a_reason(session, opened):
     assert session.studies_sent()[run].goal == "check"
     assert watch.look().job_of(run).is_running
     assert "plan-not-asked" in codes(page)
+    assert codes(press(client, keys, "/plan", text=text), 400) == ["goes-on"]
     # It ends without the owner of one site; what came of it is where plans look for it.
     said = {"west": {"code": "not-approved", "sentence": "site 'west': not approved."}}
     outcome = {"state": "stopped", "sentence": "2 of 3.", "said": said, "reasons": {"west": "other-unit"}}
