@@ -128,7 +128,7 @@ def _approved(kit, question):
 def test_every_file_of_a_kit_and_of_a_study_is_told(kits, run, refuses, tmp_path):
     north = kits.kits["north"]
     for path, code in (
-        (tmp_path / "one" / "study.toml", "study-method"),
+        (tmp_path / "one" / "study.toml", "study-purpose"),
         (north / "policy.toml", "site-policy"),
         (north / "feddbn_site.toml", "settings-read"),
         (north / "files.toml", "files-kit"),

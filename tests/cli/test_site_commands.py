@@ -50,13 +50,14 @@ def test_a_study_is_shown_in_plain_words_and_approved(sites, study):
     text = words(done)
     for said in (
         "lead@example.org",
-        "oneshot: ",
+        "oneshot",
+        "to try this program",
         "n_lags = 1",
         "2: u, v",
         "29 of 30",
         "gram.rows",
-        "3: north, south, west",
         "3 sites",
+        "north, south, west",
         "`feddbn site refuse s`",
     ):
         assert said in text, said

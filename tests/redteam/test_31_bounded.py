@@ -22,6 +22,7 @@ from feddbn.runtime.site.protection import Protection
 from feddbn.words import say
 from support.faults import MemoryJournal
 from support.rig import Rig, Server, raw
+from support.saying import only
 
 PLAIN = {"center": "none", "detrend": 0, "period": [], "check_residuals": False}
 
@@ -137,8 +138,8 @@ def test_weak_noise_switches_no_rule_off(tmp_path, noise):
     Server(rig, study).refused(question, "few-rows")
     settings = read_site_settings(rig.place / "s0" / "feddbn_site.toml")
     facts = study_facts(study, settings, read_policy(settings.policy))
-    mark = facts.marks[1]
-    assert (mark.code, mark.level) == ("study-noisy", "warning")
+    mark = only(facts.told, "study-noise")
+    assert mark.level == "warning"
     assert say(mark, "owner")
     assert "few-rows" in {one.values["why"] for one in facts.refused}
 

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+from feddbn.federation.protocol.study import About
 from support.colours import contrast, luminance
 from support.console_kits import SCRIPT, FakeSession, SiteKits, lead, served, wait_until, watching
 from support.owned_sites import ONE_SUM, make_study
@@ -24,6 +25,15 @@ from support.study_files import as_toml
 pytestmark = pytest.mark.slow
 
 HOSTILE = make_study(name="hostile", lead=SCRIPT, units={"u": f"<img src=x onerror=alert(1)>{SCRIPT}"})
+WIDE = tuple(f"variable_{k:02d}" for k in range(12))
+LONG = make_study(
+    name="long",
+    variables=WIDE,
+    units=dict.fromkeys(WIDE, "ml/kg/min"),
+    about={name: f"The {name}, in some thirty words: " + 9 * "and so on " for name in About.model_fields},
+    parameters={"n_lags": 1},
+    privacy={"secure_aggregation": True},
+)
 
 
 @dataclass
@@ -119,6 +129,17 @@ def test_every_page_fits_contrasts_and_asks_nobody_else(open_console, kits, addr
                 .map(e => e.outerHTML.slice(0, 90))"""
         )
         assert unnamed == [], path
+    assert console.is_clean()
+
+
+def test_the_page_to_be_signed_prints_on_one_sheet(open_console, address, kits):
+    """Of a study with twelve variables in units, whose lead has filled in everything."""
+    kits.owner().offered.keep(LONG)
+    console = open_console(address)
+    page = console.go(f"/studies/{LONG.digest}/page")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page[^s]", printed)) == 1
+    assert LONG.about.purpose in page.inner_text("body")
     assert console.is_clean()
 
 

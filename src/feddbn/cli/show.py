@@ -41,12 +41,23 @@ def show(
             show_default=False,
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--page",
+            metavar="FILE.html",
+            help="Of a study or a question: also write the page that the owner of a site signs, to print; needs --kit.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a file is: what a question asks, what an answer holds and who signed it; also studies, policies, results."""
     from feddbn.runtime.engines.files.signed import is_signed_file, read_plain
 
     content = read_plain(file)
+    if page is not None:
+        _write_page(file, kit, page)
     if is_signed_file(content):
         _print(_signed(content, str(file), kit), as_json)
     elif content.startswith(_MAGIC):
@@ -62,12 +73,29 @@ def show(
         )
 
 
+def _write_page(file: Path, kit: Path | None, page: Path) -> None:
+    """Write a study's page for the owner of a site."""
+    from feddbn.cli.site import facts_of
+    from feddbn.cli.study import open_study
+    from feddbn.console.site_facts import study_facts
+    from feddbn.errors import ParameterError
+
+    if kit is None:
+        raise ParameterError(
+            "--page needs --kit, the kit of the site whose owner signs.", code="page-needs-kit"
+        )
+    facts = facts_of(kit)
+    text = study_facts(facts.possible(open_study(file)), facts.settings, facts.policy).html()
+    page.write_text(text, encoding="utf-8")
+    remark(f"{page} is the page that the owner of {facts.settings.name} signs; printing it approves nothing.")
+
+
 def _signed(content: bytes, source: str, kit: Path | None) -> list[Finding]:
     from feddbn.federation.protocol.study import study_from_json
     from feddbn.runtime.engines.files.about import about_file
     from feddbn.runtime.engines.files.signed import read_signed
     from feddbn.runtime.settings import load_programs
-    from feddbn.runtime.site.check import about_study
+    from feddbn.runtime.site.page import about_study
 
     # What tasks are about is known with their programs.
     load_programs(("feddbn.federation.programs",))
@@ -75,9 +103,7 @@ def _signed(content: bytes, source: str, kit: Path | None) -> list[Finding]:
     settings = None if kit is None else _checked(found, source, kit)
     told = about_file(found, is_checked=kit is not None)
     if found.direction == "question":
-        # By files every question waits for all sites, whatever the study says of missing ones.
-        said = about_study(study_from_json(found.study), settings)
-        told += [one for one in said if one.code != "study-absences"]
+        told += about_study(study_from_json(found.study), settings)
     return told
 
 
@@ -109,7 +135,8 @@ def _settings(content: bytes, path: Path, kit: Path | None) -> list[Finding]:
     from feddbn.findings import Finding
     from feddbn.privacy.policy import policy_from_toml
     from feddbn.runtime.settings import about_policy, read_site_settings
-    from feddbn.runtime.site.check import about_study, check_settings
+    from feddbn.runtime.site.check import check_settings
+    from feddbn.runtime.site.page import about_study
 
     with reading(f"the file {path}", "TOML"):
         text = content.decode()

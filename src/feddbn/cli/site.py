@@ -149,9 +149,9 @@ def approve(
     found = study_facts(plan, facts.settings, policy)
     found.require_told()
     if not as_json:
-        told = [card(one, "owner") for one in found.told]
-        words = [(one.question, one.detail) for one in told]
-        print_table(("what", f"the study {plan.name} says"), words, n_text=2)
+        for section, told in found.sections.items():
+            rows = [(said.question, said.detail) for said in (card(one, "owner") for one in told)]
+            print_table((section, ""), rows, n_text=2)
     for one in found.refused:
         reason = card(one, "owner").detail
         remark(f"note: as things are, this site would refuse the study all the same: {reason}")
@@ -160,7 +160,7 @@ def approve(
     if not yes:
         how_often = "1 run" if runs == 1 else f"{runs} runs"
         typer.confirm(f"Approve this study for {how_often} within {days:g} days?", abort=True, err=True)
-    given = facts.owner.approve(plan, days, runs, epsilon)
+    given = facts.sign(found, days, runs, epsilon)
     if as_json:
         say(json.dumps(asdict(given)))
     else:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader
+
 from feddbn.analysis.data_check import check
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.study import Study, check_about, parse_study
@@ -21,9 +23,10 @@ from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.engines.interface import engine_of
 from feddbn.runtime.settings import SiteSettings, read_policy, read_site_settings
 from feddbn.runtime.site.audit import RunLog, budget_finding, logs_of
-from feddbn.runtime.site.check import about_study, study_remarks, why_refused
+from feddbn.runtime.site.check import study_remarks, why_refused
 from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.site.owner import Offered, Owner
+from feddbn.runtime.site.page import about_study, page_digest, sections_of
 from feddbn.runtime.store import iso_time
 from feddbn.words import card, say
 
@@ -33,14 +36,7 @@ SILENT_S = 600.0
 """A run that was asked nothing for so long is said to be silent."""
 GONE_S = 86400.0
 """A run that was asked nothing for so long is not listed as running any more."""
-_SECTIONS = {
-    "asked": ("update", "goal", "method", "parameters", "variables", "units", "rows", "uncounted"),
-    "leaves": ("asks", "size"),
-    "cost": ("privacy", "noise", "sampling-noise"),
-    "who": ("lead", "sites", "absences"),
-}
-"""Section of a study's page -> what is said there."""
-_OF_ITSELF = ("study-name", "study-digest")
+_OF_ITSELF = ("study-digest",)
 """These stand above, and differ between any two studies."""
 
 
@@ -67,6 +63,7 @@ class StudyFacts:
     """A study for its page: all that it says, why the site would refuse it, what its owner should know otherwise."""
 
     study: Study
+    site: str
     told: list[Finding]
     refused: list[Finding]
     remarks: list[Finding]
@@ -90,28 +87,26 @@ class StudyFacts:
         return Finding("study-headline", "note", {"lead": study.lead, "goal": study.goal, **counts})
 
     @property
-    def marks(self) -> tuple[Finding, Finding]:
-        """What protects it."""
-        privacy = self.study.privacy
-        masks, noise = Finding("study-unmasked", "error"), Finding("study-exact", "warning")
-        if privacy.is_protected:
-            values = {"min_sites": privacy.min_sites, "keepers": list(privacy.keepers)}
-            masks = Finding("study-masked", "good", values)
-        if privacy.has_sampling_noise:
-            noise = Finding("study-with-noise", "good")
-        if privacy.epsilon is not None:
-            values = {"epsilon": privacy.epsilon, "unit": privacy.unit, "hides": privacy.hides_rows}
-            noise = Finding("study-noisy", "good" if privacy.hides_rows else "warning", values)
-        return masks, noise
+    def sections(self) -> dict[str, list[Finding]]:
+        """What the page says, by section."""
+        return sections_of(self.told)
 
     @property
-    def sections(self) -> dict[str, list[Finding]]:
-        """What it says, by section."""
-        return {
-            section: [one for name in names for one in self.told if one.code == f"study-{name}"]
-            for section, names in _SECTIONS.items()
-            if self.told
+    def digest(self) -> str:
+        """SHA-256 of the page as plain text; part of an approval."""
+        return page_digest(self.study, self.site, self.told)
+
+    def html(self) -> str:
+        """Return the page as one file for a browser, which prints it; refuse what cannot be told."""
+        self.require_told()
+        place = PackageLoader("feddbn.console", "templates")
+        template = Environment(loader=place, autoescape=True, trim_blocks=True).get_template(
+            "signed_page.html"
+        )
+        sections = {
+            name: [(one.level, card(one, "owner")) for one in told] for name, told in self.sections.items()
         }
+        return template.render(facts=self, headline=say(self.headline, "owner"), sections=sections)
 
 
 def study_facts(study: Study, settings: SiteSettings, policy: SitePolicy) -> StudyFacts:
@@ -123,8 +118,8 @@ def study_facts(study: Study, settings: SiteSettings, policy: SitePolicy) -> Stu
             say(one, "owner")
     except Exception:
         # It cannot be told, whatever its lead has put into it.
-        return StudyFacts(study, [], [Finding("study-untold", "error"), *refused], remarks)
-    return StudyFacts(study, told, refused, remarks)
+        return StudyFacts(study, settings.name, [], [Finding("study-untold", "error"), *refused], remarks)
+    return StudyFacts(study, settings.name, told, refused, remarks)
 
 
 def _judged(study: Study, settings: SiteSettings, policy: SitePolicy) -> tuple[list[Finding], list[Finding]]:
@@ -241,8 +236,12 @@ class SiteFacts:
     def approve(self, digest: str, days: float, runs: int, epsilon: float | None) -> Approval:
         """Approve exactly the study of this digest, as `feddbn site approve` does."""
         study = self.possible(self.offered(digest).study)
-        study_facts(study, self.settings, self.policy).require_told()
-        return self.owner.approve(study, days, runs, epsilon)
+        return self.sign(study_facts(study, self.settings, self.policy), days, runs, epsilon)
+
+    def sign(self, page: StudyFacts, days: float, runs: int, epsilon: float | None) -> Approval:
+        """Approve a study by its page, as it was shown."""
+        page.require_told()
+        return self.owner.approve(page.study, days, runs, epsilon, page.digest)
 
     def possible(self, study: Study) -> Study:
         """Return a study that this site could take part in; refuse any other."""

@@ -44,6 +44,7 @@ def site_app(kit: Path, check: Callable[[Study], None], keys: Keys) -> Starlette
             Route("/studies", site.studies),
             Route("/studies", site.add, methods=["POST"]),
             Route("/studies/{digest}", site.study),
+            Route("/studies/{digest}/page", site.page),
             Route("/studies/{digest}/approve", site.approve, methods=["POST"]),
             Route("/studies/{digest}/refuse", site.refuse, methods=["POST"]),
             Route("/studies/{digest}/revoke", site.revoke, methods=["POST"]),
@@ -120,6 +121,12 @@ class _SitePages:
             by_rule=facts.policy.approve_by_rule,
             is_named=facts.settings.name in study.sites,
         )
+
+    def page(self, request: Request) -> Response:
+        """Show the page that is signed, to print."""
+        facts = self._facts
+        study = facts.offered(request.path_params["digest"]).study
+        return report_answer(study_facts(study, facts.settings, facts.policy).html())
 
     def approve(self, request: Request) -> Response:
         """Approve exactly the study that was shown."""

@@ -39,6 +39,8 @@ class Approval:
         The runs that were begun.
     revoked
         When it was taken back, otherwise empty.
+    page
+        SHA-256 of the text of the page that the owner read, empty if it was not shown.
     signature
         Of all the rest, by the site's identity.
     """
@@ -56,6 +58,7 @@ class Approval:
     epsilon: float | None
     used: tuple[str, ...] = ()
     revoked: str = ""
+    page: str = ""
     signature: str = ""
 
     def to_text(self) -> str:
@@ -119,6 +122,9 @@ def read_approval(text: str | bytes) -> Approval:
 
 def _statement(approval: Approval) -> bytes:
     values = {**asdict(approval), "signature": ""}
+    if not approval.page:
+        # As it was signed before pages had digests.
+        del values["page"]
     return b"approval 1 " + json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -67,13 +68,39 @@ def _values(it: Said, name: str) -> str:
     return ", ".join(f"{key} = {value}" for key, value in it[name].items())
 
 
-_ABOUT = {
-    "study-name": ("study", "{name}"),
-    "study-update": ("new rows of", "run {run}, whose rows this site must not offer again"),
-    "study-noise": ("noise costs", "{sentence}"),
-    "study-uncounted": ("rows", "cannot be counted: {sentence}"),
-    "study-digest": ("digest", "{digest}"),
+# The page that an owner signs.
+
+_STATED = {
+    "study-purpose": "Purpose",
+    "study-legal": "Legal basis",
+    "study-retention": "How long it is kept",
+    "study-publication": "Will it be published?",
 }
+_ABOUT = {
+    "study-update": ("New rows of", "run {run}; rows of that run must not be offered again"),
+    "study-uncounted": ("Data of this site", "cannot be counted: {sentence}"),
+    "study-personal": (
+        "Is a sum personal data?",
+        "A sum over many people does not show one of them; a sum over few can. Rules against few rows, or noise, protect "
+        "against that here, but none is perfect. What the law says depends on where you are: ask your data-protection "
+        "officer. This page is no legal advice.",
+    ),
+    "study-withdrawal": (
+        "Can I withdraw?",
+        "Yes, until a run has ended: `feddbn site refuse {name}`, or Refuse in the console, stops it at its next message. "
+        "Sums that were already added up, and the result, cannot be taken back. To leave a patient out, remove the rows "
+        "before the run.",
+    ),
+    "study-digest": (
+        "What is signed",
+        "exactly this study: SHA-256 {digest}",
+    ),
+}
+
+
+@says(*_STATED)
+def _stated(it: Said) -> Card:
+    return Card(_STATED[it.finding.code], "", it["text"] or "not stated")
 
 
 @says(*_ABOUT)
@@ -84,92 +111,161 @@ def _about(it: Said) -> Card:
 
 @says("study-lead")
 def _study_lead(it: Said) -> Card:
-    return Card("lead", "", it["lead"] or "not named")
+    ethics = f"ethics {it['ethics']}" if it["ethics"] else "no ethics number stated"
+    return Card(
+        "Who asks?", "", f"{it['lead'] or 'not named'}; contact {it['contact'] or 'not stated'}; {ethics}"
+    )
 
 
-@says("study-method")
-def _study_method(it: Said) -> Card:
-    return Card("method", "", f"{it['method']}: {it['summary']}" if it["summary"] else it["method"])
-
-
-@says("study-goal")
-def _study_goal(it: Said) -> Card:
-    how = _values(it, "how")
-    return Card("goal", "", f"{_GOALS[it['goal']]} ({how})" if how else _GOALS[it["goal"]])
-
-
-@says("study-parameters")
-def _study_parameters(it: Said) -> Card:
-    return Card("parameters", "", _values(it, "parameters") or "the method's defaults")
-
-
-@says("study-variables", "study-sites")
-def _study_names(it: Said) -> Card:
-    return Card(it.finding.code.removeprefix("study-"), "", f"{len(it.finding.about)}: {it.names}")
-
-
-@says("study-units")
-def _study_units(it: Said) -> Card:
-    return Card("units", "", ", ".join(f"{name} in {unit}" for name, unit in it["units"].items()))
+@says("study-recipients")
+def _study_recipients(it: Said) -> Card:
+    sites = it.finding.about
+    more = f" and {len(sites) - 20} more" if len(sites) > 20 else ""
+    own = f"The lead, the server and {counted(len(sites), 'site')} get it: {', '.join(sites[:20])}{more}."
+    return Card("Who gets the result?", "", f"{own} Others: {it['text'] or 'not stated'}.")
 
 
 @says("study-rows")
 def _study_rows(it: Said) -> Card:
-    rows = f"{it['usable']} of {it['rows']} rows of {counted(it['recordings'], 'recording')}"
-    return Card("rows", "", f"{rows} can be used with {counted(it['n_lags'], 'lag')}")
+    recordings = counted(it["recordings"], "recording")
+    who = (
+        f"{recordings}, one for each {it['series']!r}"
+        if it["series"]
+        else f"{recordings}; the data do not say how many patients that are"
+    )
+    used = f"{it['usable']:,} of {it['rows']:,} rows are used, with {counted(it['n_lags'], 'lag')}"
+    return Card("Data of this site", "", f"{who}; {used}")
+
+
+@says("study-variables")
+def _study_variables(it: Said) -> Card:
+    units = it["units"]
+    said = ", ".join(f"{name} ({units[name]})" if name in units else name for name in it.finding.about)
+    silent = len(it.finding.about) - len(units)
+    unsaid = f"; {silent} without a unit" if silent else ""
+    return Card("Variables (units)", "", f"{len(it.finding.about)}: {said}{unsaid}")
+
+
+@says("study-goal")
+def _study_goal(it: Said) -> Card:
+    how, summary = _values(it, "how"), f": {it['summary']}" if it["summary"] else ""
+    goal = f"{_GOALS[it['goal']]} ({how})" if how else _GOALS[it["goal"]]
+    settings = _values(it, "parameters") or "the method's defaults"
+    return Card("What is learned?", "", f"{goal}, by {it['method']}{summary}. Settings: {settings}")
+
+
+_TELLS = {
+    "survey": "A first look",
+    "agree": "Whether sites fit",
+    "counts": "Counts",
+    "gram": "Means and products",
+    "gram.pairs": "Pairs with gaps",
+    "gram.resamples": "Resampled products",
+    "residuals": "Checks of the network",
+    "local": "A network of this site",
+    "step": "Rounds of learning",
+    "newton": "Rounds of learning",
+    "loss": "Errors on held-out rows",
+}
+"""A kind of question, or one form of it -> its name on the page."""
 
 
 @says("study-asks")
 def _study_asks(it: Said) -> Card:
-    about = it["purpose"] or "not known at this site"
-    times = "once" if it["times"] == 1 else f"up to {it['times']:,} times"
-    return Card(f"asks for {it['task']}", "", f"{about}; {times}, {_numbers(it)}")
+    task = it["task"]
+    name = _TELLS.get(task) or _TELLS.get(task.partition(".")[0]) or "Not known here"
+    often = "once" if it["times"] == 1 else f"up to {it['times']:,} times"
+    least = "" if it["usual"] == it["most"] else f"{it['usual']:,} to "
+    return Card(f"– {name}", "", f"{often}, {least}{it['most']:,} numbers ({task})")
 
 
 @says("study-size")
 def _study_size(it: Said) -> Card:
-    return Card("leaves here", "", f"{_numbers(it)}; this site refuses what would be more")
-
-
-def _numbers(it: Said) -> str:
-    """How many numbers: of clean data, and at most."""
-    most = f"{it['most']:,} numbers"
-    if it["usual"] == it["most"]:
-        return most
-    usual = f"{it['usual']:,} if the data are clean" if it["usual"] else "none if the data are clean"
-    return f"at most {most} ({usual})"
+    if not it["times"]:
+        return Card(
+            "How much?", "", "Not known: this method has no plan, so only this site's policy bounds it"
+        )
+    clean = "" if it["usual"] == it["most"] else f"{it['usual']:,} if the data are clean, "
+    said = f"Sums, no rows. In each run {clean}at most {it['most']:,} numbers in {counted(it['times'], 'answer')}"
+    return Card("How much?", "", f"{said}; this site refuses more")
 
 
 @says("study-privacy")
 def _study_privacy(it: Said) -> Card:
-    masks = "NO secure aggregation: the server sees this site's own sums"
-    if it["masks"]:
-        how = (
-            f"parts for two keepers ({' and '.join(it['keepers'])})"
-            if it.get("keepers")
-            else "secure aggregation"
+    if not it["masks"]:
+        return Card(
+            "Who can read them?", "", "The server reads the sums of this site: there is NO secure aggregation"
         )
-        masks = f"{how}, sums of at least {it['min_sites']} sites are opened"
-    noise = "the sums are exact: no noise is added"
-    if it["masks"] and it.get("protection") == "noise":
-        noise = "noise of .3 of each sum's own sampling error is added"
+    both = f", by {' and '.join(it['keepers'])} together" if it["keepers"] else ""
+    return Card(
+        "Who can read them?", "", f"Only sums of at least {it['min_sites']} sites can be opened{both}"
+    )
+
+
+@says("study-noise")
+def _noise(it: Said) -> Card:
+    factor, unit = math.exp(min(it["epsilon"], 700.0)), it["unit"]
+    weak = (
+        " That is too much to hide one, so the rules about rows apply as well."
+        if it.finding.level != "good"
+        else ""
+    )
+    said = (
+        f"Noise with epsilon {it['epsilon']:g}, delta {it['delta']:g}: whether one {unit} is in the data changes the chance "
+        f"of any result at most {factor:.3g}-fold.{weak} {full_sentence(it['costs'])}"
+    )
+    return Card("Noise and epsilon", "", said)
+
+
+@says("study-exact")
+def _no_noise(it: Said) -> Card:
+    return Card(
+        "Noise and epsilon",
+        "",
+        "No noise and no epsilon: the sums are exact, and no proof bounds what they tell about one patient. Rules about few "
+        "rows protect them",
+    )
+
+
+@says("study-sampling-noise")
+def _sampling_noise(it: Said) -> Card:
+    row = (
+        ""
+        if it["row"] is None or not it["rows"]
+        else f"; for an ordinary row that is like epsilon {it['row']:.3g}"
+    )
+    said = (
+        f"Every sum carries noise of {it['share']:g} of its sampling error{row}. There is no promised epsilon: no proof "
+        "bounds what the sums tell about one patient"
+    )
+    return Card("Noise and epsilon", "", said)
+
+
+@says("study-unlearnable")
+def _unlearnable(it: Said) -> Card:
+    said = "Rows and names: only sums over rows leave."
+    if it["masks"]:
+        said += " The sums of this site alone: they are hidden in those of all."
+    if it["hides"]:
+        said += f" Whether one {it['unit']} is in the data, beyond what epsilon allows."
+    return Card("What can nobody learn?", "", said)
+
+
+@says("study-collusion")
+def _collusion(it: Said) -> Card:
+    pool, n_others = it["pool"], it["sites"] - 1
+    everybody = {1: "the other site", 2: "both other sites"}.get(n_others, f"all {n_others} other sites")
+    others = everybody if pool == n_others else f"{pool} of the {n_others} other sites"
+    if not it["masks"]:
+        said = "The server needs nobody's help to read the sums of this site"
+    elif it["keepers"]:
+        said = f"{' and '.join(it['keepers'])} together, or {others} and the server, can work out the sums of this site"
+    else:
+        said = f"The server and {others} together can work out the sums of this site; with fewer it cannot"
+    noise = ""
     if it["epsilon"] is not None:
-        noise = f"noise: epsilon {it['epsilon']:g}, delta {it['delta']:g} for each {it['unit']}, in each run"
-    return Card("privacy", "", f"{masks}; {noise}")
-
-
-@says("study-absences")
-def _study_absences(it: Said) -> Card:
-    if it["when_missing"] == "collect":
-        enough = "all sites" if it["enough"] is None else f"all sites, or {it['enough']} of them in the end,"
-        said = f"each message waits up to {it['window_h']:g} hours until {enough} have come and answered it"
-        return Card("missing sites", "", said)
-    then = {
-        "wait": f"the run waits for it up to {it['max_wait_s']:g} s",
-        "continue": f"the run goes on with at least {it['min_sites']} sites",
-        "abort": "the run stops",
-    }[it["when_missing"]]
-    return Card("missing sites", "", f"a site is missing after {it['timeout_s']:g} s; then {then}")
+        noise = f" Noise is in them; its epsilon holds if at most {counted(it['colluding'], 'site')} tell their share."
+    return Card("If others work together?", "", f"{said}. Rows never leave.{noise}")
 
 
 @says("study-headline")
@@ -181,51 +277,6 @@ def _study_headline(it: Said) -> str:
     n_variables, n_sites = counted(it["n_variables"], "variable"), counted(it["n_sites"], "site")
     lead = it["lead"] or "Somebody who is not named"
     return f"{lead} asks for {goals[it['goal']]} of {n_variables} from the rows of {n_sites}."
-
-
-@says("study-masked")
-def _masks(it: Said) -> str:
-    both = f" by {' and '.join(it['keepers'])} together" if it.get("keepers") else ""
-    return f"Only sums of at least {it['min_sites']} sites can be opened{both}."
-
-
-@says("study-unmasked")
-def _no_masks(it: Said) -> str:
-    return "The server sees this site's own sums: there is no secure aggregation."
-
-
-@says("study-noisy")
-def _noise(it: Said) -> str:
-    weak = "" if it["hides"] else " That is too little to hide a row, so the rules about rows apply as well."
-    return f"Noise is added; a run costs epsilon {it['epsilon']:g} for each {it['unit']}.{weak}"
-
-
-@says("study-exact")
-def _no_noise(it: Said) -> str:
-    return (
-        "The sums are exact: no noise is added. Whoever has two sums that differ by a row has that row, and only rules "
-        "about rows keep such sums apart."
-    )
-
-
-@says("study-with-noise")
-def _with_noise(it: Said) -> str:
-    return "Every sum carries noise of .3 of its own sampling error: results hardly change, and single rows are hidden in it."
-
-
-@says("study-sampling-noise")
-def _sampling_noise(it: Said) -> Card:
-    row, everything, recording = (
-        "nothing that means much" if it[name] is None else f"epsilon {it[name]:.3g}"
-        for name in ("row", "all", "recording")
-    )
-    said = (
-        f"Each site adds noise of {it['share']:g} of the sampling error to every sum: results hardly change, and the "
-        f"difference of two sums no longer shows a row. With {it['rows']:,} rows the products of the variables compare to "
-        f"{row} for a row of ordinary size (delta {it['delta']:g}), all that leaves to {everything}, and for a whole "
-        f"recording the products compare to {recording}. That bounds no row that is far out, so all rules about rows hold."
-    )
-    return Card("noise", "", said)
 
 
 @says("noise-few-rows")

@@ -36,28 +36,30 @@ def test_a_study_waits_is_read_and_approved_by_one_button(kits):
     assert f"/studies/{study.digest}" in client.get("/").text
     page = client.get(f"/studies/{study.digest}")
     told = codes(page)
-    assert told[:3] == ["study-headline", "study-masked", "study-exact"]
+    assert told[:2] == ["study-headline", "study-purpose"]
     assert {
-        "study-method",
+        "study-goal",
         "study-asks",
         "study-rows",
-        "study-sites",
+        "study-exact",
         "study-privacy",
         "budget-unset",
     } <= set(told)
     for shown in (
         "lead@example.org",
         "oneshot",
-        "asks for gram.rows",
+        "gram.rows",
         "59 of 60",
-        "3: north, south, west",
+        "north, south, west",
         study.digest,
     ):
         assert shown in page.text
+    paper = client.get(f"/studies/{study.digest}/page").text
     answer = press(client, keys, f"/studies/{study.digest}/approve", runs="2", days="7.5")
     assert codes(answer)[0] == "approval-given"
     ((given, state),) = kits.owner().approvals.all()
     assert (given.digest, given.runs, state) == (study.digest, 2, "valid")
+    assert given.page in paper
     assert kits.owner().waiting() == []
     # The signed log has it, as after `feddbn site approve`.
     assert kits.owner().audit.entries()[-1].event == "approved"
@@ -110,7 +112,7 @@ def test_a_study_with_noise_says_what_it_costs_and_what_is_left(kits, opened):
     path.write_text(path.read_text() + '\nmax_epsilon = 5.0\nunit = "row"\n')
     client, keys = opened
     study = offered(kits, name="noisy", privacy=NOISE)
-    assert {"study-noisy", "study-noise", "budget"} <= set(codes(client.get(f"/studies/{study.digest}")))
+    assert {"study-noise", "budget"} <= set(codes(client.get(f"/studies/{study.digest}")))
     press(client, keys, f"/studies/{study.digest}/approve", runs="2", days="1", epsilon="")
     ((given, _),) = kits.owner().approvals.all()
     assert given.epsilon == 2.0
@@ -163,7 +165,7 @@ def test_a_pasted_file_is_read_and_a_bad_one_is_refused(kits, opened):
 def test_a_study_that_the_policy_refuses_says_why_before_it_is_approved(kits, opened):
     study = offered(kits, privacy={"secure_aggregation": False})
     page = opened[0].get(f"/studies/{study.digest}")
-    assert {"study-unmasked", "study-refused"} <= set(codes(page))
+    assert {"study-privacy", "study-refused"} <= set(codes(page))
     assert 'data-why="masking-required"' in page.text
 
 

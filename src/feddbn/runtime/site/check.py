@@ -16,24 +16,18 @@ from feddbn.core.designs.checks import check_sites
 from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
-from feddbn.federation.guards.sampling_noise import about_noise, few_rows
+from feddbn.federation.guards.sampling_noise import few_rows
 from feddbn.federation.guards.study_plan import (
-    costs_in_words,
     lacking_tasks,
-    plan_of,
     scope_of,
 )
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
-from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Plan, most_numbers, tasks_in, usual_numbers
 from feddbn.findings import Finding, Level
-from feddbn.method_table import find_method
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.settings import (
     SiteSettings,
     about_policy,
-    load_programs,
     read_policy,
     read_site_settings,
 )
@@ -190,85 +184,6 @@ def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], 
         n_rows = sum(counted_rows(data.recordings(), n_lags))
         policy.check_rows(n_rows, (n_lags + 1) * len(names))
         policy.check_share(n_rows, study.rows)
-
-
-def about_study(study: Study, settings: SiteSettings | None) -> list[Finding]:
-    """Return all that a study says, in the order in which it is read; reads the site's data to count rows.
-
-    Without `settings` there is no site, and no rows are counted.
-    """
-    load_programs(SiteSettings.model_fields["programs"].default if settings is None else settings.programs)
-    method = find_method(study.method)
-    table = getattr(study, study.goal, None)
-    privacy, rules, plan = study.privacy, study.attendance, plan_of(study)
-    counted = None if settings is None else _counted(study, settings)
-    found = [
-        _said("name", name=study.name),
-        _said("update", run=study.update_of) if study.update_of else None,
-        _said("lead", lead=study.lead),
-        _said("method", method=study.method, summary=method.summary if method else ""),
-        _said("goal", goal=study.goal, how=table.model_dump() if table else {}),
-        _said("parameters", parameters=dict(study.parameters)),
-        _said("variables", study.variables),
-        _said("units", units=dict(study.units)) if study.units else None,
-        counted,
-        *(_asks(task, plan) for task in tasks_in(plan)),
-        _said("size", usual=usual_numbers(plan), most=most_numbers(plan)),
-        _said("sites", study.sites),
-        _said("privacy", **privacy.model_dump(), masks=privacy.is_protected),
-        None if privacy.epsilon is None else _said("noise", sentence=costs_in_words(study)),
-        None
-        if counted is None
-        else about_noise(
-            study,
-            usual_numbers(plan),
-            counted.values.get("usable", 0),
-            counted.values.get("recordings", 0),
-        ),
-        _said("absences", **rules.model_dump()),
-        _said("digest", digest=study.digest),
-    ]
-    return [one for one in found if one is not None]
-
-
-def _asks(task: str, plan: Plan) -> Finding:
-    """One kind of question: what it tells, how often it is asked and how many numbers leave by it."""
-    of = [planned for planned in plan if planned.task == task]
-    return _said(
-        "asks",
-        task=task,
-        purpose=_purpose(task),
-        times=sum(planned.times for planned in of),
-        usual=usual_numbers(of),
-        most=most_numbers(of),
-    )
-
-
-def _said(what: str, about: Sequence[str] = (), **values: object) -> Finding:
-    return Finding(f"study-{what}", "note", values, tuple(about))
-
-
-def _purpose(task: str) -> str:
-    try:
-        return site_task(task).purpose(task)
-    except FeddbnError:
-        return ""
-
-
-def _counted(study: Study, settings: SiteSettings) -> Finding:
-    n_lags = 1 if study.n_lags is None else study.n_lags
-    try:
-        names = chosen_variables(study, tuple(read_data(settings).variables))
-        rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
-    except FeddbnError as error:
-        return _said("uncounted", sentence=str(error))
-    return _said(
-        "rows",
-        usable=int(rows["usable_rows"]),
-        rows=int(rows["rows"] + rows["dropped_rows"]),
-        recordings=int(rows["recordings"]),
-        n_lags=n_lags,
-    )
 
 
 def check_settings(path: Path, study: Study | None = None) -> list[Finding]:

@@ -65,11 +65,17 @@ class Approvals:
         self._digest: tuple[Study, str] | None = None
 
     def give(
-        self, study: Study, days: float = DEFAULT_DAYS, runs: int = 1, epsilon: float | None = None
+        self,
+        study: Study,
+        days: float = DEFAULT_DAYS,
+        runs: int = 1,
+        epsilon: float | None = None,
+        page: str = "",
     ) -> Approval:
         """Approve a study; an earlier approval of the same study is replaced and its runs are forgotten.
 
-        `epsilon` is what all runs together may cost; by default what the study promises, for each run.
+        `epsilon` is what all runs together may cost; by default what the study promises, for each run. `page` is the
+        digest of the page that was read.
         """
         if not 0 < days <= MOST_DAYS:
             raise ParameterError(f"--days must lie above 0 and be at most {MOST_DAYS:g}, got {days:g}.")
@@ -98,6 +104,7 @@ class Approvals:
             iso_time(now + 86400 * days),
             runs,
             epsilon,
+            page=page,
         )
         return self._write(seal_approval(self._identity, approval))
 
@@ -353,12 +360,15 @@ class Owner:
                 runs.add(entry.run)
         return runs
 
-    def approve(self, study: Study, days: float, runs: int, epsilon: float | None) -> Approval:
-        """Approve a study and take it down."""
-        given = self.approvals.give(study, days, runs, epsilon)
+    def approve(
+        self, study: Study, days: float, runs: int, epsilon: float | None, page: str = ""
+    ) -> Approval:
+        """Approve a study and take it down; `page` is the digest of the page that was read."""
+        given = self.approvals.give(study, days, runs, epsilon, page)
         often = "1 run" if runs == 1 else f"{runs} runs"
         cost = "" if given.epsilon is None else f", epsilon {given.epsilon:g} in all"
-        self._decided("approved", f"{often} until {given.expires}{cost}", given, study)
+        read = f"; page {page[:12]}" if page else ""
+        self._decided("approved", f"{often} until {given.expires}{cost}{read}", given, study)
         self.offered.decide(study, approved=True)
         return given
 
@@ -383,14 +393,14 @@ class Owner:
         """Refuse a run that is not approved; of a study that the owner has refused, the lead is told so, and why."""
         try:
             self.approvals.check(run_id, study, begins)
-        except SiteRefused:
+        except SiteRefused as error:
             known = self.offered.find(study.digest)
             if known is None or not known.refused:
                 raise
             why = f": {known.reason.rstrip('.')}" if known.reason else ", without a reason"
             raise SiteRefused(
                 f"the owner of the data refused the study {study.name!r} on {known.refused[:10]}{why}.",
-                code="owner-refused",
+                code=error.code if error.code == "approval-revoked" else "owner-refused",
             ) from None
 
     def refuse(self, study: Study, reason: str = "") -> None:

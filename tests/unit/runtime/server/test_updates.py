@@ -14,8 +14,8 @@ from feddbn.errors import FederationError, ParameterError, SiteRefused, StateErr
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.protocol.study import StudyResult, check_goal
 from feddbn.runtime.server.conduct import Progress, conduct
-from feddbn.runtime.site.check import about_study
 from feddbn.runtime.site.open_site import open_site
+from feddbn.runtime.site.page import about_study
 from feddbn.runtime.site.registers import RecordingBook
 from feddbn.runtime.store import STORE, Store
 from support.faults import LocalExchange

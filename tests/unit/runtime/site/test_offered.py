@@ -91,12 +91,13 @@ def test_the_lead_reads_why_an_owner_refused_and_who_has_not_decided(sites, was_
     assert len(kept.reason) == 300
     outcome, progress = conducted(sites, study)
     # Runs insist on all sites, so both say no.
-    assert outcome["reasons"] == {"north": "owner-refused", "west": "not-approved"}
+    code = "approval-revoked" if was_approved else "owner-refused"
+    assert outcome["reasons"] == {"north": code, "west": "not-approved"}
     assert progress["said"] == outcome["said"]
     for text in (outcome["sentence"], outcome["said"]["north"]["sentence"]):
         assert kept.reason in text
         assert not STEERS.search(text)
-    assert [one.values["code"] for one in sites_that_refuse(outcome)] == ["owner-refused", "not-approved"]
+    assert [one.values["code"] for one in sites_that_refuse(outcome)] == [code, "not-approved"]
     sites.approve(study)
     assert sites.owner("north").offered.find(study.digest).reason == ""
     sites.run(study)
