@@ -77,6 +77,7 @@ COMMANDS = {
     ],
 }
 CALLS = {
+    "hospitals": lambda m: sys.stdout.write(m.tabled(["repaired", "mixed"], 3, 100, 900, 2).text()),
     "keepers_thousand": lambda module: module.main(6, 3),
     "changing": lambda m: m.main(1, 0, ["edges-1", "constant-1"]),
     "demo_table": lambda m: m.main(2, d=3, n_samples=100),

@@ -41,6 +41,8 @@ from feddbn.model.summary import Summary
 from feddbn.results.remarks import (
     are_looked_at,
     fitted_network,
+    hidden_findings,
+    hidden_table,
     not_looked_at,
     residual_findings,
     summarise,
@@ -272,6 +274,7 @@ def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
         return {"residuals": None, "findings": [], "warnings": []}
     summary = summarise(report)
     found = not_looked_at(report) if summary is None else residual_findings(summary, len(full.A))
+    found += hidden_findings(hidden_table(full, None, report.doubts), report.doubts, full.variables)
     for one in found:
         if one.level == "warning":
             warnings.warn(say(one), ResidualsWarning, stacklevel=3)

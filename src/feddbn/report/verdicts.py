@@ -142,6 +142,8 @@ def _rows(record: ReportRecord) -> Finding:
     n_small = int((record.sites["rows"] < needed).sum()) if record.personal else 0
     values = {"n_rows": n_rows, "needed": needed, "n_sites": len(record.sites), "n_small": n_small}
     values["n_dropped"] = int(lost or 0)
+    if any(one.level == "error" for one in record.findings.of("usable-rows")):
+        return _verdict("rows", "error", "lost", **values)
     if n_rows >= 5 * needed:
         return _verdict("rows", "good", "yes", **values)
     if n_rows >= needed:

@@ -32,7 +32,7 @@ def _noise_memory(it: Said) -> str:
 @says("residuals-not-looked-at")
 def _not_looked_at(it: Said) -> str:
     needed = f"it takes {it['fewest']} complete rows, and there are {it['n']}"
-    return f"whether residuals contradict the model was not checked: {needed}."
+    return f"whether residuals contradict the model was not looked at: {needed}."
 
 
 @says("residuals")

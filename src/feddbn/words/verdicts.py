@@ -156,6 +156,11 @@ def _rows(it: Said) -> Card:
         detail += f" {counted(it['n_small'], 'site')} could not fit a network alone and lean on the others."
     answers = {"yes": "Yes.", "barely": "Barely.", "no": "No: there are more possible causes than rows."}
     advice = "Use fewer lags or variables, add data, or trust only edges with a high probability."
+    if it["answer"] == "lost":
+        answer = "No: the method uses complete rows only, and most rows have an empty cell."
+        return Card(
+            question, answer, detail, "Use a method that takes rows with empty cells, such as OneShotDBN."
+        )
     return Card(question, answers[it["answer"]], detail, "" if it["answer"] == "yes" else advice)
 
 

@@ -137,6 +137,12 @@ def test_what_the_server_learned_follows_the_protection(privacy, level, answer):
     assert found.values.get("epsilon") == (privacy or {}).get("epsilon")
 
 
+def test_lost_rows_are_red_however_many_are_left():
+    lost = {"site": "a", "usable": 300, "rows": 9000, "n_lags": 1, "whole_rows": True}
+    for level, answer in (("error", ("error", "lost")), ("warning", ("good", "yes"))):
+        assert judged("rows", findings=[Finding("usable-rows", level, lost).to_dict()]) == answer
+
+
 def test_residuals_are_judged_by_what_they_contradict():
     assert judged("residuals") == ("unknown", "unknown")
     hidden = Finding("residuals", "warning", {"violations": ["hidden"], "hidden": {"causes": [["a", "b"]]}})
