@@ -39,6 +39,7 @@ from feddbn.errors import (
     ResultWarning,
 )
 from feddbn.federation.guards.sampling_noise import SamplingNoise
+from feddbn.federation.programs.alone import Alone, verdict_of
 from feddbn.federation.programs.held_out import AUTO_GRIDS
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.protocol.rows import does_not_fit
@@ -59,6 +60,7 @@ from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (
     ResidualSummary,
+    alone_finding,
     hidden_findings,
     hidden_table,
     kind_findings,
@@ -511,6 +513,7 @@ class DBNEstimator(FederatedEstimator[S]):
     n_rounds_: int
     status_: Status
     residuals_: ResidualSummary | None
+    alone_: Alone | None
     hidden_: pd.DataFrame
     history_: pd.DataFrame
 
@@ -622,6 +625,18 @@ class DBNEstimator(FederatedEstimator[S]):
             found = residual_findings(self.residuals_, len(self.dbn_.A))
         for one in found:
             self._tell(one, warn=ResidualsWarning if one.level == "warning" else None)
+
+    def _say_alone(self, found: Alone | None, federation: Federation) -> None:
+        """Set `alone_`, and say for how many sites the network is better than their own; sites of this process by name."""
+        self.alone_ = found
+        if found is None:
+            return
+        states = {name: federation.state_of(name) for name in federation.sites}
+        verdicts = {name: verdict_of(state) for name, state in states.items() if state is not None}
+        named = {name: one for name, one in verdicts.items() if one is not None}
+        self.alone_ = replace(found, sites=named)
+        told = alone_finding(self.alone_, self._rows.center)
+        self._tell(told, warn=ResultWarning if told.level == "error" else None)
 
     def _say_hidden(self, moments: Moments | None, doubts: HiddenDoubts | None) -> None:
         """Set `hidden_`, and say which edges hidden causes could stand for."""

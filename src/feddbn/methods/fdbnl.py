@@ -15,6 +15,7 @@ from feddbn.core.penalised.path import StagedPath
 from feddbn.core.statistics.diagnostics import ScaleChoice
 from feddbn.core.statistics.moments import safe_roots
 from feddbn.data import SiteData
+from feddbn.federation.programs.alone import alone_program, is_compared
 from feddbn.federation.programs.fdbnl import (
     ConsensusFit,
     FDBNLSettings,
@@ -76,7 +77,7 @@ class IterativeEstimator(DBNEstimator[S]):
     ) -> None:
         """Set how the fit went and what was done to the rows, and say what is worth saying."""
         assert run.status is not None
-        self.residuals_ = None
+        self.residuals_, self.alone_ = None, None
         self.n_rounds_, self.status_ = run.round, run.status
         self.history_ = history_frame(run.history, seconds)
         self._say_moments(asked)
@@ -172,6 +173,12 @@ class PenalisedEstimator(IterativeEstimator[P]):
             self.n_rounds_ += len(seconds)
         self._say_residuals(report)
         self._say_hidden(moments, None if report is None else report.doubts)
+        if is_compared(federation):
+            names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold")
+            penalties = tuple(float(getattr(settings, name)) for name in names)
+            how = {"penalties": penalties, "scale": self.scale_}
+            asked = alone_program(checked, self.dbn_.intercept, float(self.n_samples_), **how)
+            self._say_alone(self._run(asked, federation, observer)[0], federation)
 
 
 class FDBNL(PenalisedEstimator[FDBNLSettings]):
@@ -201,6 +208,8 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
         What was taken off, and what penalties acted on.
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
+    alone_
+        As in `OneShotDBN`.
     residuals_
         What residuals say about the model (`results.remarks.ResidualSummary`); None if they were not looked at.
     findings_

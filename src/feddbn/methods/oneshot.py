@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
+from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
     CurvedMoments,
     CurvedOutcome,
@@ -36,9 +38,10 @@ from feddbn.federation.programs.oneshot import (
     OneShotOutcome,
     checked_oneshot_program,
     learn_from_moments,
+    limits_over,
     oneshot_program,
 )
-from feddbn.federation.programs.residual_checks import ResidualReport
+from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualReport
 from feddbn.federation.protocol.rows import FUNCTIONS, features_of
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE, PreparedSettings
@@ -239,6 +242,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
         What the noise decided, or None if it was not asked.
+    alone_
+        For how many sites the network predicts better than their own, equally well or worse
+        (`federation.programs.alone.Alone`), by name where sites are in this process; None if that was not asked.
     residuals_
         What the residuals say about the assumptions (`results.remarks.ResidualSummary`), or None if they were not asked.
     hidden_
@@ -281,8 +287,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        outcome, report, curved = self._run(self._program(federation), federation, observer)[0]
+        (outcome, report, curved), alone = self._run(self._compared(federation), federation, observer)[0]
         self._report(outcome, report, curved)
+        self._say_alone(alone, federation)
         why_not = None
         if curved is not None:
             why_not = ParameterError(
@@ -341,9 +348,42 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             return is_answered and are_looked_at(settings.check_residuals, federation)
         return settings.is_curved
 
+    def _compared(self, federation: Federation) -> ServerProgram[tuple[Fit, Alone | None]]:
+        """Learn, then ask sites whether the network is better for them than their own."""
+        fit = yield from self._once(federation)
+        if not (are_looked_at(self._settings.check_residuals, federation) and is_compared(federation)):
+            return (yield from self._resampled(fit, federation)), None
+        outcome, report, curved = fit
+        if curved is not None or (report is not None and report.noise_memory is not None):
+            # Curves, and noise with a memory, are more than a network of lagged values.
+            return (yield from self._resampled(fit, federation)), None
+        asked, inputs, d = outcome.asked, self._inputs, len(self._variables)
+        assert asked is not None
+        weights, intercept, variances = refit(outcome.moments, outcome.learned.support)
+        network = FittedNetwork(
+            self._variables,
+            weights,
+            variances,
+            limits_over(self._constraints(), outcome.n_lags, d, inputs),
+            inputs,
+            asked.center,
+            asked.treatment,
+        )
+        n_rows = asked.n_rows or outcome.moments.n
+        # It does not wait for resamples, and is asked after them: whoever refuses one question is not asked another.
+        following = partial(alone_program, network, intercept, n_rows)
+        fit = yield from self._resampled(fit, federation, following())
+        return fit, (yield from following())
+
     def _program(self, federation: Federation) -> ServerProgram[Fit]:
         """Learn, then ask for resamples if sites answer that."""
         fit = yield from self._once(federation)
+        return (yield from self._resampled(fit, federation))
+
+    def _resampled(
+        self, fit: Fit, federation: Federation, following: ServerProgram[Any] | None = None
+    ) -> ServerProgram[Fit]:
+        """Ask for resamples, if sites answer that; `following` is what is asked next."""
         n, d = self._settings.resamples, len(self._variables)
         if n == "auto":
             n = usual_resamples(d)
@@ -354,7 +394,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         names, constraints, options = self._variables, self._constraints(), self._settings.options
         options = replace(options, prepare=self._rows_on(federation))
         seed = self._settings.random_state or 0
-        return (yield from resampled_program(names, constraints, options, fit, int(n), seed))
+        return (yield from resampled_program(names, constraints, options, fit, int(n), seed, following))
 
     def _once(self, federation: Federation) -> ServerProgram[Fit]:
         """Straight lines, curves, or what the residuals are for."""

@@ -87,6 +87,7 @@ USUAL_TASKS = (
     "gram.resamples",
     "counts.norms",
     "residuals.checks",
+    "loss.alone",
     "step.fdbnl",
     "step.personal",
     "step.finish",

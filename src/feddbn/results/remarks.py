@@ -16,6 +16,7 @@ from feddbn.core.statistics.diagnostics import edge_robustness
 from feddbn.core.statistics.made_up import MADE_UP, made_up_kinds
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
+from feddbn.federation.programs.alone import Alone
 from feddbn.federation.programs.residual_checks import FEWEST_COMPLETE, FittedNetwork, ResidualReport
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import notes_of
@@ -31,6 +32,7 @@ __all__ = [
     "GRAVE",
     "HIDDEN",
     "ResidualSummary",
+    "alone_finding",
     "are_looked_at",
     "fitted_network",
     "hidden_findings",
@@ -128,6 +130,16 @@ def are_looked_at(wanted: bool | str, federation: Federation, *, by_default: boo
     if wanted != "auto":
         return bool(wanted)
     return by_default and (tasks is None or "residuals.checks" in tasks)
+
+
+def alone_finding(found: Alone, center: str = "") -> Finding:
+    """For how many sites the network is better than their own; red where it is worse for half of them or more."""
+    values = {name: value for name, value in found.to_dict().items() if name != "sites"}
+    n = found.better + found.equal + found.worse
+    level: Level = "good" if not found.worse else "error" if 2 * found.worse >= n else "warning"
+    about = tuple(name for name, one in found.sites.items() if one.sign < 0)
+    cure = {} if center == "recording" or level == "good" else {"prepare.center": "recording"}
+    return Finding("alone", level, values, about, cure)
 
 
 def fitted_network(

@@ -230,7 +230,7 @@ _FACTS = {
     "block_rows_": "block_rows",
     "fit_": "fit",
 }
-_LEARNED = (*_FACTS, "dbns_by_segment_", "summary_", "ancestral_graph_", "residuals_", "units_")
+_LEARNED = (*_FACTS, "dbns_by_segment_", "summary_", "ancestral_graph_", "residuals_", "alone_", "units_")
 
 
 @dataclass(frozen=True)
@@ -587,6 +587,8 @@ def _facts(learned: Mapping[str, Any], raw: DBN | None) -> dict[str, Any]:
     for name, key in (("summary_", "summary"), ("ancestral_graph_", "ancestral_graph")):
         if learned[name] is not None:
             facts[key] = plain(learned[name].to_dict())
+    if learned["alone_"] is not None:
+        facts["alone"] = plain(learned["alone_"].to_dict())
     if learned["residuals_"] is not None:
         facts["residuals"] = plain(asdict(learned["residuals_"]))
     units = learned["units_"]

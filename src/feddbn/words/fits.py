@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from feddbn.findings import Finding
 from feddbn.words import Said, counted, say, says
 
 _MOST_EDGES = 8
+
+
+def alone_counts(values: Mapping[str, Any]) -> str:
+    """For how many sites a network is better than their own, equal, worse: "better for 3 sites, equal for 1"."""
+    told = [(word, int(values[word])) for word in ("better", "equal", "worse") if values[word]]
+    first = [f"{word} for {counted(n, 'site')}" for word, n in told[:1]]
+    return ", ".join([*first, *(f"{word} for {n}" for word, n in told[1:])]) or "not compared by any site"
+
+
+@says("alone")
+def _alone(it: Said) -> str:
+    which = f" ({it.names})" if it.finding.about else ""
+    start = (
+        f"compared with what each site learns alone, this network is {alone_counts(it.finding.values)}{which}"
+    )
+    if not it["worse"]:
+        return f"{start}."
+    personal = it.method("PFDBNL", "pfdbnl")
+    own = f" {it.cure} takes off the levels of recordings." if it.finding.cure else ""
+    return (
+        f"{start}. Where it is worse, the sites differ, or edges are missing from it: check units and column names, or use "
+        f"{personal}, which gives each site a network of its own.{own}"
+    )
 
 
 @says("few-rows-for-marks")

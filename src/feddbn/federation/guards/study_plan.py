@@ -18,6 +18,8 @@ from feddbn.core.kinds import Kind
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
+from feddbn.federation.programs.alone import TASK as ALONE
+from feddbn.federation.programs.alone import alone_plan
 from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.continuous import continuous_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan, usual_resamples
@@ -84,7 +86,16 @@ def plan_of(study: Study) -> Plan:
         if place is not None:
             again = replace(plan[place], times=plan[place].times + 1, usual=plan[place].usual + 1)
             plan = (*plan[:place], again, *plan[place + 1 :])
-    return *counts, *plan
+    return *counts, *plan, *(alone_plan() if _compares_alone(study) else ())
+
+
+def _compares_alone(study: Study) -> bool:
+    """Whether sites say if the network is better for them than their own; last of all, so that whoever refuses may."""
+    if study.goal not in ("network", "select", "compare") or study.update_of or len(study.sites) < 2:
+        return False
+    if study.method not in ("oneshot", "fdbnl") or study.privacy.epsilon is not None:
+        return False
+    return _StudyPlan.of(study).checks
 
 
 def _with_what_is_asked_ahead(study: Study, plan: Plan) -> Plan:
@@ -329,7 +340,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
 def check_tasks(policy: SitePolicy, study: Study) -> None:
     """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
     # Without resamples the probabilities of a network are those of all rows, and it says so.
-    spared = () if study.goal == "confidence" else ("gram.resamples",)
+    spared = (ALONE,) if study.goal == "confidence" else (ALONE, "gram.resamples")
     sure = {ask.task for ask in plan_of(study) if ask.usual and ask.task not in spared}
     lacking = [task for task in lacking_tasks(policy, study) if task in sure]
     if lacking:

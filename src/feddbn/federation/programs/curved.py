@@ -68,6 +68,7 @@ from feddbn.federation.protocol.task import (
     ServerProgram,
     Task,
     counted,
+    with_next,
 )
 from feddbn.federation.sums.gram import GramQuestion, bootstrap_program
 from feddbn.federation.sums.prepare import Prepare
@@ -459,10 +460,11 @@ def resampled_program(
     fit: Fit,
     n_resamples: int,
     seed: int,
+    following: ServerProgram[Any] | None = None,
 ) -> ServerProgram[Fit]:
     """Ask for resamples of the rows that a network was learned from, and average over what is learned from each.
 
-    Where a site refuses that, the probabilities stay those of all rows.
+    Where a site refuses that, the probabilities stay those of all rows. `following` is what is asked next in any case.
     """
     outcome, report, curved = fit
     asked, d = outcome.asked, len(variables)
@@ -482,8 +484,11 @@ def resampled_program(
         curved=None if told is None else told.question,
         origin=np.zeros(q) if is_near_zero else np.tile(outcome.moments.mean[:d], n_lags + 1),
     )
+    program = treated(program, asked.treatment)
+    if following is not None:
+        program = with_next(program, following)
     try:
-        resampled, n_sums = yield from counted(treated(program, asked.treatment))
+        resampled, n_sums = yield from counted(program)
     except (SiteRefused, NotEnoughSites):
         return replace(outcome, not_resampled="refused"), report, curved
     if asked.treatment.row_model is not None and told is None:

@@ -1,0 +1,237 @@
+"""Is the network of all sites better for each site than its own? One question, and three counts.
+
+A site compares the two on rows that neither was learned from (`core.alone`), keeps what it finds in its state, where its
+owner reads it, and answers with a one in one of three places: better, equal, worse. What the server has is the sum of these
+over sites. A site that has too few rows to tell answers "equal"; one that stays out of sums answers with zeros.
+
+*What a server could do with it.* It may make up the network, and learn for how many sites some network is better than what
+they have. A run asks once, so that is one of three answers of each site, added up; which site gave which is hidden as in
+every other sum, by masks or keepers, and where sites are few by the least number of sites in a sum. Few rows do not show in
+it: a verdict is one of three words. Sums in the clear show it of each site, as they show its second moments.
+
+A refusal is no error: the network stays as it is, and the result says that the sites were not asked. So it is asked last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.alone import MOST_NUMBERS, Rows, Verdict, compared
+from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.designs.cells import FilledSite
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.gram import whole_rows
+from feddbn.core.designs.recordings import Recording, SiteData, SitePart, held_out_part
+from feddbn.core.penalised.consensus import PenalisedLearner
+from feddbn.core.statistics.diagnostics import SCALES
+from feddbn.errors import NotEnoughSites, SiteRefused
+from feddbn.federation.programs.residual_checks import FittedNetwork
+from feddbn.federation.protocol.rows import RowsQuestion, treated
+from feddbn.federation.protocol.site import Here, SiteState, answers
+from feddbn.federation.protocol.task import (
+    Federation,
+    Part,
+    Plan,
+    Planned,
+    ServerProgram,
+    Sum,
+    Task,
+    View,
+    array,
+    choice,
+    fewest_sites,
+    number,
+    numbers,
+    wholes,
+)
+from feddbn.federation.sums.treatment import whole_moments
+
+TASK = "loss.alone"
+MOST_SITES_HERE = 30
+"""With more sites in one process a comparison takes longer than the fit."""
+_KEPT = "alone.verdict"
+
+
+@dataclass(frozen=True)
+class Alone:
+    """For how many sites the network of all is better than their own, equal, or worse.
+
+    `sites` has what each of them found, where all of them are in this process.
+    """
+
+    better: int
+    equal: int
+    worse: int
+    sites: Mapping[str, Verdict] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        counts = {"better": self.better, "equal": self.equal, "worse": self.worse}
+        if not self.sites:
+            return counts
+        return {**counts, "sites": {name: verdict.to_dict() for name, verdict in self.sites.items()}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AloneQuestion(RowsQuestion):
+    """Which of two networks predicts a site's rows better: this one, or one learned from the site's rows alone.
+
+    `allowed` are the edges that may be there, `n_total` the rows that the network was learned from, `silent` variables that
+    nobody predicts. A site finds its own edges by these `penalties` and thresholds (lambda_w, lambda_a, w_threshold,
+    a_threshold) of variables in these units (`scale`), or without any by BIC.
+    """
+
+    name = TASK
+    purpose = (
+        "whether the network of all sites predicts this site's rows better than a network of its own, equally well or worse: "
+        "one of these three"
+    )
+
+    weights: FloatArray = array("q", "d")
+    intercept: FloatArray = array("d")
+    allowed: FloatArray = array("q", "d")
+    n_total: float = number(1.0)
+    silent: tuple[int, ...] = wholes(0, 1_000_000, default=())
+    penalties: tuple[float, ...] = numbers(0.0, default=())
+    scale: str = choice(*SCALES, default="none")
+
+    def check(self) -> None:
+        """The network has an order."""
+        super().check()
+        if has_cycle(self.weights[: self.d] != 0):
+            raise self.wrong("'weights' have a cycle within a row")
+        if max(self.silent, default=0) >= self.d:
+            raise self.wrong(f"'silent' is {self.silent}, but there are {self.d} variables")
+        if len(self.penalties) not in (0, 4):
+            raise self.wrong("'penalties' are four numbers, or none")
+
+    @property
+    def learner(self) -> PenalisedLearner | None:
+        """How a site finds its own edges; None: by BIC."""
+        if not self.penalties:
+            return None
+        center = "recording" if self.center == "recording" else "auto"
+        named = dict(zip(("lambda_w", "lambda_a", "w_threshold", "a_threshold"), self.penalties, strict=True))
+        return PenalisedLearner(**named, center=center, scale=self.scale, inputs=self.silent)
+
+    @property
+    def n_columns(self) -> int:
+        """A verdict is no product of columns."""
+        return 0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Three counts."""
+        return (("numbers", 3),)
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """The rows of every other sum; few of them do not show in one of three words."""
+        return tuple(replace(view, is_rounded=True) for view in super().in_view(data, site))
+
+    def usual_sum(self, n_sites: int) -> FloatArray | None:
+        """What it tells changes no other question."""
+        return np.array([0.0, float(n_sites), 0.0])
+
+
+def alone_plan() -> Plan:
+    """One question, three numbers."""
+    return (Planned(TASK, 3),)
+
+
+def is_compared(federation: Federation) -> bool:
+    """Whether sites are asked: there are several, they answer it, and it takes no longer than a fit does."""
+    n, tasks = len(federation.sites), federation.answered_tasks
+    is_here = fewest_sites(federation) is None
+    # What is fitted to earlier rows only is compared on the others anyway.
+    is_part = getattr(federation, "fold", None) is not None
+    return (
+        n > 1 and (tasks is None or TASK in tasks) and not is_part and not (is_here and n > MOST_SITES_HERE)
+    )
+
+
+def alone_program(
+    network: FittedNetwork, intercept: FloatArray, n_total: float, **learner: Any
+) -> ServerProgram[Alone | None]:
+    """Ask every site; None where one refuses. `learner` has `penalties` and `scale` of the question, if there are any."""
+    question = AloneQuestion(
+        n_lags=network.n_lags,
+        variables=network.variables,
+        center=network.center,
+        silent=network.inputs,
+        weights=network.weights,
+        intercept=intercept,
+        allowed=network.constraints.allowed[: len(network.weights)].astype(np.float64),
+        n_total=max(n_total, 1.0),
+        **learner,
+    )
+    try:
+        answer = yield from treated(_asked(question), network.treatment)
+    except (SiteRefused, NotEnoughSites):
+        return None
+    better, equal, worse = (round(float(count)) for count in answer.value)
+    return Alone(better, equal, worse)
+
+
+def _asked(question: AloneQuestion) -> ServerProgram[Sum]:
+    return (yield Task(question))
+
+
+def verdict_of(state: Mapping[str, np.ndarray]) -> Verdict | None:
+    """What a site with this state has found; None if it was not asked."""
+    return Verdict.from_array(state[_KEPT]) if _KEPT in state else None
+
+
+@answers(AloneQuestion)
+def _compare(here: Here, question: AloneQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    if question.abstains(here.state):
+        return here.state, np.zeros(3)
+    allowed, rows = question.allowed != 0, _rows(here.data, question)
+    rank = len(np.unique(rows.recording)) * question.nuisance.n_columns
+    verdict = compared(
+        rows,
+        question.weights,
+        None if question.center == "recording" else question.intercept,
+        EdgeConstraints(allowed, np.zeros_like(allowed)),
+        question.n_total,
+        question.row_model,
+        question.silent,
+        question.learner,
+        lambda moments: whole_moments(question, moments, question.d, rank, len(rows.values)),
+    )
+    counts = np.zeros(3)
+    counts[1 - verdict.sign] = 1.0
+    return {**here.state, _KEPT: verdict.to_array()}, counts
+
+
+def _rows(data: SiteData, question: AloneQuestion) -> Rows:
+    """The lagged rows of a site off what is each recording's own; of very many rows the last ones of every recording."""
+    design = Design.linear(question.variables, question.n_lags)
+    lengths = {
+        recording.name: sum(len(block.values) for block in recording.blocks())
+        for recording in data.recordings()
+    }
+    share = MOST_NUMBERS / max(sum(lengths.values()) * design.q, 1)
+
+    def last(recording: Recording) -> Recording:
+        return held_out_part(recording, (0, 1, max(int(1000 * share), 1)), 0)
+
+    seen = question.treated(data)
+    seen = FilledSite(seen if share >= 1 else SitePart(seen, last), question.nuisance, None, 0)
+    values, recordings, times = [np.empty((0, design.q))], [np.empty(0)], [np.empty(0)]
+    for k, recording in enumerate(seen.recordings()):
+        rows, time = whole_rows(design, recording)
+        is_empty = np.isnan(rows)
+        # Where empty cells are not filled in, rows that have some do not count.
+        kept = ~(
+            is_empty.any(axis=1) if question.row_model is None else is_empty[:, : question.d].all(axis=1)
+        )
+        values.append(rows[kept])
+        recordings.append(np.full(int(kept.sum()), float(k)))
+        times.append(time[kept])
+    return Rows(np.concatenate(values), np.concatenate(recordings), np.concatenate(times))
