@@ -104,6 +104,36 @@ def bagged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_BAGGED, "asked", True)
 
 
+_ALONE = {"asked": False}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _not_alone() -> Iterator[None]:
+    """Leave out whether a network is better for sites than their own: one question more, and work at every site.
+
+    Tests with the fixture `alone` have it, and so does whatever runs in a process of its own.
+    """
+    from feddbn.federation.guards import study_plan
+    from feddbn.federation.programs import alone
+
+    asked = {"is_compared": alone.is_compared, "_compares_alone": study_plan._compares_alone}
+
+    def gate(name: str) -> Any:
+        return lambda given: _ALONE["asked"] and asked[name](given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for method in ("oneshot", "fdbnl"):
+            patch.setattr(f"feddbn.methods.{method}.is_compared", gate("is_compared"))
+        patch.setattr(study_plan, "_compares_alone", gate("_compares_alone"))
+        yield
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask sites whether the network is better for them than their own, as users do."""
+    monkeypatch.setitem(_ALONE, "asked", True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups of tests by their names; the marks of pytest-xdist 3.8 are not read with pytest 9.2."""

@@ -42,9 +42,11 @@ def print_result(result: Result, show_all: bool = False) -> None:
     import numpy as np
 
     from feddbn.results.calibration import ABSTAINED
+    from feddbn.results.remarks import ALONE
     from feddbn.results.result import stored_changes
 
-    for one in result.findings.of(ABSTAINED):
+    first = (*result.findings.of(ALONE), *result.findings.of(ABSTAINED))
+    for one in first:
         say(full_sentence(sentence_of(one, "cli")))
     dbn = result.dbn
     rates = result.rates
@@ -64,7 +66,7 @@ def print_result(result: Result, show_all: bool = False) -> None:
     if changes is not None:
         print_tables(change_tables(changes))
         say(sentence_of(changes.finding, "cli"))
-    print_notes([one for one in result.findings if one.code != ABSTAINED], show_all)
+    print_notes([one for one in result.findings if one not in first], show_all)
 
 
 def _rows(result: Result) -> str:

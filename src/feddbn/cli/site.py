@@ -15,7 +15,8 @@ import typer
 from feddbn.cli.options import AnswerFile, Json, QuestionFile
 from feddbn.cli.terminal import print_table, remark, say
 from feddbn.errors import FileError, ParameterError
-from feddbn.words import card
+from feddbn.words import card, full_sentence
+from feddbn.words import say as sentence_of
 
 if TYPE_CHECKING:
     from feddbn.console.site_facts import SiteFacts
@@ -259,6 +260,7 @@ def log(
     as_json: Json = False,
 ) -> None:
     """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
+    from feddbn.console.own_network import verdict_here
     from feddbn.privacy.audit import totals, verify_chain
     from feddbn.runtime.site.audit import export_logs, logs_of
 
@@ -285,6 +287,9 @@ def log(
             rows.append((time, line.outcome, asked, *cost))
         columns = ("time (UTC)", "outcome", "asked", *(("epsilon so far", "left") if has_noise else ()))
         print_table(columns, rows, title=one.title, n_text=len(columns))
+        verdict = None if kit is None or file is not None else verdict_here(facts_of(kit).settings, one.run)
+        if verdict is not None:
+            say(full_sentence(sentence_of(verdict, "owner")))
     count = totals(entries)
     sent, refused, n_bytes = (int(count[name]) for name in ("sent", "refused", "bytes"))
     answers = "1 answer" if sent == 1 else f"{sent} answers"

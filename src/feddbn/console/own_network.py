@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from feddbn.console.two_networks import TwoNetworks, compared
 from feddbn.errors import FeddbnError, StateError
+from feddbn.federation.programs.alone import verdict_of
 from feddbn.federation.protocol.study import Study
-from feddbn.findings import Finding
+from feddbn.findings import Finding, Level
 from feddbn.model.dbn import DBN
 from feddbn.privacy.audit import AuditEntry
 from feddbn.runtime.settings import SiteSettings
 from feddbn.runtime.site.open_site import read_data
-from feddbn.runtime.store import iso_time, run_directory
+from feddbn.runtime.store import FileStore, iso_time, run_directory
 
 if TYPE_CHECKING:
     from feddbn.results.result import Result
@@ -33,6 +34,19 @@ class RunHere:
     ended: str
     has_own: bool
     study: str = ""
+
+
+def verdict_here(settings: SiteSettings, run: str) -> Finding | None:
+    """What this site found when it compared the two networks of a run; None if the run did not ask, or its record is gone."""
+    try:
+        record = FileStore(settings.state, settings.name).load(run)
+    except FeddbnError:
+        return None
+    found = None if record is None else verdict_of(record.current.state)
+    if found is None:
+        return None
+    level: Level = "warning" if found.sign < 0 else "good" if found.is_told else "unknown"
+    return Finding("alone-here", level, found.to_dict())
 
 
 class OwnNetworks:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from feddbn.console.gate import Keys
-from feddbn.console.own_network import OwnNetworks
+from feddbn.console.own_network import OwnNetworks, verdict_here
 from feddbn.console.site_facts import SiteFacts, study_facts
 from feddbn.console.web import Pages, field_number, fields_of, make_app, report_answer
 from feddbn.errors import ParameterError
@@ -193,7 +193,8 @@ class _SitePages:
         """Show the site's own network beside the federation's."""
         run = request.path_params["run"]
         beside = self._networks.compare(self._facts.settings, run)
-        return self._pages.show("site_result.html", "/results", run=run, beside=beside)
+        verdict = verdict_here(self._facts.settings, run)
+        return self._pages.show("site_result.html", "/results", run=run, beside=beside, verdict=verdict)
 
     def learn(self, request: Request) -> Response:
         """Learn from this site's rows alone."""

@@ -173,7 +173,7 @@ class PenalisedEstimator(IterativeEstimator[P]):
             self.n_rounds_ += len(seconds)
         self._say_residuals(report)
         self._say_hidden(moments, None if report is None else report.doubts)
-        if is_compared(federation):
+        if self.status_.is_converged and is_compared(federation):
             names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold")
             penalties = tuple(float(getattr(settings, name)) for name in names)
             how = {"penalties": penalties, "scale": self.scale_}

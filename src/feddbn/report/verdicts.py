@@ -29,6 +29,7 @@ _CONTRADICTIONS = ("hidden", "memory", "dependence", "volatility", "thirds", "sp
 def verdicts(record: ReportRecord) -> list[Finding]:
     """The verdicts on a result, in the order in which they are read; `values["answer"]` tells their answers apart."""
     found = [
+        _alone(record),
         _converged(record),
         _order(record),
         _empty(record),
@@ -45,6 +46,19 @@ def verdicts(record: ReportRecord) -> list[Finding]:
 
 def _verdict(key: str, level: Level, answer: str, **values: Any) -> Finding:
     return Finding(f"verdict-{key}", level, {"answer": answer, **values})
+
+
+def _alone(record: ReportRecord) -> Finding | None:
+    """Whether sites have a better network by themselves; None if the result is of a version or method that did not ask."""
+    facts = record.diagnostics.get("alone")
+    if not isinstance(facts, Mapping):
+        return None
+    counts = {name: int(number(facts.get(name)) or 0) for name in ("better", "equal", "worse")}
+    worse, n = counts["worse"], sum(counts.values())
+    if not n:
+        return _verdict("alone", "unknown", "unknown", **counts)
+    level: Level = "good" if not worse else "error" if 2 * worse >= n else "warning"
+    return _verdict("alone", level, "many" if level == "error" else "some" if worse else "none", **counts)
 
 
 def _converged(record: ReportRecord) -> Finding:

@@ -29,6 +29,7 @@ from feddbn.shown import Shown
 from feddbn.words import say
 
 __all__ = [
+    "ALONE",
     "GRAVE",
     "HIDDEN",
     "ResidualSummary",
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 
+ALONE = "alone"
+"""Code of what says for how many sites a network is better than their own."""
 GRAVE = ("hidden", "memory", "dependence", "curvature")
 """Violations by which edges may stand for something else."""
 
@@ -137,9 +140,11 @@ def alone_finding(found: Alone, center: str = "") -> Finding:
     values = {name: value for name, value in found.to_dict().items() if name != "sites"}
     n = found.better + found.equal + found.worse
     level: Level = "good" if not found.worse else "error" if 2 * found.worse >= n else "warning"
+    if not n:
+        return Finding(ALONE, "unknown", values)
     about = tuple(name for name, one in found.sites.items() if one.sign < 0)
     cure = {} if center == "recording" or level == "good" else {"prepare.center": "recording"}
-    return Finding("alone", level, values, about, cure)
+    return Finding(ALONE, level, values, about, cure)
 
 
 def fitted_network(

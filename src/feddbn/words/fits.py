@@ -15,11 +15,16 @@ def alone_counts(values: Mapping[str, Any]) -> str:
     """For how many sites a network is better than their own, equal, worse: "better for 3 sites, equal for 1"."""
     told = [(word, int(values[word])) for word in ("better", "equal", "worse") if values[word]]
     first = [f"{word} for {counted(n, 'site')}" for word, n in told[:1]]
-    return ", ".join([*first, *(f"{word} for {n}" for word, n in told[1:])]) or "not compared by any site"
+    return ", ".join([*first, *(f"{word} for {n}" for word, n in told[1:])])
 
 
 @says("alone")
 def _alone(it: Said) -> str:
+    if not any(it.finding.values.values()):
+        return (
+            "whether this network is better for a site than its own is not known: a site does not answer the task "
+            "'loss.alone'."
+        )
     which = f" ({it.names})" if it.finding.about else ""
     start = (
         f"compared with what each site learns alone, this network is {alone_counts(it.finding.values)}{which}"
@@ -31,6 +36,20 @@ def _alone(it: Said) -> str:
     return (
         f"{start}. Where it is worse, the sites differ, or edges are missing from it: check units and column names, or use "
         f"{personal}, which gives each site a network of its own.{own}"
+    )
+
+
+@says("alone-here")
+def _alone_here(it: Said) -> str:
+    if not it["n_blocks"]:
+        return (
+            f"this site has too few rows ({it['n_rows']:,}) to compare the federation's network with its own."
+        )
+    word = {"better": "better than", "worse": "worse than", "equal": "as well as"}[it["verdict"]]
+    return (
+        f"the federation's network predicts this site's rows {word} a network of its own ({it['n_rows']:,} rows, "
+        f"log-likelihood of a row {it['gain']:+.3f}, standard error {it['error']:.3f}). The lead sees only how many sites "
+        "found the same."
     )
 
 

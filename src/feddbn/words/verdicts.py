@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from feddbn.words import Card, Said, counted, full_sentence, says
+from feddbn.words.fits import alone_counts
 
 _CONTRADICTIONS = {
     "hidden": "hidden causes explain the rows better than edges (score better by {hidden_gain:.0f})",
@@ -23,6 +24,26 @@ def _free(it: Said) -> str:
     return {"python": f"OneShotDBN({free})", "cli": f"--method oneshot {free}"}.get(
         it.audience, f'method = "oneshot" and {free}'
     )
+
+
+@says("verdict-alone")
+def _alone(it: Said) -> Card:
+    question = "Is this network better for a site than its own?"
+    if it["answer"] == "unknown":
+        return Card(question, "The sites did not say.", "A site does not answer the task 'loss.alone'.")
+    detail = (
+        "Each site learned a network from its own rows and compared the two on rows that neither was learned from. Equal: no "
+        "difference that matters and that the rows can tell."
+    )
+    answer = full_sentence(alone_counts(it.finding.values))
+    if it["answer"] == "none":
+        return Card(question, answer, detail)
+    personal, levels = it.method("PFDBNL", "pfdbnl"), it.setting("prepare.center", "recording")
+    advice = (
+        f"Check units and column names of all sites. If recordings differ in level, use {levels}. If sites really differ, "
+        f"use {personal}: it gives each site a network of its own."
+    )
+    return Card(question, answer, detail, advice)
 
 
 @says("verdict-converged")

@@ -59,7 +59,7 @@ _KEPT = "alone.verdict"
 
 @dataclass(frozen=True)
 class Alone:
-    """For how many sites the network of all is better than their own, equal, or worse.
+    """For how many sites the network of all is better than their own, equal, or worse; zeros: they did not say.
 
     `sites` has what each of them found, where all of them are in this process.
     """
@@ -116,8 +116,16 @@ class AloneQuestion(RowsQuestion):
         if not self.penalties:
             return None
         center = "recording" if self.center == "recording" else "auto"
-        named = dict(zip(("lambda_w", "lambda_a", "w_threshold", "a_threshold"), self.penalties, strict=True))
-        return PenalisedLearner(**named, center=center, scale=self.scale, inputs=self.silent)
+        lambda_w, lambda_a, w_threshold, a_threshold = self.penalties
+        return PenalisedLearner(
+            lambda_w,
+            lambda_a,
+            center,
+            self.scale,
+            self.silent,
+            w_threshold=w_threshold,
+            a_threshold=a_threshold,
+        )
 
     @property
     def n_columns(self) -> int:
@@ -156,8 +164,8 @@ def is_compared(federation: Federation) -> bool:
 
 def alone_program(
     network: FittedNetwork, intercept: FloatArray, n_total: float, **learner: Any
-) -> ServerProgram[Alone | None]:
-    """Ask every site; None where one refuses. `learner` has `penalties` and `scale` of the question, if there are any."""
+) -> ServerProgram[Alone]:
+    """Ask every site; where one refuses, nobody is counted. `learner` has the question's `penalties` and `scale`, if any."""
     question = AloneQuestion(
         n_lags=network.n_lags,
         variables=network.variables,
@@ -172,7 +180,7 @@ def alone_program(
     try:
         answer = yield from treated(_asked(question), network.treatment)
     except (SiteRefused, NotEnoughSites):
-        return None
+        return Alone(0, 0, 0)
     better, equal, worse = (round(float(count)) for count in answer.value)
     return Alone(better, equal, worse)
 

@@ -155,6 +155,16 @@ def test_of_clean_data_the_same_is_asked_in_fewer_messages(rig, one_by_one, meth
         assert together.digests == alone.digests
 
 
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("method", "file"), [("oneshot", (CHECKS, AGAIN, "loss.alone")), ("fdbnl", (CHECKS, "loss.alone"))]
+)
+def test_whether_the_network_is_better_than_a_sites_own_takes_no_message_more(rig, method, file):
+    found, together = run(rig, study_of(rig, method, NO_GAINS), f"{method}-better")
+    assert sum(found.summary["result"]["diagnostics"]["alone"].values()) == len(NAMES)
+    assert together.files == [(VIEW, LOOK), (ROWS,), file]
+
+
 def rare_at_one(data):
     """A variable that varies in four rows of one site."""
     data["b"][0][:, 2] = 0.0
