@@ -9,7 +9,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.words import first_lines
+from feddbn.results.remarks import ALONE
+from feddbn.words import first_lines, full_sentence, say
 
 if TYPE_CHECKING:
     from feddbn.results.result import Result
@@ -47,8 +48,10 @@ def summary_text(result: Result) -> str:
     for (a, x), (b, y) in zip(left, right, strict=True):
         lines.append(f"{a + ':':<11} {x:>26}   {b + ':':<20} {y:>16}")
     lines.append("=" * _WIDTH)
+    alone = result.findings.of(ALONE)
     for line in (
-        *first_lines(list(result.findings), "python", 5),
+        *(full_sentence(say(one)) for one in alone),
+        *first_lines([one for one in result.findings if one not in alone], "python", 5),
         f"The fit {result.status.get('message', 'ended')}.",
     ):
         lines += wrap(line, _WIDTH, initial_indent="- ", subsequent_indent="  ")

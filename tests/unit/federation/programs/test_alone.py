@@ -82,6 +82,8 @@ def test_where_it_is_worse_for_many_the_result_begins_with_it_in_red(capsys):
     print_result(result)
     counts = f"worse for {model.alone_.worse}"
     assert counts in capsys.readouterr().out.split("\n")[0]
+    # The first line below the sizes.
+    assert counts in " ".join(result.summary().split("=" * 79)[2].split("\n- ")[1].split())
     (first, *_) = verdicts(read_record(result.to_dict()))
     assert (first.code, first.level, first.values["answer"]) == ("verdict-alone", "error", "many")
 
