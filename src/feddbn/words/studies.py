@@ -275,8 +275,8 @@ def _study_headline(it: Said) -> str:
         "compare": "a network and a comparison of methods",
     }
     n_variables, n_sites = counted(it["n_variables"], "variable"), counted(it["n_sites"], "site")
-    lead = it["lead"] or "Somebody who is not named"
-    return f"{lead} asks for {goals[it['goal']]} of {n_variables} from the rows of {n_sites}."
+    lead = it["lead"] or "somebody who is not named"
+    return f"Asked by {lead}: {goals[it['goal']]} of {n_variables} from the rows of {n_sites}."
 
 
 @says("noise-few-rows")

@@ -16,7 +16,7 @@ from feddbn.federation.guards.sampling_noise import about_noise
 from feddbn.federation.guards.study_plan import costs_in_words, plan_of
 from feddbn.federation.protocol.endpoint import chosen_variables
 from feddbn.federation.protocol.site import site_task
-from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.federation.protocol.task import Plan, most_numbers, tasks_in, usual_numbers
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
@@ -40,6 +40,8 @@ def about_study(study: Study, settings: SiteSettings | None) -> list[Finding]:
 
     Without `settings` there is no site, and nothing is counted.
     """
+    # In the order of its canonical text: a file and what came by message are one study, with one page.
+    study = study_from_json(study.to_json())
     load_programs(SiteSettings.model_fields["programs"].default if settings is None else settings.programs)
     method, about, plan = find_method(study.method), study.about, plan_of(study)
     table = getattr(study, study.goal, None)

@@ -151,6 +151,13 @@ def test_an_approval_is_bound_to_the_page_that_was_read(sites):
     given = sites.owner().approve(study, 30.0, 1, None, page.digest)
     assert given.page == hashlib.sha256(text.encode()).hexdigest()
     assert page.digest[:12] in sites.owner().audit.entries()[-1].note
+    # A file and what came by message are one study, with one page.
+    assert (
+        facts_of(
+            sites, study.model_copy(update={"parameters": dict(reversed(study.parameters.items()))})
+        ).digest
+        == page.digest
+    )
     # Another purpose, or other data, is another page.
     assert facts_of(sites, make_study()).digest != page.digest
     frame = pd.read_csv(sites.place / "north/data/one.csv")
