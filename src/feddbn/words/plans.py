@@ -101,8 +101,9 @@ def _rows(it: Said) -> Card:
     what = f"{it['rows']:,} rows in {counted(it['recordings'], 'recording')} at {it['sites']} sites"
     if it["effect"] is None:
         return Card("", "", f"{what}: too few for {it['columns']} columns.", "Use fewer variables or lags.")
-    size = f"worth {it['n_effective']:,} complete ones. Effects from {it['effect']:.2f} sd on are found in 4 of 5 studies"
+    size = f"worth {it['n_effective']:,} complete ones"
+    found = f"Effects from {it['effect']:.2f} sd on are found in at least 4 of 5 studies"
     fewer = "" if it.finding.level == "note" else "Use fewer variables or lags, or more sites."
     if it["threshold"] is not None:
         fewer = f"The method leaves out effects below its threshold of {it['threshold']:g}. {fewer}".rstrip()
-    return Card("", "", f"{what}, {size}.", fewer)
+    return Card("", "", f"{what}, {size}. {found}.", fewer)
