@@ -8,13 +8,13 @@ from feddbn.words import Said, says
 @says("changes")
 def _changes(it: Said) -> str:
     what = (
-        f"{it['n_edges']} edges differ between neighbouring segments"
+        f"{it['n_edges']} edges change between segments"
         if it["n_edges"]
-        else "no edge differs, only levels or noise variances"
+        else "no edge changes, only levels or noise variances"
     )
     tables = " (`changes_`, `variance_changes_`)" if it.in_python else ""
     others = "; `dbns_by_segment_` has the others" if it.in_python else ""
-    return f"the network changes at {_places(it)}; {what}{tables}. Forecasts and effects are of the last segment{others}."
+    return f"the network changes at {_places(it)}; {what}{tables}. Forecasts and effects use the last segment{others}."
 
 
 def _places(it: Said) -> str:
@@ -32,24 +32,21 @@ def _places(it: Said) -> str:
 def _drift(it: Said) -> str:
     table = " (`drift_`)" if it.in_python else ""
     return (
-        f"the weights of {it['n_edges']} edges and {it['n_levels']} levels drift{table}. Forecasts and effects have "
-        "their last values, and networks of segments those in the middle of their segment."
+        f"the weights of {it['n_edges']} edges and {it['n_levels']} levels drift{table}. Forecasts and effects use "
+        "the last values. The network of a segment has the values from its middle."
     )
 
 
 @says("few-rows-for-changes")
 def _few_rows(it: Said) -> str:
-    return (
-        "there are too few rows for two segments, so one network was learned for all of them; use longer recordings or more "
-        "sites."
-    )
+    return "there are too few rows for two segments, so one network was learned for all. Use longer recordings or more sites."
 
 
 @says("long-last-block")
 def _long_last_block(it: Said) -> str:
     return (
-        f"the last block has {it['n']:.0f} rows, the others about {it['usual']:.0f}, since recordings have different lengths "
-        "or gaps; changes late in the longest recordings cannot be seen."
+        f"the last block has {it['n']:.0f} rows, the others about {it['usual']:.0f}, because recordings differ in length or "
+        "have gaps. Changes late in the longest recordings cannot be seen."
     )
 
 

@@ -11,8 +11,8 @@ _MOST = 5
 def _one_step_apart(it: Said) -> str:
     step = "one step" if it.get("step") is None else str(it["step"])
     return (
-        f"rows have no times, so each is taken {step} after the one before; name the column of times with "
-        f"{it.option('time')} if there is one."
+        f"rows have no times, so each is assumed to come {step} after the one before. If there is a column of times, name it "
+        f"with {it.option('time')}."
     )
 
 
@@ -20,10 +20,10 @@ def _one_step_apart(it: Said) -> str:
 def _do_not_fit(it: Said) -> str:
     where = "; `fit_` and report.plot_fit show all" if it.in_python else "; the report shows all"
     return (
-        f"the rates do not describe the readings. Worst are those of {' and '.join(it.finding.about)}: {it['steps']:.2g} "
-        f"steps apart they correlate by {it['observed']:.2f} and not by {it['expected']:.2f}, and at all delays they are "
-        f"{it['errors']:.1f} standard errors off in the mean{where}. Effects may be curved, change over time, or go through "
-        "something that is not measured; errors and probabilities allow for the misfit, edges may be wrong."
+        f"the model does not fit the readings. The fit is worst for {' and '.join(it.finding.about)}: at a distance of "
+        f"{it['steps']:.2g} steps their correlation is {it['observed']:.2f}, but the model says {it['expected']:.2f}. Over "
+        f"all distances it is off by {it['errors']:.1f} standard errors on average{where}. Effects may be curved, change "
+        "over time, or go through something unmeasured. Errors and probabilities allow for it, but edges may be wrong."
     )
 
 
@@ -33,16 +33,16 @@ def _too_fast(it: Said) -> str:
     them, are = ("it", "forgets faster than it is") if one else ("them", "forget faster than they are")
     return (
         f"{it.names} {are} read: half of a deviation is gone after {it['half_life']}, and readings are usually "
-        f"{it['apart']} apart or more. Rates from and to {them} rest on little; read {them} more often, or leave {them} out "
-        f"with {it.option('variables')}."
+        f"{it['apart']} apart or more. Rates from and to {them} are uncertain. Measure {them} more often, or leave {them} "
+        f"out with {it.option('variables')}."
     )
 
 
 @says("slower-than-delays")
 def _slower(it: Said) -> str:
     return (
-        f"the slowest change lasts {it['slowest']}, and readings were compared up to {it['longest']} apart only; {it.cure} "
-        "looks further."
+        f"the slowest change lasts {it['slowest']}, but readings were compared only up to {it['longest']} apart. {it.cure} "
+        "compares more distant ones."
     )
 
 
@@ -61,7 +61,7 @@ def _own_levels(it: Said) -> str:
     shown = ", ".join(f"{name} {share:.0%}" for name, share in list(shares.items())[:_MOST])
     more = f" and {len(shares) - _MOST} more" if len(shares) > _MOST else ""
     return (
-        f"recordings have levels of their own, which were told apart from what goes on within them (share of the variance: "
+        f"recordings have different levels. These were separated from changes within recordings (share of the variance: "
         f"{shown}{more})."
     )
 
@@ -72,6 +72,6 @@ def _correlated(it: Said) -> str:
     shown = ", ".join(f"{one} and {other} ({r:.2f})" for one, other, r in pairs[:_MOST])
     more = f" and {len(pairs) - _MOST} more" if len(pairs) > _MOST else ""
     return (
-        f"{counted(len(pairs), 'pair')} of variables {'is' if len(pairs) == 1 else 'are'} moved by common noise: "
-        f"{shown}{more}. Something that acts on both is not measured, or one acts on the other faster than they are read."
+        f"{counted(len(pairs), 'pair')} of variables {'shares' if len(pairs) == 1 else 'share'} noise: "
+        f"{shown}{more}. An unmeasured cause acts on both, or one acts on the other faster than they are measured."
     )

@@ -22,30 +22,33 @@ _LEVELS = {
 _DATES = "dates as 2024-01-31T12:00, others need to be told apart by day or month first"
 _SENTENCES = {
     "glued/blocks": (
-        "{one} has {n_values} values, each in one block of rows: it looks like the name of recordings that are "
-        "glued together.",
+        "{one} has {n_values} values, each in one block of rows. It seems to name recordings that stand below each "
+        "other in this file.",
         "{cure}",
     ),
     "glued/counter": (
-        "{one} counts up and starts again {starts}: it looks like a time, and recordings may be glued together there.",
+        "{one} counts up and restarts {starts}. It looks like a time, and a new recording may begin at each restart.",
         "{cure} with {series} the column that names the recordings",
     ),
     "glued/names": (
-        "{last} starts again {starts}, where {others} change: {n} recordings seem to be glued together, and a lag would "
-        "reach from one into the next.",
+        "{last} restarts {starts}, where {others} change. The file seems to hold {n} recordings, and a lag would reach "
+        "from one into the next.",
         "{cure}",
     ),
-    "undeclared-time/dates": ("{one} holds dates, and would be a variable.", f"{{cure}}; write {_DATES}"),
+    "undeclared-time/dates": (
+        "{one} holds dates, and would be used as a variable.",
+        f"{{cure}}; write {_DATES}",
+    ),
     "undeclared-time/rising": (
         "{one} never falls: it looks like a time with repeated entries, a counter or a running total.",
         "keep one row per time and {cure}{dates}, or take differences of a running total",
     ),
     "undeclared-time/time": (
-        "{one} rises from row to row like a time or a row number, and would be a variable.",
+        "{one} rises from row to row like a time or a row number, and would be used as a variable.",
         "{cure}{dates}, or {leave_out}",
     ),
     "shuffled-time": (
-        "{one} looks like a time, but the rows are not in its order, so a lag would mean nothing.",
+        "{one} looks like a time, but the rows are not in its order. Lags would be meaningless.",
         "{cure}",
     ),
     "may-be-time": ("{one} may be the time of the rows.", "{cure}"),
@@ -58,7 +61,7 @@ _SENTENCES = {
         "{leave_out}",
     ),
     "ignored-index/levels": (
-        "the index has the levels {names}, which are ignored: recordings may be glued.",
+        "the index has the levels {names}, which are ignored. The table may hold several recordings.",
         "{cure}",
     ),
     "ignored-index/holes": (
@@ -70,7 +73,7 @@ _SENTENCES = {
         "sort_index()",
     ),
     "ignored-index/restarts": (
-        "the index starts again {starts} and is ignored: recordings may be glued together.",
+        "the index restarts {starts} and is ignored. The table may hold several recordings.",
         "give the recordings as a list of frames, or name them with {series}",
     ),
     "text-cells/some": (
@@ -82,7 +85,7 @@ _SENTENCES = {
         "{as_site} or {as_series} if it names them, {kinds} if it holds levels, otherwise {leave_out}",
     ),
     "sentinel": (
-        "{columns}: {what} stands there {starts}, far outside all others, like a code for missing.",
+        "{columns}: {what} appears {starts}, far from all other values, like a code for a missing value.",
         "leave such cells empty{or_use}",
     ),
     "constant": (
@@ -103,16 +106,16 @@ _SENTENCES = {
         "an order out with {variables}",
     ),
     "held": (
-        "{columns} keep{s} values for about {n_rows} rows at a time while others change: a cause that is read late looks "
-        "like an effect, and arrows may be turned round.",
-        "read edges between these and other columns without their direction, or measure all at the same time steps",
+        "{columns} repeat{s} the same value for about {n_rows} rows while others change. A cause that is measured late looks "
+        "like an effect, so arrows may be reversed.",
+        "ignore the direction of edges between these and other columns, or measure all at the same times",
     ),
     "wandering": (
-        "{columns}: neighbouring rows are almost equal; levels that wander like this look related by chance.",
+        "{columns}: neighbouring rows are almost equal. Slow series like this look related by chance.",
         "take differences, or keep fewer rows per time",
     ),
     "dependent": (
-        "{one} is almost determined by {others}: which of them has an effect cannot be told.",
+        "{one} is almost determined by {others}. Which of them has an effect cannot be found out.",
         "leave {one} out with {variables}",
     ),
     "units": (
@@ -120,14 +123,14 @@ _SENTENCES = {
         "use one unit everywhere: a fit does not compare fewer than four sites",
     ),
     "repeated": (
-        "it is the same as recording {same_recording!r} of site {same_site!r}: its rows would count twice.",
+        "it is a copy of recording {same_recording!r} of site {same_site!r}. Its rows would count twice.",
         "leave one of them out",
     ),
     "header": (
         "all column names are numbers: the file seems to have no header, or variables in rows instead of columns.",
         "write one column per variable, with its name in the first line",
     ),
-    "others-looked-at": ("{listed} can be read; what is said of all is said of {them}.", ""),
+    "others-looked-at": ("{listed} can be read; the other remarks are about {them}.", ""),
     "usable-rows/complete": (
         "{usable} of {rows} rows are complete, and this method uses no others: the network rests on these few.",
         "{filling} uses rows with empty cells for what they hold; or choose columns with few gaps by {variables}",
@@ -137,17 +140,17 @@ _SENTENCES = {
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
     ),
     "coarser-rows": (
-        "rows are {own} apart, {every} steps of {step}: empty rows stand between them, so that relations over single steps "
-        "are those of sites with all steps.",
+        "rows are {own} apart, which is {every} steps of {step}. Empty rows were put between them. Effects over single steps "
+        "come from sites that measure every step.",
         "{freq} says another step for all",
     ),
     "uneven-times": (
-        "{share:.1%} of the times in {one} are off the step of {step}, by at most {most:.1%} of it, and were taken as even.",
+        "{share:.1%} of the times in {one} are off the step of {step}, by at most {most:.1%} of it. They count as regular.",
         "{cure} refuses such times, {fifth} allows a fifth of the step",
     ),
     "averaged/average": (
-        "{n} readings became {n_values} values: those in one step of {step} were averaged ({lost}), and what happens within "
-        "a step is lost.",
+        "{n} readings became {n_values} values: those in one step of {step} were averaged ({lost}). What happens within a "
+        "step is lost.",
         "{finer}",
     ),
     "averaged/same": (
@@ -160,7 +163,7 @@ _SENTENCES = {
     ),
     "limits": ("cells beyond these limits are left empty: {listed}.", "change them with {as_limits}"),
     "auto-step": (
-        "a step of {step} was taken: the largest usual one that keeps most readings apart ({part:.0%} of them).",
+        "a time step of {step} was chosen: the longest usual one that keeps most readings apart ({part:.0%} of them).",
         "say it with {cure}, so that it stays the same with other data and at every site",
     ),
     "steps": (
@@ -178,30 +181,30 @@ _SENTENCES = {
     "all-rows/note": ("{what}.", ""),
     "empty-share": (
         "{share:.1%} of the cells are empty.",
-        "{cure}, which is usual, uses the cells that are there",
+        "{cure}, the default, uses all measured cells",
     ),
     "still": (
-        "in {columns} half of the cells or more have one value, as those of a stuck sensor do.",
+        "in {columns} half of the cells or more have the same value, like a stuck sensor.",
         "look for it at each site with `feddbn site check`, or leave it out with {variables}",
     ),
     "outliers-somewhere": (
         "in {columns} cells lie far from their recording's median (outliers): errors of measurement, codes, or bursts.",
-        "{cure}, which is usual, has them count for less",
+        "{cure}, the default, gives them less weight",
     ),
     "cycles": (
         "cycles of {listed} rows stand out.",
-        "{cure}, which is usual, takes them off where that is better",
+        "{cure}, the default, removes them where that is better",
     ),
     "scales": (
         "the {sites} sites measure on different scales, or in different units{of_far}.",
-        "compare units; {cure}, which is usual, brings sites to one scale where that is better",
+        "compare the units; {cure}, the default, rescales sites where that is better",
     ),
     "not-compared/few": (
-        "whether one site has other units, exchanged columns or other relations than the rest was not looked at.",
+        "not checked: whether one site has different units, swapped columns or different relations.",
         "sites are compared where there are {fewest} or more of them with enough rows",
     ),
     "not-compared/asked": (
-        "whether one site has other units, exchanged columns or other relations than the rest was not looked at.",
+        "not checked: whether one site has different units, swapped columns or different relations.",
         "{cure} has sites compare themselves, if their owners allow the task 'agreement'; they are compared where there are "
         "{fewest} or more of them with enough rows",
     ),
@@ -351,7 +354,7 @@ def _missing(it: Said) -> Card:
 @says("kinds")
 def _kinds(it: Said) -> Card:
     found = "; ".join(f"{name!r} {_LEVELS[_kind_of(said)]}" for name, said in it["kinds"].items())
-    return _told(it, f"{found}.", f"{_declared(it)}; other methods treat numbers as lines and refuse text")
+    return _told(it, f"{found}.", f"{_declared(it)}; other methods treat them as numbers and refuse text")
 
 
 @says("kinds-somewhere")
@@ -360,7 +363,7 @@ def _kinds_somewhere(it: Said) -> Card:
     for kind, what in (("binary", "0 and 1"), ("count", "whole numbers from 0")):
         names = [name for name, one in it["kinds"].items() if one == kind]
         said += [f"{names_of(names)} with {what} only"] if names else []
-    cure = f"{_declared(it)}; other methods take them as lines" if it.finding.cure else ""
+    cure = f"{_declared(it)}; other methods treat them as numbers" if it.finding.cure else ""
     return _told(it, f"{' and '.join(said)}.", cure)
 
 

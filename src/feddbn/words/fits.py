@@ -55,30 +55,27 @@ def _alone_here(it: Said) -> str:
 
 @says("few-rows-for-marks")
 def _few_rows_for_marks(it: Said) -> str:
-    return f"{it['n']:,.0f} rows are few for {it['q']} columns: weak edges will be missing, and marks may rest on chance."
+    return f"{it['n']:,.0f} rows are few for {it['q']} columns. Weak edges will be missing; some marks may be due to chance."
 
 
 @says("marks")
 def _marks(it: Said) -> str:
     where = "edges_ has all" if it.in_python else "ancestral_graph in the result has all"
     return (
-        f"of {it['n_edges']} edges {it['n_hidden']} are due to hidden causes ('<->') and {it['n_open']} may be ('o->', "
-        f"'o-o'); the network has only those that are causes ('-->'); {where}."
+        f"of {it['n_edges']} edges, {it['n_hidden']} come from hidden causes ('<->') and {it['n_open']} may do so ('o->', "
+        f"'o-o'). The network shows only direct causes ('-->'); {where}."
     )
 
 
 @says("plain-autoregression")
 def _plain_autoregression(it: Said) -> str:
     what = " `summary_` is for the algorithms of feddbn.interop." if it.in_python else ""
-    return f"this network is the plain vector autoregression: every lagged weight is in it, and none was selected.{what}"
+    return f"this network is a plain vector autoregression. It keeps every lagged weight; no edge was selected.{what}"
 
 
 @says("cyclic-marks")
 def _cyclic_marks(it: Said) -> str:
-    return (
-        f"{it['n']} contemporaneous edges are left out of the network, since marks make a cycle of them: the data contradict "
-        "each other there."
-    )
+    return f"{it['n']} contemporaneous edges form a cycle and are left out. The data contradict each other there."
 
 
 @says("could-be-hidden")
@@ -92,8 +89,8 @@ def _could_be_hidden(it: Said) -> str:
     how = "better" if it["gain"] > 0 else "about as well"
     where = "`hidden_` has a line for each edge (docs/causal.md)" if it.in_python else "see docs/causal.md"
     return (
-        f"{len(edges)} of {it['n_edges']} edges could be something that was not measured: a hidden cause of {causes} "
-        f"describes the rows {how} without {', '.join(shown)}{more}. {where}."
+        f"{len(edges)} of {it['n_edges']} edges may not be real. A hidden cause of {causes} explains the data {how} without "
+        f"{', '.join(shown)}{more}. {where[0].upper()}{where[1:]}."
     )
 
 
@@ -104,7 +101,7 @@ def _curves(it: Said) -> str:
         what += f", and {it['n_products']} pairs of variables act together"
     if it["gain"] is not None:
         auto = it.setting("features", "auto")
-        what += f" ({auto} took splines: the score is better by {it['gain']:.0f}); {it.cure} leaves straight lines"
+        what += f" ({auto} chose splines, because their score is better by {it['gain']:.0f}); {it.cure} uses straight lines"
     has = "; `dbn_.effect(source, target, lag).to_frame()` has the curves" if it.in_python else ""
     return f"{what}. Weights are average slopes{has}."
 
@@ -113,57 +110,57 @@ def _curves(it: Said) -> str:
 def _few_rows_for_curves(it: Said) -> str:
     others = " or ".join(it.setting("features", one) for one in it["others"])
     return (
-        f"the noise leaves as much as {it['n']:.0f} rows would tell about {it['q']} columns of lines and curves: many edges "
-        f"and curves may be missed; use {others}, more recordings or a larger epsilon."
+        f"after the privacy noise the data are worth {it['n']:.0f} rows, for {it['q']} columns of lines and curves. Many "
+        f"edges may be missed. Use {others}, more recordings or a larger epsilon."
     )
 
 
 @says("rows-added")
 def _rows_added(it: Said) -> str:
     return (
-        f"{it['n_new']} rows were added to {it['n_before']} that were fitted before; only covariances were added up, so the "
-        "shape of the noise, curves and residuals were not looked at again."
+        f"{it['n_new']} new rows were added to {it['n_before']} earlier ones. Only covariances were added. The noise, curves "
+        "and residuals were not checked again."
     )
 
 
 @says("treated-as-before")
 def _treated_as_before(it: Said) -> str:
     told = {
-        "own_means": "means of each recording are taken off",
-        "degree": f"trends of degree {it.get('degree')} are taken off each recording",
-        "periods": f"cycles of {', '.join(f'{period:.4g}' for period in it.get('periods', ()))} rows are taken off",
-        "outliers": f"far cells of {', '.join(it.get('outliers', ()))} count for less",
-        "own_scales": "sites are brought to one scale",
+        "own_means": "the mean of each recording is subtracted",
+        "degree": f"a trend of degree {it.get('degree')} is subtracted from each recording",
+        "periods": f"cycles of {', '.join(f'{period:.4g}' for period in it.get('periods', ()))} rows are subtracted",
+        "outliers": f"outliers of {', '.join(it.get('outliers', ()))} get less weight",
+        "own_scales": "sites are rescaled to a common scale",
         "n_disagreeing": f"{it.get('n_disagreeing')} sites do not fit the others",
     }
     changes = "; ".join(told[what] for what in it.finding.values)
     return (
-        f"the new rows alone would be treated otherwise than the old ones were ({changes}), and were treated as these; fit "
-        "all rows again to decide for all."
+        f"on their own, the new rows would be prepared differently ({changes}). They were prepared like the old rows. Fit "
+        "all rows again to decide for all of them."
     )
 
 
 @says("not-selected-by-spread")
 def _no_spread(it: Said) -> str:
     return (
-        f"fewer than {it['fewest']} sites take part, whose squared losses would tell them apart; so the candidate with the "
-        "lowest loss was taken, without a standard error."
+        f"fewer than {it['fewest']} sites take part, so their spread cannot be shown without showing a site. The candidate "
+        "with the lowest loss was chosen, without a standard error."
     )
 
 
 @says("sites-not-compared")
 def _sites_not_compared(it: Said) -> str:
     return (
-        "whether one site has other units, exchanged columns or other relations than the rest was not looked at; "
-        f"{it.cure} has sites compare themselves, if their owners allow the task 'agreement'."
+        "not checked: whether one site has different units, swapped columns or different relations. "
+        f"{it.cure} makes the sites compare themselves, if their owners allow the task 'agreement'."
     )
 
 
 @says("noise-shape-not-looked-at")
 def _noise_shape(it: Said) -> str:
     return (
-        "some contemporaneous directions stay open, and whether the shape of the noise decides them was not looked at; "
-        f"{it.cure} has sites tell it, if their owners allow the task 'residuals.shapes'."
+        "some contemporaneous directions are unknown. The shape of the noise might decide them, but it was not checked. "
+        f"{it.cure} checks it, if the owners allow the task 'residuals.shapes'."
     )
 
 
@@ -171,15 +168,15 @@ _NOT_RESAMPLED = {
     "many": "there are many variables",
     "noise": "the sums carry noise for differential privacy",
     "refused": "a site does not answer the task 'gram.resamples'",
-    "sums": "the network was learned from sums that were there",
+    "sums": "the network was learned from stored sums",
 }
 
 
 @says("probabilities-not-resampled")
 def _not_resampled(it: Said) -> str:
     return (
-        "probabilities are those of all rows at once and not averaged over resamples of them, because "
-        f"{_NOT_RESAMPLED[it['reason']]}; where the model is not quite right they are too sure."
+        "edge probabilities come from one fit, not from resamples, because "
+        f"{_NOT_RESAMPLED[it['reason']]}. If the model is slightly wrong, they are too confident."
     )
 
 

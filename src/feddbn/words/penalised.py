@@ -5,9 +5,9 @@ from __future__ import annotations
 from feddbn.words import Said, says
 
 _ENDS = {
-    "MAX_ROUNDS": "stopped at the maximum number of rounds before every residual was below its tolerance",
+    "MAX_ROUNDS": "stopped at the maximum number of rounds before it had converged",
     "NOT_ACYCLIC": "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut",
-    "STALLED": "stopped because nothing changed any more although a residual is above its tolerance",
+    "STALLED": "stopped because nothing changed any more, although it had not converged",
 }
 
 
@@ -18,8 +18,8 @@ def _not_converged(it: Said) -> str:
         return f"{said}."
     cures = f"{it.setting('prepare.center', 'auto')} or {it.setting('prepare.center', 'federated')}"
     return (
-        f"{said}: the mean of {it['far']} is {it['times']:.2g} times its standard deviation, too much for sums of products; "
-        f"choose {cures}."
+        f"{said}. The mean of {it['far']} is {it['times']:.2g} times its standard deviation, which makes the sums "
+        f"inaccurate; choose {cures}."
     )
 
 
@@ -39,9 +39,9 @@ def _variables_scaled(it: Said) -> str:
         "networks explain"
     )
     return (
-        f"penalties and thresholds act on variables scaled to unit variance: {why} (standard deviations), so one penalty in "
-        "the units of the data cannot serve both. Weights are in the units of the data; contemporaneous directions rest on "
-        f"less, since scales no longer tell them. {it.cure} keeps the units, as in the paper."
+        f"variables were scaled to unit variance for learning. Reason: {why} (standard deviations), so no single penalty "
+        "fits both. Weights are reported in the units of the data. Contemporaneous directions are less certain, since scales "
+        f"no longer help. {it.cure} keeps the units, as in the paper."
     )
 
 
@@ -53,7 +53,7 @@ def _mean_has_cycles(it: Said) -> str:
 @says("more-of-sites")
 def _more_of_sites(it: Said) -> str:
     where = ": see treatments_" if it.in_python else ""
-    return f"{it['n']} more remarks on what was done to the rows of sites{where}."
+    return f"{it['n']} more remarks on how the rows of sites were prepared{where}."
 
 
 @says("never-joined")
@@ -64,17 +64,14 @@ def _never_joined(it: Said) -> str:
 
 @says("own-residuals-not-looked-at")
 def _own_residuals(it: Said) -> str:
-    return (
-        f"whether residuals contradict the model was not looked at: no site has {it['rows_a_column']} rows for each of the "
-        f"{it['n_columns']} columns of a row."
-    )
+    return f"residuals were not checked: no site has {it['rows_a_column']} rows for each of the {it['n_columns']} columns."
 
 
 @says("no-site-compared")
 def _no_site_compared(it: Said) -> str:
     return (
-        f"{it.setting('prepare.on_disagreement', 'personal')} did nothing: sites are compared where there are at least "
-        f"{it['fewest']} and all of them answer the tasks 'survey' and 'agreement'."
+        f"{it.setting('prepare.on_disagreement', 'personal')} had no effect. Sites are compared only if there are at least "
+        f"{it['fewest']} and all answer the tasks 'survey' and 'agreement'."
     )
 
 

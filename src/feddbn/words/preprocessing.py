@@ -9,8 +9,8 @@ _LEAST_SHARE = 0.01
 
 
 _CELLS = {
-    "cells-empty_values": "cells with the value {} were taken as empty.",
-    "cells-made_up": "cells that somebody made up were taken as empty: {}.",
+    "cells-empty_values": "cells with the value {} were treated as empty.",
+    "cells-made_up": "cells that were filled in earlier were treated as empty: {}.",
 }
 
 
@@ -20,24 +20,24 @@ def _cells(it: Said) -> str:
 
 
 _MADE_UP = {
-    "lines": "{} lies on straight lines between neighbours in {:.0%} of the cells: interpolated?",
-    "repeats": "{} repeats the value before in {:.0%} of the cells: carried forward, or a sensor that is stuck?",
-    "smooth": "changes of {} go on (correlation {:.2f}): smoothed, or read more often than it moves?",
+    "lines": "{:.0%} of the cells of {} lie on straight lines between their neighbours: interpolated?",
+    "repeats": "{:.0%} of the cells of {} repeat the value before: carried forward, or a stuck sensor?",
+    "smooth": "changes of {1} continue in the next row (correlation {0:.2f}): smoothed, or sampled too often?",
 }
 
 
 @says("made-up-values")
 def _made_up_values(it: Said) -> str:
     told = zip(it["kinds"].items(), it["shares"], strict=True)
-    each = " ".join(_MADE_UP[kind].format(name, share) for (name, kind), share in list(told)[:_MOST_SHOWN])
+    each = " ".join(_MADE_UP[kind].format(share, name) for (name, kind), share in list(told)[:_MOST_SHOWN])
     more = f" And {len(it['shares']) - _MOST_SHOWN} more." if len(it["shares"]) > _MOST_SHOWN else ""
-    cure = f" {it.cure} takes such cells as empty." if it.finding.cure else ""
-    return f"values that were made up turn edges over. {each}{more}{cure}"
+    cure = f" {it.cure} treats such cells as empty." if it.finding.cure else ""
+    return f"some values seem to be filled in, and filled-in values can reverse edges. {each}{more}{cure}"
 
 
 @says("rows-treated")
 def _rows_treated(it: Said) -> str:
-    return f"rows were treated first: {it.parts}. {it.where_single} how to decide otherwise."
+    return f"the rows were prepared first: {it.parts}. {it.where_single} how to change this."
 
 
 @says("own-courses", "own-means")
@@ -54,27 +54,27 @@ def _own_courses(it: Said) -> str:
     if len(most) > _MOST_SHOWN:
         shown += f" and less of {len(most) - _MOST_SHOWN} others"
     return (
-        f"recordings have {' and '.join(parts)} of their own (evidence {it['evidence']:.0f}), which are taken off"
-        f"{': ' + shown if shown else ''}; {_levels(it, bool(degree or periods))} {it.cure} "
-        f"{'keep them' if degree or periods else 'keeps one mean for all'}."
+        f"each recording has its own {' and '.join(parts)} (BIC {it['evidence']:.0f} better), which are subtracted"
+        f"{': ' + shown if shown else ''}. {_levels(it, bool(degree or periods))} {it.cure} "
+        f"{'keep them' if degree or periods else 'uses one mean for all'}."
     )
 
 
 def _levels(it: Said, has_course: bool) -> str:
-    has = "intercepts are those of the average recording, "
+    has = "Intercepts are those of the average recording. "
     if has_course:
         where = " (`model.courses.fit_course`)" if it.in_python else ""
-        return f"{has}and `feddbn forecast` goes on along a recording's own course{where}."
+        return f"{has}`feddbn forecast` continues each recording's own course{where}."
     if it.in_python:
-        return f"{has}`dbn_.at_level(mean)` has those of one (`feddbn forecast` uses them)."
-    return f"{has}and `feddbn forecast` uses those of each."
+        return f"{has}`dbn_.at_level(mean)` gives those of one recording, as `feddbn forecast` does."
+    return f"{has}`feddbn forecast` uses those of the recording."
 
 
 @says("own-scales")
 def _own_scales(it: Said) -> str:
     return (
-        f"sites measure on different scales (BIC {it['evidence']:.0f} better with scales of their own), so each is brought "
-        f"to the mean scale; weights are in that. {it.cure} keeps the values as they are."
+        f"sites measure on different scales (BIC {it['evidence']:.0f} better with one scale per site), so each is rescaled "
+        f"to the mean scale. Weights are on that scale. {it.cure} keeps the values unchanged."
     )
 
 
@@ -86,13 +86,12 @@ def _cells_bounded(it: Said) -> str:
     if it.get("shocks"):
         return (
             f"{far}, and "
-            "other variables move with them, as with shocks: they stay, and only cells far beyond such shocks count for "
-            f"less. {it.cure} uses all cells as they are."
+            "other variables move with them. They look like real shocks and are kept; only cells far beyond them get less "
+            f"weight. {it.cure} uses all cells unchanged."
         )
     return (
-        f"{far}, so cells "
-        f"count for less from 5 on, and from 10 on not at all. No few cells decide then, and it costs about {cost} of the "
-        f"rows' worth. {it.cure} uses all cells as they are."
+        f"{far}. Outliers get less weight from 5 on and none from 10 on. So no single cell decides the result. This costs "
+        f"about {cost} of the information. {it.cure} uses all cells unchanged."
     )
 
 
@@ -100,7 +99,7 @@ def _cells_bounded(it: Said) -> str:
 def _empty_cells(it: Said) -> str:
     size = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     return (
-        f"{size} of the cells are empty; all rows are used for what they hold, and are worth {it['n']:.0f} complete ones. "
+        f"{size} of the cells are empty. All rows are used; together they are worth {it['n']:.0f} complete rows. "
         f"{it.cure} uses complete rows only."
     )
 
@@ -114,8 +113,8 @@ def _pairs_unseen(it: Said) -> str:
     ]
     more = f"; and {len(pairs) - _MOST_SHOWN} more pairs" if len(pairs) > _MOST_SHOWN else ""
     return (
-        f"hardly any row has cells of both: {'; '.join(shown)}{more}. Edges between these are guessed from the other "
-        "variables, however certain they look. Measure both together at some site, bring all columns to one rate, leave "
+        f"these are hardly ever measured together: {'; '.join(shown)}{more}. Edges between them are guesses from the other "
+        "variables, however certain they look. Measure both at some site, use one sampling rate for all columns, leave "
         f"one of them out with {it.option('variables')}, or rule the edges out with forbidden_edges."
     )
 
@@ -134,20 +133,20 @@ def _sites_disagree(it: Said) -> str:
 
     if it["left_out"] and it["personal"]:
         return (
-            f"{what} and {stays} out of the sums; its owner is told why. Its own network is learned at home, from its rows "
-            f"alone; {wish('exclude')} learns none for it."
+            f"{what} and {stays} out of the sums; the owner is told why. A network for it is learned at the site, from its "
+            f"own rows; {wish('exclude')} learns none for it."
         )
     if it["left_out"]:
         return (
-            f"{what} and {stays} out of the sums; its owner is told why. {wish('warn')} keeps it in, {wish('personal')} "
-            f"learns a network of its own for it, {it.method('PFDBNL', 'pfdbnl')} one for each site."
+            f"{what} and {stays} out of the sums; the owner is told why. {wish('warn')} keeps it in. {wish('personal')} "
+            f"learns a separate network for it. {it.method('PFDBNL', 'pfdbnl')} learns one for every site."
         )
     if n > of / 3:
         return (
             f"{what}, and all are in the sums: one network for all is wrong for some. Units or columns may be mixed up; "
             f"owners are told what differs. If all is right, use {it.method('PFDBNL', 'pfdbnl')}, a network for each."
         )
-    return f"{what}; its owner is told why. {wish('exclude')} leaves it out (not of PFDBNL, which has a network for each)."
+    return f"{what}; the owner is told why. {wish('exclude')} leaves it out (PFDBNL needs no such choice)."
 
 
 @says("two-rates")
@@ -158,16 +157,16 @@ def _two_rates(it: Said) -> str:
         "stay out of the sums" if it["left_out"] else "stay in the sums, so that a lag means different things"
     )
     return (
-        f"{what} seem to be farther apart in time than those of the others and {done}; owners are told. With times "
-        f"({it.option('time')}) and one step for all ({it.option('freq')}) such rows are used for what they tell."
+        f"{what} seem to be farther apart in time than those of the others and {done}; owners are told. Name the column of "
+        f"times ({it.option('time')}) and one time step for all sites ({it.option('freq')}), and such rows can be used."
     )
 
 
 @says("not-looked-at-under-noise")
 def _not_looked_at(it: Said) -> str:
     return (
-        "whether recordings differ in their means, trends or scales, and whether variables are yes/no or counts, was not "
-        f"looked at, since these sites add noise to one matrix only; if means may differ, use {it.cure}."
+        "not checked: whether recordings differ in means, trends or scales, and whether variables are yes/no or counts. "
+        f"Under this differential privacy only one matrix is released. If means may differ, use {it.cure}."
     )
 
 
@@ -175,8 +174,8 @@ def _not_looked_at(it: Said) -> str:
 def _no_intercepts(it: Said) -> str:
     has = "`dbn_.at_level(mean)` has those of one recording (" if it.in_python else "("
     return (
-        "recordings were centred on their own means and nothing was asked about these, so intercepts are 0; "
-        f"{has}`feddbn forecast` uses those of each)."
+        "each recording was centred on its own mean, so intercepts are 0; "
+        f"{has}`feddbn forecast` uses those of the recording)."
     )
 
 
@@ -197,7 +196,7 @@ def _kinds_as_lines(it: Said) -> str:
     ]
     shown = "; ".join(told[:_MOST_SHOWN])
     shown += f"; and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
-    line = "it is treated as a line" if len(told) == 1 else "they are treated as lines"
+    line = "it is treated as a number" if len(told) == 1 else "they are treated as numbers"
     but = [_NO_CURE[why] for why in it.get("but") or ()]
     if but:
         return f"{shown}; {line}. {it.method('MixedDBN', 'mixed')} is no cure here: {', and '.join(but)}."
@@ -207,7 +206,7 @@ def _kinds_as_lines(it: Said) -> str:
         cure = " ".join(["--method mixed", *(f"--kinds {name}={kind}" for name, kind in kinds.items())])
     else:
         cure = 'method = "mixed" with these kinds'
-    return f"{shown}; {line}. {cure} cures it."
+    return f"{shown}; {line}. {cure} treats them as what they are."
 
 
 @says("sites-compared")

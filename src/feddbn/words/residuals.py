@@ -15,7 +15,7 @@ _SMALLEST_P = 1e-6
 @says("lag-added")
 def _lag_added(it: Said) -> str:
     return (
-        f"residuals remembered earlier ones, so a lag was added: n_lags={it['n_lags']} leaves none that do (score better by "
+        f"residuals were autocorrelated, so a lag was added. With n_lags={it['n_lags']} they are not (score better by "
         f"{it['gain']:.0f}). A hidden variable can look the same."
     )
 
@@ -23,9 +23,9 @@ def _lag_added(it: Said) -> str:
 @says("noise-memory-removed")
 def _noise_memory(it: Said) -> str:
     return (
-        f"the noise is autocorrelated: it keeps {it['memory']:.2f} of itself from row to row. That was taken off before "
-        "learning, which leaves residuals without memory; directions then rest on covariances, and forecasts do not use "
-        f"the memory. {it.cure} leaves it in."
+        f"the noise is autocorrelated ({it['memory']:.2f} from row to row). This was removed before learning. Directions now "
+        "rest on covariances only, and forecasts do not use the autocorrelation. "
+        f"{it.cure} leaves it in."
     )
 
 
@@ -47,12 +47,12 @@ def _contradictions(it: Said) -> str:
 
 
 _SHORT = {
-    "hidden": "hidden causes explain the rows better than some edges do",
+    "hidden": "hidden causes explain the data better than some edges do",
     "memory": "residuals are autocorrelated (up to {autocorrelation:.2f})",
     "dependence": "residuals of the same row correlate (up to {correlation:.2f})",
-    "volatility": "the variance of the noise changes from row to row (evidence is worth {n_effective:.0f} of {n_rows} rows)",
-    "thirds": "the variance of the noise changes over the recordings (by a factor of up to {ratio:.1f})",
-    "spread": "recordings differ in the variance of their noise",
+    "volatility": "the noise variance changes from row to row (the data are worth {n_effective:.0f} of {n_rows} rows)",
+    "thirds": "the noise variance changes over time (by a factor of up to {ratio:.1f})",
+    "spread": "the noise variance differs between recordings",
     "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
     "curvature": "effects are not straight lines",
 }
@@ -62,76 +62,76 @@ _SHORT = {
 def _hidden(it: Said) -> str:
     causes = " and another one of ".join(", ".join(effects) for effects in it["causes"])
     return (
-        f"a hidden cause of {causes} explains the rows better than edges between these variables do (score better by "
-        f"{it['gain']:.0f}): edges between them and lagged edges to them may stand for it, and directions between them are "
-        "left open; add what they share as a variable."
+        f"a hidden cause of {causes} explains the data better than edges between these variables do (score better by "
+        f"{it['gain']:.0f}). Edges between them, and lagged edges to them, may be due to it; their directions are left open. "
+        "If you can measure what they share, add it as a variable."
     )
 
 
 @says("residuals-memory")
 def _memory(it: Said) -> str:
     numbers = f"(autocorrelation up to {it['autocorrelation']:.2f}, echo {it['echo']:.1f} standard errors, p {_p(it['p'])})"
-    cure, n_lags, gain = "add what may be missing as a variable", it["n_lags"], it["lag_gain"]
+    cure, n_lags, gain = "add a variable that may be missing", it["n_lags"], it["lag_gain"]
     if it["looked_only"]:
         oneshot = it.method("OneShotDBN", "oneshot")
-        cure = f"{oneshot} finds out whether one lag more or noise with a memory explains it; or {cure}"
+        cure = f"use {oneshot}, which tests one more lag and autocorrelated noise; or {cure}"
     if gain is not None and gain > 0:
         auto = it.setting("n_lags", "auto")
-        cure = f"n_lags={n_lags + 1} scores {gain:.0f} better, so try {auto}; or {cure}"
+        cure = f"try {auto}, because n_lags={n_lags + 1} scores {gain:.0f} better; or {cure}"
     if it["echo"] > _CLEAR_ECHO:
         return (
-            f"residuals echo the network's own effects a lag too late {numbers}, as where values are measured with errors or "
-            "a cause is hidden: weights are too small, and edges may stand for what is measured badly. "
-            f"Trust directions and single edges less; average neighbouring rows, or {cure}."
+            f"residuals repeat the network's own effects one lag late {numbers}. This happens with measurement error or a "
+            "hidden cause. Weights are then too small, and some edges may be wrong. "
+            f"Do not rely on single edges or directions. Average neighbouring rows, or {cure}."
         )
     return (
-        f"residuals are autocorrelated {numbers}, as with a hidden cause, a trend or cycle, too few lags, or noise with "
-        f"memory: edges may stand for that; {cure}."
+        f"residuals are autocorrelated {numbers}. Possible reasons: a hidden cause, a trend or cycle, too few lags, or "
+        f"autocorrelated noise. Some edges may be due to that; {cure}."
     )
 
 
 @says("residuals-dependence")
 def _dependence(it: Said) -> str:
     return (
-        f"residuals of the same row correlate (up to {it['correlation']:.2f}, p {_p(it['p'])}): a contemporaneous effect is "
-        "missing, or a cause is hidden; look at forbidden_edges, or add what may be missing as a variable."
+        f"residuals of the same row correlate (up to {it['correlation']:.2f}, p {_p(it['p'])}). A contemporaneous effect is "
+        "missing, or a cause is hidden. Check forbidden_edges, or add a variable that may be missing."
     )
 
 
 @says("residuals-volatility")
 def _volatility(it: Said) -> str:
     rows = f"{it['n_effective']:.0f} of {it['n_rows']} rows"
-    follows = f"network and probabilities count {rows}."
+    follows = f"The network and its probabilities count only {rows}."
     if it["looked_only"]:
         oneshot = it.method("OneShotDBN", "oneshot")
-        follows = f"the evidence is worth {rows}, so trust weak edges less; {oneshot} counts no more rows than that."
+        follows = f"The data are worth {rows}, so trust weak edges less; {oneshot} takes this into account."
     return (
-        f"the variance of the noise changes from row to row (squares a row apart correlate up to {it['correlation']:.2f}, "
-        f"p {_p(it['p'])}): {follows}"
+        f"the noise variance changes from row to row (squared residuals correlate up to {it['correlation']:.2f}, "
+        f"p {_p(it['p'])}). {follows}"
     )
 
 
 @says("residuals-thirds")
 def _thirds(it: Said) -> str:
     return (
-        f"the variance of the noise changes over the recordings (by a factor of up to {it['ratio']:.1f} between thirds, "
-        f"p {_p(it['p'])}): the noisier part rules the weights; fit the parts separately and keep what agrees."
+        f"the noise variance changes over time (by a factor of up to {it['ratio']:.1f} between thirds of the recordings, "
+        f"p {_p(it['p'])}). The noisier part dominates the weights. Fit the parts separately and keep what agrees."
     )
 
 
 @says("residuals-spread")
 def _spread(it: Said) -> str:
     return (
-        f"recordings differ in the variance of their noise (by a factor of {exp(it['spread']):.1f} or more for one in three, "
-        f"p {_p(it['p'])}): the noisier ones rule the weights; look for other units or leave them out."
+        f"the noise variance differs between recordings (by a factor of {exp(it['spread']):.1f} or more for one in three, "
+        f"p {_p(it['p'])}). The noisier ones dominate the weights. Check their units, or leave them out."
     )
 
 
 @says("residuals-tails")
 def _tails(it: Said) -> str:
     return (
-        f"the noise has heavy tails (kurtosis up to {it['kurtosis']:.0f}; 3 is Gaussian): single rows may decide about "
-        "edges; look for outliers with `feddbn check`."
+        f"the noise has heavy tails (kurtosis up to {it['kurtosis']:.0f}; 3 is Gaussian). Single rows may decide about "
+        "edges. Look for outliers with `feddbn check`."
     )
 
 
@@ -139,8 +139,8 @@ def _tails(it: Said) -> str:
 def _curvature(it: Said) -> str:
     oneshot, spline = it.method("OneShotDBN", "oneshot"), it.setting("features", "spline")
     return (
-        f"residuals go along with squares or cubes of causes (p {_p(it['p'])}): effects are not straight lines, so weights "
-        f"are average slopes, and edges may be missing or have the wrong direction; use {oneshot} with {spline}."
+        f"effects are not straight lines (p {_p(it['p'])}). Weights are average slopes, and edges may be missing or "
+        f"reversed. Use {oneshot} with {spline}."
     )
 
 
@@ -152,26 +152,26 @@ def _p(value: float) -> str:
 def _do_not_tell(it: Said) -> str:
     because = [_AGAINST[name] for name in it["because"] if name in _AGAINST]
     if not it["because"]:
-        why = "there are too few rows for so many edges, or no one network stands out"
+        why = "there are too few rows for so many edges, or several networks fit equally well"
     elif because:
         why = " and ".join(because)
         if it["because"] != ["rates"]:
-            why += ", and in simulations with such findings such edges were often wrong"
+            why += ". In simulations with such findings, such edges were often wrong"
     else:
-        why = "the findings below speak against the model, and in simulations such edges were often wrong"
+        why = "the findings below contradict the model. In simulations such edges were often wrong"
     return (
-        f"these data do not tell which variables act on which: {it['n_low']} of {it['n_edges']} edges are claimed with a "
-        f"probability of one half or less, because {why}. Do not act on single edges; look at the findings below first."
+        f"these data do not show which variables act on which. {it['n_low']} of {it['n_edges']} edges have a probability of "
+        f"one half or less, because {why}. Do not act on single edges; read the findings below first."
     )
 
 
 _AGAINST = {
-    "rates": "no rates of this kind fit the readings",
+    "rates": "no rates of this kind fit the data",
     "sites-disagree": "sites do not fit each other",
     "two-rates": "rows of some sites are farther apart in time",
     "held": "values repeat themselves",
-    "made-up-values": "values were made up before they came",
-    "hidden": "hidden causes explain the rows as well",
+    "made-up-values": "some values were filled in earlier",
+    "hidden": "hidden causes explain the data as well",
     "memory": "residuals are autocorrelated",
     "dependence": "residuals of the same row correlate",
     "curvature": "effects are not straight lines",

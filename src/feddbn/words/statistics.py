@@ -21,7 +21,7 @@ def _dependent_column(it: Said) -> str:
     cure = f"leave {name} out" if others[0][1] else "leave one of them out"
     with_ = " with variables=" if it.in_python else ""
     return (
-        f"{name} is {what} {names} (up to a constant and rounding), so edges among them cannot be told apart: "
+        f"{name} is {what} {names} (up to a constant and rounding). Edges among them cannot be told apart; "
         f"{cure}{with_}."
     )
 
@@ -32,16 +32,16 @@ def _near_identity(it: Said) -> str:
     parts = zip(it["weights"], others, strict=True)
     formula = " + ".join(f"{weight:.3g} {other}" for weight, other in parts).replace("+ -", "- ")
     return (
-        f"{name} looks computed from {' and '.join(others)}: {formula} (R^2 {it['explained']:.3f}), so edges among them are"
-        f" links without a direction; {it.cure} leaves {name} out of learning."
+        f"{name} seems to be computed from {' and '.join(others)}: {formula} (R^2 {it['explained']:.3f}). Edges among them"
+        f" get no direction. {it.cure} leaves {name} out of the learning."
     )
 
 
 @says("definition-far")
 def _definition_far(it: Said) -> str:
     return (
-        f"{it.names} as recorded is not its definition {it['formula']}, which explains {max(it['explained'], 0.0):.0%} of it:"
-        " look at the formula and the units. Forecasts show the formula."
+        f"{it.names} does not follow its formula {it['formula']}, which explains only {max(it['explained'], 0.0):.0%} of it."
+        " Check the formula and the units. Forecasts use the formula."
     )
 
 
@@ -50,18 +50,18 @@ def _slow_levels(it: Said) -> str:
     names, persistence, rows = it.finding.about, it["persistence"], it["independent"]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (
-        f"levels near a unit root: {', '.join(names[:_SHOWN])}{more} (of {names[0]} {persistence[0]:.3f} stays from row"
-        f" to row: of {it['n']:.0f} rows about {rows[0]:.0f} count as independent); edge probabilities near 0 and 1 promise"
-        f" too much here. Rank edges by their strength, and try more lags ({it.cure}) if effects may take several rows."
+        f"some variables change very slowly: {', '.join(names[:_SHOWN])}{more} (autocorrelation of {names[0]}"
+        f" {persistence[0]:.3f}, so {it['n']:.0f} rows are worth about {rows[0]:.0f} independent ones). Edge probabilities"
+        f" near 0 and 1 are too confident here. Rank edges by strength; try more lags ({it.cure}) if effects are slow."
     )
 
 
 @says("rests-on-units")
 def _rests_on_units(it: Said) -> str:
     return (
-        f"this network rests on equal noise variances in the units given: {it['n_changed']} entries change when the variables"
-        f" are scaled to unit variance, and {it['n_open']} other edges have a direction only because of the units"
-        f" (varsortability {it['varsortability']:.2f}); use {it.cure} if the units are arbitrary."
+        f"directions depend on the units of the variables: in other units {it['n_changed']} weights change, and"
+        f" {it['n_open']} more edges lose their direction (varsortability {it['varsortability']:.2f}). This is fine if the"
+        f" noise of all variables has one size in these units. If units are arbitrary, use {it.cure}."
     )
 
 
@@ -90,18 +90,18 @@ def _other_units(it: Said) -> str:
 @says("mixed-columns")
 def _mixed_columns(it: Said) -> str:
     pairs = ", ".join(f"what is called {a} behaves like {b}" for a, b in it["behaves_like"])
-    return f"columns look mixed up at this site: {pairs} at the other sites."
+    return f"columns may be swapped at this site: {pairs} at the other sites."
 
 
 @says("slower-rows")
 def _slower_rows(it: Said) -> str:
     return (
-        "rows of this site seem to be farther apart in time than those of the others: they remember less of the row before, "
-        f"as every second row does. Name the column of times ({it.option('time')}) and the step of the others "
-        f"({it.option('freq')}); rows are then used for what they tell."
+        "rows of this site seem to be farther apart in time than those of the others, because they depend less on the row "
+        f"before. Name the column of times ({it.option('time')}) and the time step of the others "
+        f"({it.option('freq')}). Then the rows can be used."
     )
 
 
 @says("other-relations")
 def _other_relations(it: Said) -> str:
-    return "the variables of this site are related to each other in another way than at the other sites."
+    return "the variables of this site are related to each other differently than at the other sites."

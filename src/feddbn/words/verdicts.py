@@ -8,12 +8,12 @@ from feddbn.words import Card, Said, counted, full_sentence, says
 from feddbn.words.fits import alone_counts
 
 _CONTRADICTIONS = {
-    "hidden": "hidden causes explain the rows better than edges (score better by {hidden_gain:.0f})",
-    "memory": "residuals go along with earlier ones (p {memory_p:.1g})",
+    "hidden": "hidden causes explain the data better than edges (score better by {hidden_gain:.0f})",
+    "memory": "residuals are autocorrelated (p {memory_p:.1g})",
     "dependence": "residuals of the same row correlate (up to {dependence:.2f})",
-    "volatility": "the noise's variance changes from row to row (evidence is worth {n_effective:,.0f} of {n_rows:,} rows)",
-    "thirds": "the noise's variance changes over the recordings (by a factor of up to {variance_ratio:.1f})",
-    "spread": "recordings differ in their noise's variance",
+    "volatility": "the noise variance changes from row to row (the data are worth {n_effective:,.0f} of {n_rows:,} rows)",
+    "thirds": "the noise variance changes over time (by a factor of up to {variance_ratio:.1f})",
+    "spread": "the noise variance differs between recordings",
     "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
 }
 
@@ -81,9 +81,9 @@ def _order(it: Said) -> Card:
         links = ", ".join(f"{source} — {target}" for source, target in it["links"])
         more = it["n_open"] - len(it["links"])
         detail = (
-            "That these are linked is one question, which way is another that the data leave open: "
-            f"{links}{f' and {more} more' if more else ''}. They are drawn without a head. Effects and responses along them "
-            "follow the direction that was stored, which may be wrong."
+            "These variables are linked, but the data do not show in which direction: "
+            f"{links}{f' and {more} more' if more else ''}. They are drawn without an arrowhead. Effects and responses along "
+            "them use the stored direction, which may be wrong."
         )
     elif it["varsortability"] is not None and it["answer"] != "nothing":
         scale = "0.5: scales say nothing; 1: causes always vary less than effects"
@@ -96,7 +96,7 @@ _ORDERS: dict[str, Callable[[Said], tuple[str, str]]] = {
     "open": lambda it: (
         f"{it['n_open']} of {counted(it['n_links'], 'contemporaneous link')} {'has' if it['n_open'] == 1 else 'have'} no "
         "direction.",
-        "What might settle them: forbidden edges for directions that cannot be, "
+        "What could decide them: forbidden edges for impossible directions, "
         + (
             f"{it.setting('noise_variance', 'equal')} if the units are comparable"
             if it["method"] == "OneShotDBN"
@@ -174,7 +174,9 @@ def _rows(it: Said) -> Card:
     if it["n_dropped"]:
         detail += f" {it['n_dropped']:,} rows were dropped (gaps, missing values, first rows of a recording)."
     if it["n_small"]:
-        detail += f" {counted(it['n_small'], 'site')} could not fit a network alone and lean on the others."
+        detail += (
+            f" {counted(it['n_small'], 'site')} could not fit a network alone and depends on the others."
+        )
     answers = {"yes": "Yes.", "barely": "Barely.", "no": "No: there are more possible causes than rows."}
     advice = "Use fewer lags or variables, add data, or trust only edges with a high probability."
     if it["answer"] == "lost":
@@ -200,7 +202,7 @@ def _certainty(it: Said) -> Card:
     if it["answer"] == "differ":
         return Card(question, "The table of edges is of another network.", detail)
     if it["answer"] == "contradicted":
-        detail += " They hold if the model does, which the residuals contradict."
+        detail += " They assume that the model is right, and the residuals contradict it."
         return Card(question, "Less sure than the probabilities say.", detail)
     return Card(question, "Mostly sure." if it["answer"] == "sure" else "Many are uncertain.", detail)
 
@@ -217,23 +219,23 @@ def _residuals(it: Said) -> Card:
             # Without its numbers if the result does not say.
             parts.append(_CONTRADICTIONS[name].split(" (")[0])
     if it.get("noise_memory") is not None:
-        parts.append(f"the noise's memory of {it['noise_memory']:.2f} was taken off before learning")
+        parts.append(f"autocorrelated noise ({it['noise_memory']:.2f}) was removed before learning")
     if it.get("n_lags_added"):
-        parts.append("a lag was added, which leaves residuals without memory")
+        parts.append("a lag was added, and residuals are no longer autocorrelated")
     detail = full_sentence("; ".join(parts))
     if it["answer"] == "no":
-        advice = "Edges may stand for something else: read the warnings below."
+        advice = "Some edges may be wrong. Read the warnings below."
         return Card(question, "No.", detail, advice)
     if it["answer"] == "not-quite":
         return Card(question, "Not quite.", detail, "Read the warnings below before relying on single edges.")
-    return Card(question, "Yes.", detail or "They remember nothing, and their variance is steady.")
+    return Card(question, "Yes.", detail or "They are not autocorrelated, and their variance is constant.")
 
 
 @says("verdict-agreement")
 def _agreement(it: Said) -> Card:
     question, n, answer = "Do the sites agree?", it["n"], it["answer"]
     if answer == "yes":
-        detail = "Every site that could compared itself with the others; none found that it does not fit."
+        detail = "The sites compared themselves with the others. None found that it does not fit."
         return Card(question, "Yes.", detail)
     no = f"No: {'one site does' if n == 1 else f'{n} sites do'} not fit the others."
     if answer in ("left-out", "personal"):
@@ -256,8 +258,8 @@ def _acyclic(it: Said) -> Card:
     return Card(
         "Is the contemporaneous graph free of cycles?",
         "No.",
-        "Some variables are their own cause within one time step, which no such model allows; averages and votes of graphs "
-        "can do that.",
+        "Some variables are their own cause within one time step, which the model does not allow. Averages and votes of "
+        "networks can have such cycles.",
         "Use FDBNL or OneShotDBN, which cannot return cycles.",
     )
 
@@ -320,7 +322,7 @@ def _truth_left_out(it: Said) -> str:
 
 def _evidence(value: float | None) -> str:
     if value is None:
-        return "not looked at, or as asked"
+        return "not checked, or set by the user"
     return f"BIC {abs(value):,.0f} {'better' if value > 0 else 'worse'} with each its own"
 
 
@@ -333,21 +335,21 @@ def _treated_course(it: Said) -> Card:
             parts.append("line" if it["degree"] == 1 else f"polynomial of degree {it['degree']}")
         if it["periods"]:
             parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in it['periods'])} rows")
-        done = f"every recording lost its own {', '.join(parts)}"
+        done = f"subtracted from each recording: its own {', '.join(parts)}"
     return Card("Means, trends, cycles", done, _evidence(it["evidence"]))
 
 
 @says("treated-scales")
 def _treated_scales(it: Said) -> Card:
-    done = "every site was brought to the mean scale" if it["is_common"] else "as they are"
+    done = "every site was rescaled to the mean scale" if it["is_common"] else "unchanged"
     return Card("Scales of sites", done, _evidence(it["evidence"]))
 
 
 @says("treated-outliers")
 def _treated_outliers(it: Said) -> Card:
     said = [f"left out as errors: {', '.join(it['removed'])}"] if it["removed"] else []
-    said += [f"count for less: {', '.join(it['bounded'])}"] if it["bounded"] else []
-    return Card("Outliers", "; ".join(said) or "as they are, or there were none")
+    said += [f"given less weight: {', '.join(it['bounded'])}"] if it["bounded"] else []
+    return Card("Outliers", "; ".join(said) or "unchanged, or there were none")
 
 
 @says("treated-empty")
@@ -355,7 +357,7 @@ def _treated_empty(it: Said) -> Card:
     n, worth = it["n"], it["worth"]
     why = "" if n is None else f"{n:,.0f} cells are empty"
     if it["is_filled"] and worth is not None:
-        return Card("Empty cells", f"rows count for what they hold, {worth:,.0f} complete ones", why)
+        return Card("Empty cells", f"all rows were used, worth {worth:,.0f} complete ones", why)
     return Card("Empty cells", "only complete rows were used" if n is None or n else "there were none", why)
 
 
@@ -370,7 +372,9 @@ def _treated_sites(it: Said) -> Card:
 @says("treated-unseen")
 def _treated_unseen(it: Said) -> Card:
     names = ", ".join(" and ".join(pair) for pair in it["pairs"])
-    return Card("Hardly ever in one row", names, "edges between these follow from other variables alone")
+    return Card(
+        "Hardly ever measured together", names, "edges between these are guessed from other variables"
+    )
 
 
 @says("treated-inputs")
