@@ -113,7 +113,7 @@ def test_five_lines_are_shown_and_then_how_many_more():
         (
             Finding("kinds", "note", {"kinds": {"n": "count"}}, ("n",), {"kinds": {"n": "count"}}),
             "python",
-            "Cure: if so, use MixedDBN(kinds={'n': 'count'}); other methods treat numbers as lines and refuse text.",
+            "Cure: if so, use MixedDBN(kinds={'n': 'count'}); other methods treat them as numbers and refuse text.",
         ),
     ],
 )
@@ -146,7 +146,7 @@ def test_every_template_can_be_filled(name, audience):
 def test_where_something_was_found_stands_before_it_with_how_many_other_sites_have_it():
     values = {"site": "a", "value": -999.0, "n": 2, "n_sites": 3}
     text = say(Finding("sentinel", "warning", values, ("x",)))
-    assert text.startswith("site 'a' and 2 more: column 'x': -999 stands there 2 times")
+    assert text.startswith("site 'a' and 2 more: column 'x': -999 appears 2 times")
 
 
 def test_a_refusal_is_parted_from_its_cure_and_names_options():
@@ -304,7 +304,7 @@ def test_every_verdict_on_a_result_is_a_question_with_an_answer(audience):
 def test_numbers_that_a_result_does_not_have_are_left_out():
     values = {"answer": "no", "violations": ["memory", "tails"], "memory_p": 1e-9}
     detail = card(Finding("verdict-residuals", "error", values)).detail
-    assert detail == "Residuals go along with earlier ones (p 1e-09); the noise has heavy tails."
+    assert detail == "Residuals are autocorrelated (p 1e-09); the noise has heavy tails."
 
 
 def test_how_to_ask_for_another_method_is_said_as_the_reader_asks():
