@@ -175,6 +175,7 @@ _MOMENTS_AND_NETWORK = (
     "A site sends its second moments, and then the network it learned alone.",
 )
 _UNITS = "comparable units, or variables are scaled and some directions within a step stay open"
+_ALONE = "whether the network is better for it than its own: one of three answers, counted over sites"
 _PENALTIES = ("lambda_w", "lambda_a")
 _CHEN = "Chen, Ma, Yue: Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time Series Data"
 _PAMFIL = "Pamfil et al. 2020: DYNOTEARS: Structure Learning from Time-Series Data"
@@ -189,7 +190,8 @@ _ROWS = (
         assumes="additive effects, straight or curved; one network for all sites; comparable units, unless "
         '`noise_variance="free"`',
         reveals="the survey; second moments of each row with its lags, skewness and kurtosis; products of residuals; "
-        "second moments of 12 resamples of its rows; if effects are curved, products of spline terms",
+        "second moments of 12 resamples of its rows; if effects are curved, products of spline terms; "
+        + _ALONE,
         rounds="4 or 5; more if cells are empty, sites differ in scale, noise is autocorrelated or not Gaussian, or "
         "effects are curved",
         gives="one network with edge probabilities (`edge_probabilities_`); which directions stay open (`orientation_`)",
@@ -274,8 +276,10 @@ _ROWS = (
         label="FDBNL",
         summary="one network by penalised least squares, as in the paper",
         assumes="linear effects; one network for all sites; " + _UNITS,
-        reveals='the survey; second moments; products of residuals; with `schedule="rounds"` also one sum per round, of '
-        "the size of the network, which tells no more",
+        reveals="the survey; second moments; products of residuals; "
+        + _ALONE
+        + '; with `schedule="rounds"` also one sum per round, '
+        "of the size of the network, which tells no more",
         rounds='4; with `schedule="rounds"` about 80',
         gives="one network: the optimum of DYNOTEARS on the pooled rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
