@@ -23,11 +23,14 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Collection, Sequence
+from threading import Thread
 from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import FLContextKey, JobConstants
+from nvflare.apis.fl_constant import FLContextKey, JobConstants, RunProcessKey, SystemComponents
+from nvflare.apis.job_def import JobMetaKey
+from nvflare.apis.job_scheduler_spec import DispatchInfo
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
@@ -217,16 +220,56 @@ def forget_ended(connections: Any, running: Collection[str]) -> list[str]:
     return ended
 
 
-class MemoryTidy(FLComponent):  # type: ignore[misc]
-    """Sets the limit when the server starts; forgets and releases after each job.
+def returned(engine: Any) -> list[tuple[str, str]]:
+    """Return running jobs and sites of theirs that were started again since, and know these by their new token."""
+    found = []
+    for job_id, about in list(engine.run_processes.items()):
+        sites = about.get(RunProcessKey.PARTICIPANTS) or {}
+        for token, site in list(sites.items()):
+            now = engine.client_manager.name_to_clients.get(site.name)
+            if now is not None and now.token != token:
+                sites[now.token] = now
+                del sites[token]
+                found.append((job_id, str(site.name)))
+    return found
 
-    Both events are told only in the process that outlives jobs.
+
+def start_again(engine: Any, job_id: str, site: str, patience_s: float = 60.0) -> bool:
+    """Have a site that is back start its part of a job that still runs; it may take a moment until it can."""
+    end = time.monotonic() + patience_s
+    while job_id in engine.run_processes and time.monotonic() < end:
+        with engine.new_context() as fl_ctx:
+            job = engine.get_component(SystemComponents.JOB_MANAGER).get_job(job_id, fl_ctx)
+            sites = engine.run_processes[job_id][RunProcessKey.PARTICIPANTS]
+            job.meta[JobMetaKey.JOB_CLIENTS] = [one.to_dict() for one in sites.values()]
+            can, token = engine.check_client_resources(job, {site: {}}, fl_ctx).get(site, (False, ""))
+            if can:
+                engine.start_client_job(job, {site: DispatchInfo("app", {}, token)}, fl_ctx)
+                return True
+        time.sleep(1.0)
+    return False
+
+
+class MemoryTidy(FLComponent):  # type: ignore[misc]
+    """Sets the limit when the server starts; forgets and releases after each job; has sites that are back go on with jobs.
+
+    These events are told only in the process that outlives jobs. Kits name this class, so what a server does beside jobs is
+    done here.
     """
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Listen for the server's start and the end of jobs."""
+        """Listen for the server's start, for sites that register and for the end of jobs."""
         if event_type == EventType.SYSTEM_START:
             keep_large_blocks_apart()
+        elif event_type == EventType.CLIENT_REGISTER_PROCESSED:
+            try:
+                engine = fl_ctx.get_engine()
+                for job_id, site in returned(engine):
+                    # The site waits for the answer to its registration until this returns.
+                    Thread(target=self._go_on, args=(engine, job_id, site), daemon=True).start()
+            except Exception as error:
+                # The run can be resumed, as ever; another NVFlare may keep its records elsewhere.
+                self.logger.warning("a site that is back does not go on by itself: %s", error)
         elif event_type == EventType.JOB_COMPLETED:
             try:
                 engine = fl_ctx.get_engine()
@@ -235,6 +278,13 @@ class MemoryTidy(FLComponent):  # type: ignore[misc]
                 # Nothing depends on it, and another NVFlare may keep its records elsewhere.
                 self.logger.debug("what has ended is not forgotten: %s", error)
             release_memory()
+
+    def _go_on(self, engine: Any, job_id: str, site: str) -> None:
+        try:
+            if start_again(engine, job_id, site):
+                self.logger.info("site %s is back and goes on with job %s", site, job_id)
+        except Exception as error:
+            self.logger.warning("site %s is back and does not go on by itself: %s", site, error)
 
 
 SITE = "feddbn.site"
@@ -248,7 +298,7 @@ _FOUND = re.compile(r"Connection \[.* => .*\] is created")
 
 
 class StudiesOnly(logging.Filter):
-    """Passes what the site says and warnings; of the engine's many lines about a lost connection it makes one.
+    """Passes what the site says and warnings; of all that the engine's transport says it makes one line about a lost server.
 
     A server that cannot be reached is told again after `every_s`.
     """
@@ -266,12 +316,14 @@ class StudiesOnly(logging.Filter):
         name = str(getattr(record, "fullName", record.name))
         if name.startswith(SITE):
             return True
-        if name.startswith(_TRANSPORT) and self._is_about_the_server(record.getMessage()):
+        if name.startswith(_TRANSPORT):
+            # What else the transport warns of is about its own paths: a job's process that is not there yet, or any more.
+            self._tell_of_the_server(record.getMessage())
             return False
         return record.levelno > logging.INFO
 
-    def _is_about_the_server(self, message: str) -> bool:
-        """Say once that the server is gone and why, or that it is back; return whether the message was about that."""
+    def _tell_of_the_server(self, message: str) -> None:
+        """Say once that the server is gone and why, or that it is back, if the message is about that."""
         lost = _LOST.search(message)
         if lost is not None:
             self._is_lost = True
@@ -281,9 +333,6 @@ class StudiesOnly(logging.Filter):
                 self._told[why] = now
                 said = "the server cannot be reached; this site keeps trying"
                 logging.getLogger(SITE).warning("%s%s", said, f" ({why})" if why else "")
-            return True
-        if self._is_lost and _FOUND.search(message):
+        elif self._is_lost and _FOUND.search(message):
             self._is_lost, self._told = False, {}
             logging.getLogger(SITE).info("the server can be reached again")
-            return True
-        return False

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
+from nvflare.apis.controller_spec import Task
+from nvflare.apis.shareable import Shareable
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import RunAborted
+from nvflare.collab.runtime.defs import SETUP_TASK_NAME, SyncKey
 
 from feddbn.runtime.engines.nvflare.running import run_in_kit
 
@@ -19,9 +23,12 @@ _log = logging.getLogger("feddbn.server")
 class NVFlareExchange:
     """One call per site in parallel, each with its own timeout; a failed call is a silent site."""
 
-    def __init__(self, proxies: list[Any], timeout_s: float) -> None:
+    def __init__(
+        self, proxies: list[Any], timeout_s: float, missed: Callable[[Any], None] = lambda proxy: None
+    ) -> None:
         self._proxies = {proxy.name: proxy for proxy in proxies}
         self._timeout_s = timeout_s
+        self._missed = missed
         self._asked: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(max_workers=max(len(proxies), 1), thread_name_prefix="feddbn_call")
 
@@ -53,6 +60,7 @@ class NVFlareExchange:
             raise
         except Exception as error:
             _log.warning("the call to site %r failed: %s", proxy.name, type(error).__name__)
+            self._missed(proxy)
             return None
         finally:
             self._asked.pop(proxy.name, None)
@@ -61,6 +69,39 @@ class NVFlareExchange:
     def close(self) -> None:
         """Stop the threads; calls under way are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class SecondSetup:
+    """Has a site that was started again set up its end of the calls, which NVFlare does once, when a job begins."""
+
+    def __init__(self, fl_ctx: Any) -> None:
+        self._fl_ctx = fl_ctx
+        self._asked: dict[str, Task] = {}
+        self._lock = Lock()
+
+    def __call__(self, proxy: Any) -> None:
+        """Leave the task for a site that could not be called; it fetches it when it is back."""
+        with self._lock:
+            try:
+                self._ask(proxy.name, proxy.backend.manager)
+            except Exception as error:
+                # The run can be resumed, as ever; another NVFlare may be built otherwise.
+                _log.info("site %r is not set up again: %s", proxy.name, error)
+
+    def _ask(self, site: str, controller: Any) -> None:
+        # A site that is back has a new token, which the server's main process tells.
+        self._fl_ctx.get_engine().sync_clients_from_main_process()
+        before = self._asked.get(site)
+        if before is not None and before.completion_status is None:
+            return
+        interfaces = {name: info.publish_interface for name, info in controller.client_info.items()}
+        data = {
+            SyncKey.COLLAB_INTERFACE: controller.server_app.get_collab_interface(),
+            SyncKey.CLIENT_INTERFACES: interfaces,
+            SyncKey.SERVER_FQCN: controller.cell.get_fqcn(),
+        }
+        self._asked[site] = task = Task(name=SETUP_TASK_NAME, data=Shareable(data))
+        controller.broadcast(task=task, fl_ctx=self._fl_ctx, targets=[site])
 
 
 class FeddbnServer:
@@ -77,5 +118,7 @@ class FeddbnServer:
             self._study,
             self._run_id,
             collab.fl_ctx,
-            lambda study: NVFlareExchange(list(collab.clients), study.attendance.timeout_s),
+            lambda study: NVFlareExchange(
+                list(collab.clients), study.attendance.timeout_s, SecondSetup(collab.fl_ctx)
+            ),
         )

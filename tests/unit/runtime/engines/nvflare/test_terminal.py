@@ -37,6 +37,9 @@ def test_studies_and_warnings_are_shown_and_the_engines_steps_are_not(terminal):
     log(CONNECTIONS, logging.INFO, "Connection [CN00002 a => b] is created: PID: 1")
     log("nvflare.private", logging.INFO, "registered aux handler")
     log("nvflare.private", logging.ERROR, "disk full")
+    # A site that is back is called before its part of a run has started again.
+    log(CELL, logging.WARNING, "[ME=b O=server.:3 D=b.:3 CH=sm__STREAM] no connection to child b.a6110e5f")
+    log(CELL, logging.ERROR, "[ME=b O=server.:3 D=b.:3 CH=sm__STREAM] cannot forward req: no path")
     log("other", logging.WARNING, "something")
     assert lines == ["began", "disk full", "something"]
 
