@@ -2,18 +2,28 @@ import gc
 import subprocess
 import sys
 import weakref
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("nvflare")
+from nvflare.apis.client import Client
 from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import RunProcessKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 from nvflare.fuel.f3.stats_pool import StatsPoolManager
 
-from feddbn.runtime.engines.nvflare.components import MemoryTidy, forget_ended, release_memory
+from feddbn.runtime.engines.nvflare.components import (
+    MemoryTidy,
+    forget_ended,
+    release_memory,
+    returned,
+    start_again,
+)
 
 
 class Cycle:
@@ -91,3 +101,37 @@ def test_ended_jobs_and_sessions_are_forgotten_and_nothing_else():
         StatsPoolManager.pools.pop("tidy_test")
         connections.sfm_endpoints.clear()
         connections.stop()
+
+
+class Engine:
+    """A server with one job of a and b; b has registered again, and can start jobs when it is asked for the second time."""
+
+    def __init__(self):
+        here = {"a": Client("a", "1"), "b": Client("b", "3")}
+        self.run_processes = {"job": {RunProcessKey.PARTICIPANTS: {"1": here["a"], "2": Client("b", "2")}}}
+        self.client_manager = SimpleNamespace(name_to_clients=here)
+        self.asked, self.started = 0, []
+
+    def new_context(self):
+        return nullcontext()
+
+    def get_component(self, name):
+        return SimpleNamespace(get_job=lambda job_id, fl_ctx: SimpleNamespace(job_id=job_id, meta={}))
+
+    def check_client_resources(self, job, needs, fl_ctx):
+        self.asked += 1
+        return dict.fromkeys(needs, (self.asked > 1, "reserved"))
+
+    def start_client_job(self, job, sites, fl_ctx):
+        self.started.append((job.job_id, {site: one.token for site, one in sites.items()}))
+
+
+def test_a_site_that_has_registered_again_is_started_in_jobs_that_still_run(monkeypatch):
+    engine = Engine()
+    assert returned(engine) == [("job", "b")]
+    assert set(engine.run_processes["job"][RunProcessKey.PARTICIPANTS]) == {"1", "3"}
+    assert returned(engine) == []
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    assert start_again(engine, "job", "b")
+    assert (engine.asked, engine.started) == (2, [("job", {"b": "reserved"})])
+    assert not start_again(engine, "ended", "b")
