@@ -21,6 +21,7 @@ from feddbn.errors import FederationError, ParameterError, SiteRefused
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import StudyResult
 from support.saying import refused
+from support.study_files import as_toml
 
 pytest.importorskip("cryptography")
 ROOT = Path(__file__).parents[3]
@@ -97,18 +98,6 @@ def test_it_carries_studies_rightly(adapter, client, tmp_path):
     assert len(conformance.check(nodes, tmp_path / "trial", methods=("oneshot",))) >= 7
 
 
-def text_of(study):
-    values = json.loads(study.to_json())
-    tables = ("privacy", "attendance", "parameters")
-    lines = [f"{key} = {json.dumps(values[key])}" for key in ("name", "method", "variables", "sites")]
-    for table in tables:
-        lines.append(f"[{table}]")
-        lines += [
-            f'"{key}" = {json.dumps(value)}' for key, value in values[table].items() if value is not None
-        ]
-    return "\n".join(lines)
-
-
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_masked_study_runs_through_the_mock_client_with_the_bits_of_one_process(
     client, trial, places, tmp_path, monkeypatch, capfd
@@ -118,7 +107,7 @@ def test_a_masked_study_runs_through_the_mock_client_with_the_bits_of_one_proces
     variables = tuple(f"x{j}" for j in range(5))
     masks = {"secure_aggregation": True, "protection": "exact", "min_sites": 3}
     study = conformance.make_study("oneshot", conformance.NAMES, variables, privacy=masks)
-    asked = {"method": "central", "kwargs": {"study": text_of(study), "sites": ids, "run": "one"}}
+    asked = {"method": "central", "kwargs": {"study": as_toml(study), "sites": ids, "run": "one"}}
     (answer,) = made.wait_for_results(made.task.create(asked, [ids["north"]])["id"])
     assert answer["run"] == "one"
     trial.compare(StudyResult.from_bytes(b64decode(answer["result"])), study)
@@ -147,7 +136,7 @@ def test_every_site_needs_an_organisation(adapter, client, places):
     made, ids = client(places)
     study = conformance.make_study("summary", (*conformance.NAMES, "far"), ("x0", "x1"))
     with refused(ParameterError, "sites", "far"):
-        adapter.central(text_of(study), ids, mock_client=made)
+        adapter.central(as_toml(study), ids, mock_client=made)
 
 
 def test_a_node_answers_from_the_folder_of_its_owner_alone(adapter, places, monkeypatch, capfd):
