@@ -46,7 +46,7 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert "source target" in printed
+    assert "std err" in printed
     assert "shd" in printed
     assert feddbn.DBN.from_json(tmp_path / "network.json").d == 5
 
