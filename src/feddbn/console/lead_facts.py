@@ -66,8 +66,9 @@ def run_facts(
     job: Job,
     study: Study | None,
     outcome: Mapping[str, Any] | None,
+    connects: bool = True,
 ) -> RunFacts:
-    """Return how a run stands; `outcome` is what was fetched of it, if it was."""
+    """Return how a run stands; `outcome` is what was fetched of it, if it was; `connects`: whether sites can be connected."""
     progress = sight.progress.get(job.run, {})
     sites = tuple(study.sites) if study is not None else tuple(progress.get("sites") or ())
     present = tuple(str(name) for name in progress.get("present") or ())
@@ -85,7 +86,7 @@ def run_facts(
         share=share,
         left=left,
         present=present,
-        warnings=_warnings(job, progress, sites, missing, outcome, sight),
+        warnings=_warnings(job, progress, sites if connects else (), missing, outcome, sight),
         refused=tuple(sites_that_refuse(progress if job.is_running else outcome or {})),
     )
 
@@ -154,7 +155,9 @@ def _warnings(
     away = tuple(name for name in sites if name not in (*sight.connected, *missing))
     if job.is_running and away and not sight.trouble:
         found.append(Finding("not-connected", "warning", about=away))
-    if job.is_running and progress.get("last") and not progress.get("said"):
+    # Who is awaited, and who refused, is said elsewhere.
+    is_told = progress.get("said") or progress.get("state") == "collecting"
+    if job.is_running and progress.get("last") and not is_told:
         found.append(Finding("text", "warning", {"text": str(progress["last"])}))
     if outcome is not None:
         result = (outcome.get("summary") or {}).get("result") or {}

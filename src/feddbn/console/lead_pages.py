@@ -104,7 +104,8 @@ class _LeadPages:
         )
 
     def _facts(self, job: Job) -> RunFacts:
-        return run_facts(self._watch.look(), job, self._study(job.run), self._results.outcome(job))
+        sight, outcome = self._watch.look(), self._results.outcome(job)
+        return run_facts(sight, job, self._study(job.run), outcome, self._session.connects)
 
     def _study(self, run: str) -> Study | None:
         """Return the study that was sent under this name with this kit; None for a run of another lead."""
@@ -131,6 +132,7 @@ class _LeadPages:
             facts=self._facts(job),
             trouble=self._watch.look().trouble,
             connects=self._session.connects,
+            folder=self._session.folder_of(job.run),
             place=place,
             note=note,
             has_report=note == "" and (place / "dbn.json").exists(),

@@ -284,7 +284,8 @@ class SiteFacts:
             lead = entry.asked_by.removesuffix(" through the server")
             is_silent = last < iso_time(now - SILENT_S)
             values = {"run": entry.run, "study": entry.study, "lead": "" if lead == "server" else lead}
-            times = {"began": entry.time, "last": last, "is_silent": is_silent}
+            sent = totals([one for log in self.logs(entry.run) for one in log.entries])["sent"]
+            times = {"began": entry.time, "last": last, "is_silent": is_silent, "answers": int(sent)}
             found.append(Finding("run-here", "warning" if is_silent else "good", {**values, **times}))
         return found
 

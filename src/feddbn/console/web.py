@@ -39,10 +39,9 @@ _STATIC = {
 
 
 def _begun(sentence: str) -> str:
-    """A sentence with a capital letter and a full stop, by itself on a page."""
-    return (
-        f"{sentence[:1].upper()}{sentence[1:]}{'' if sentence.endswith(('.', '!')) or not sentence else '.'}"
-    )
+    """A sentence with a capital letter and a full stop, by itself on a page; an address stays as it is."""
+    first = sentence[:1] if "@" in sentence.split(" ", 1)[0] else sentence[:1].upper()
+    return f"{first}{sentence[1:]}{'' if sentence.endswith(('.', '!')) or not sentence else '.'}"
 
 
 def printable(value: Any) -> Any:

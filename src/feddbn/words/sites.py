@@ -91,7 +91,7 @@ def _data_read(it: Said) -> Card:
         rows += f" ({it['missing_percent']:.1f} % of their cells missing, {it['complete']} rows complete)"
     names = listed(it.finding.about, 8)
     return Card(
-        "data", "", f"{it['recordings']} recordings, {rows}, {len(it.finding.about)} variables: {names}"
+        "data", "", f"{counted(it['recordings'], 'recording')}, {rows}, {len(it.finding.about)} variables: {names}"
     )
 
 
@@ -159,7 +159,9 @@ def _budget(it: Said) -> Card:
 @says("run-here")
 def _run_here(it: Said) -> str:
     who = f" from lead {it['lead']}" if it["lead"] else ""
-    said = f"Study {it['study']}{who} began at {when(it['began'])}; it asked last at {when(it['last'])}."
+    said = f"Study {it['study']}{who} began {when(it['began'])}; it asked last {when(it['last'])}."
+    if it.get("answers"):
+        said += f" It has {counted(it['answers'], 'answer')} of this site."
     return f"{said} It has stopped, or waits for other sites." if it["is_silent"] else said
 
 

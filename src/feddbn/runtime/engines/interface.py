@@ -300,6 +300,10 @@ class Session(ABC):
             f"run {run_id} goes on; see `feddbn study status {run_id}`, `results {run_id}`, `stop {run_id}`."
         )
 
+    def folder_of(self, run_id: str) -> Path | None:
+        """Return the folder in which a run's files are carried; None where messages are sent."""
+        return None
+
     def job_of(self, run_id: str) -> Job:
         """Return the newest job of a run."""
         for job in self.jobs():
