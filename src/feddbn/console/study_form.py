@@ -66,6 +66,7 @@ def blank(lead: str, sites: tuple[str, ...]) -> dict[str, str]:
 def text_of(fields: Mapping[str, str]) -> str:
     """Return the study file that some fields make."""
     given = {name: value.strip() for name, value in fields.items()}
+    given |= {one.key: " ".join(given.get(one.key, "").split()) for one in ABOUT}
     variables = [line.partition("=") for line in _lines(given.get("variables", ""))]
     units = {name.strip(): unit.strip() for name, _, unit in variables if unit.strip()}
     privacy: dict[str, Any] = {"secure_aggregation": True} if given.get("masks") else {}

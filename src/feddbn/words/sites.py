@@ -91,7 +91,9 @@ def _data_read(it: Said) -> Card:
         rows += f" ({it['missing_percent']:.1f} % of their cells missing, {it['complete']} rows complete)"
     names = listed(it.finding.about, 8)
     return Card(
-        "data", "", f"{counted(it['recordings'], 'recording')}, {rows}, {len(it.finding.about)} variables: {names}"
+        "data",
+        "",
+        f"{counted(it['recordings'], 'recording')}, {rows}, {len(it.finding.about)} variables: {names}",
     )
 
 
