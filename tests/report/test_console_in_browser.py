@@ -318,7 +318,7 @@ def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, 
             wait_until(lambda sums=sums: any(p.sums == sums for p in watch.look().points.get("run-1", ())))
         console = open_console(address, 375, "dark")
         page = console.page
-        page.wait_for_selector("[data-code=run-asks]")
+        page.wait_for_selector("[data-code=run-starts]")
         page.click("text=run-1")
         page.wait_for_selector(".curve .trace")
         assert page.locator(".curve").count() == 3

@@ -112,7 +112,7 @@ def test_a_result_is_fetched_by_itself_and_its_report_opened(session, opened):
 
 def test_a_run_that_stopped_says_why_and_is_resumed(session, opened):
     client, keys, watch = opened
-    refusal = {"sentence": "site west refused: not for that purpose.", "code": "refused"}
+    refusal = {"sentence": f"site west refused: not for that purpose. {SCRIPT}", "code": "refused"}
     outcome = {"state": "stopped", "sentence": "the handshake has 2 of the 3 sites it needs; missing: west."}
     session.fetched = {"outcome.json": json.dumps({**outcome, "said": {"west": refusal}}).encode()}
     session.remember(make_study(name="sepsis"), "run-2")
@@ -123,6 +123,7 @@ def test_a_run_that_stopped_says_why_and_is_resumed(session, opened):
     assert codes(page) == ["run-stopped", "site-refuses"]
     assert outcome["sentence"] in page.text
     assert "not for that purpose." in page.text
+    assert SCRIPT not in page.text + client.get("/").text
     assert "/runs/run-2/report" not in page.text
     assert "/runs/run-2/resume" in page.text
     answer = press(client, keys, "/runs/run-2/resume")
