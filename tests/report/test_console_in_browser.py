@@ -109,26 +109,31 @@ def pages(kits):
     return ["/", "/studies", *studies, "/log", "/data", "/results", "/results/run-1"]
 
 
+def fits(page, width, scheme):
+    """Whether nothing is cut off, ink contrasts with paper, and everything to press or fill in has a name."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, page.url
+    ink, paper = page.evaluate(
+        "() => { const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]; }"
+    )
+    assert contrast(ink, paper) > 7
+    assert (luminance(paper) < 0.2) == (scheme == "dark")
+    assert page.locator("h1").count() == 1
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll('input, textarea, select, button, a, [role=region], [role=img]')]
+            .filter(e => e.type !== 'hidden')
+            .filter(e => !(e.labels && e.labels.length))
+            .filter(e => !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby') && !e.textContent.trim())
+            .map(e => e.outerHTML.slice(0, 90))"""
+    )
+    assert unnamed == [], page.url
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (375, "dark")])
 def test_every_page_fits_contrasts_and_asks_nobody_else(open_console, kits, address, width, scheme):
     console = open_console(address, width, scheme)
     for path in pages(kits):
         page = console.go(path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-        ink, paper = page.evaluate(
-            "() => { const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]; }"
-        )
-        assert contrast(ink, paper) > 7
-        assert (luminance(paper) < 0.2) == (scheme == "dark")
-        assert page.locator("h1").count() == 1
-        unnamed = page.evaluate(
-            """() => [...document.querySelectorAll('input, textarea, button, a, [role=region], [role=img]')]
-                .filter(e => e.type !== 'hidden')
-                .filter(e => !(e.labels && e.labels.length))
-                .filter(e => !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby') && !e.textContent.trim())
-                .map(e => e.outerHTML.slice(0, 90))"""
-        )
-        assert unnamed == [], path
+        fits(page, width, scheme)
     assert console.is_clean()
 
 
@@ -332,7 +337,13 @@ def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, 
         )
         assert re.search(r"round 8 of|round 20 of", page.inner_text("main"))
         page.wait_for_selector("text=round 20 of at most 100", timeout=10_000)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+        fits(page, 375, "dark")
+        fits(console.go("/compare"), 375, "dark")
+        fits(console.go("/write?from=run-1"), 375, "dark")
+        page.click("form.form button.primary")
+        page.wait_for_selector("form[action$='/send']")
+        fits(page, 375, "dark")
+        console.go("/runs/run-1")
         session.connected = ["north", "south"]
         session.add("run-1", "FINISHED:COMPLETED")
         page.wait_for_selector("form[action$='/fetch']", timeout=10_000)

@@ -5,7 +5,8 @@ button does is what a command does: there is no second way to approve a study. N
 
 - `gate`: who may ask: one host name, a token that becomes a cookie, a token in every form, headers; and the socket.
 - `web`: routes, templates, errors as sentences.
-- `site_pages`, `lead_pages`: the pages; `site_facts`, `own_network`, `lead_facts`, `lead_watch`: what they show.
+- `site_pages`, `lead_pages`: the pages; `site_facts`, `own_network`, `lead_facts`, `two_networks`: what they show.
+- `study_form`: the fields and the text of a study; `lead_watch`, `lead_results`: a lead's session, and what it fetched.
 
 Commands of an owner read the same `site_facts`.
 May import: report and below.
