@@ -233,10 +233,17 @@ class SiteFacts:
         self.owner.offered.keep(study)
         return study
 
-    def approve(self, digest: str, days: float, runs: int, epsilon: float | None) -> Approval:
-        """Approve exactly the study of this digest, as `feddbn site approve` does."""
+    def approve(self, digest: str, days: float, runs: int, epsilon: float | None, read: str = "") -> Approval:
+        """Approve exactly the study of this digest, as `feddbn site approve` does; `read` is the page that was shown."""
         study = self.possible(self.offered(digest).study)
-        return self.sign(study_facts(study, self.settings, self.policy), days, runs, epsilon)
+        page = study_facts(study, self.settings, self.policy)
+        if read and read != page.digest:
+            raise ParameterError(
+                f"the page of the study {study.name!r} is another one than you have read: the data of this site, or its "
+                "settings, have changed since; read it again.",
+                code="page-changed",
+            )
+        return self.sign(page, days, runs, epsilon)
 
     def sign(self, page: StudyFacts, days: float, runs: int, epsilon: float | None) -> Approval:
         """Approve a study by its page, as it was shown."""

@@ -136,11 +136,13 @@ class _SitePages:
             raise ParameterError(f"Runs: {runs:g} is not a whole number; type one such as 1.")
         epsilon = field_number(fields, "epsilon", "Epsilon") if fields.get("epsilon", "").strip() else None
         try:
-            given = self._facts.approve(self._digest(request), days, round(runs), epsilon)
+            given = self._facts.approve(
+                self._digest(request), days, round(runs), epsilon, fields.get("page", "")
+            )
         except ParameterError as error:
             # The fields have the names of the command's options, without the dashes.
             words = re.sub(r"--(runs|days|epsilon)", lambda found: found[1].capitalize(), str(error))
-            raise ParameterError(words) from None
+            raise ParameterError(words, code=error.code) from None
         self._pages.tell(Finding("approval-given", "good", {"study": given.study, "expires": given.expires}))
         return self._pages.go("/")
 

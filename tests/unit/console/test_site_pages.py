@@ -55,7 +55,10 @@ def test_a_study_waits_is_read_and_approved_by_one_button(kits):
     ):
         assert shown in page.text
     paper = client.get(f"/studies/{study.digest}/page").text
-    answer = press(client, keys, f"/studies/{study.digest}/approve", runs="2", days="7.5")
+    (shown,) = re.findall(r'name="page" value="(\w+)"', page.text)
+    answer = press(client, keys, f"/studies/{study.digest}/approve", runs="2", days="7.5", page=64 * "0")
+    assert 'data-code="page-changed"' in answer.text
+    answer = press(client, keys, f"/studies/{study.digest}/approve", runs="2", days="7.5", page=shown)
     assert codes(answer)[0] == "approval-given"
     ((given, state),) = kits.owner().approvals.all()
     assert (given.digest, given.runs, state) == (study.digest, 2, "valid")
