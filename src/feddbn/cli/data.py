@@ -230,7 +230,7 @@ def _sizes(text: str | None) -> list[int] | None:
 @reads_data()
 def check(
     data: Data,
-    n_lags: Annotated[int, typer.Option("--lags", min=0, help="Number of lags of the model to come.")] = 1,
+    n_lags: Annotated[int, typer.Option(min=0, help="Number of lags of the model to come.")] = 1,
     as_json: Json = False,
     *,
     read: Reading,

@@ -6,6 +6,7 @@ Whose kit it is, a server's, a site's or a lead's, is in the kit; nobody has to 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.terminal import print_table, remark, say
+from feddbn.cli.options import Json
+from feddbn.cli.terminal import print_json, print_table, remark, say
 from feddbn.errors import ParameterError
 from feddbn.runtime.engines.interface import DEFAULT_ENGINE, Process, engine_names, engine_of
 from feddbn.runtime.engines.interface import engine as find_engine
@@ -57,6 +59,7 @@ def init(
         str, typer.Option(help="Who submits studies, as an e-mail address.")
     ] = "lead@example.org",
     engine: Annotated[str, typer.Option(help=f"{' or '.join(engine_names())}.")] = DEFAULT_ENGINE,
+    as_json: Json = False,
 ) -> None:
     """Write one kit per participant: certificates, safe settings, start script."""
     from feddbn.runtime.engines.interface import NO_SERVER, FederationPlan
@@ -74,6 +77,9 @@ def init(
     )
     kits = found.make_kits(plan, directory)
     rows = [(participant, str(kit)) for participant, kit in kits.items()]
+    if as_json:
+        print_json({"federation": name, "kits": dict(rows)})
+        return
     print_table(("participant", "kit"), rows, f"Federation {name!r}", n_text=2)
     say("Each kit holds a private key: hand it to its owner only.")
     say("Keep the authority directory offline: who has it can add sites.")
@@ -249,14 +255,21 @@ def try_it(
         bool, typer.Option("--console", help="Also open the web consoles of the lead and of one site.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
+    as_json: Json = False,
 ) -> None:
     """Try a federation on this machine: a server and three sites that approve and run a masked study.
 
     The sites hold simulated data and talk to the server over TLS on loopback, as they would between institutions. When it is
     over, or after Ctrl-C, all processes are ended and all files deleted.
     """
+    # What is said meanwhile is progress where a program reads along.
+    quiet = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
     with _ends_in_order(), _directory(keep) as root:
-        _try(root, seed, open_page, console, is_kept=keep is not None)
+        with quiet:
+            _try(root, seed, open_page and not as_json, console, is_kept=keep is not None)
+        if as_json:
+            result = json.loads((root / "result" / "result.json").read_text(encoding="utf-8"))
+            print_json({"directory": None if keep is None else str(root), "result": result})
 
 
 def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -> None:

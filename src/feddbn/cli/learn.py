@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.options import (
+    LINE,
     Data,
     Json,
     Params,
@@ -324,9 +326,11 @@ def select(
         float, typer.Option(help="Share of rows at the end of each recording to test on.")
     ] = 0.3,
     rule: Annotated[str, typer.Option(help="one-standard-error or best.")] = "one-standard-error",
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags, unless the grid has some.")] = None,
     param: Params = None,
     as_json: Json = False,
     *,
+    context: typer.Context,
     read: Reading,
 ) -> None:
     """Choose parameters by the loss on later rows of every site; only sums of losses are used.
@@ -337,16 +341,40 @@ def select(
     from feddbn.methods import selection
 
     chosen = get_method(method)
-    estimator = make_estimator(chosen.name, given_parameters([chosen], read, param))
+    given = given_parameters([chosen], read, param, n_lags=parse_n_lags(n_lags))
+    estimator = make_estimator(chosen.name, given)
     candidates = _grid(grid) if grid else selection.default_grid(chosen)
     options: dict[str, Any] = {"n_blocks": n_blocks, "share": share, "rule": rule, "layout": read.layout}
     with progress(f"{chosen.label}: select") as (watch, _):
         found = selection.select(estimator, data, candidates, observer=watch, **options)
+    line = _fit_line(context.meta[LINE], chosen.name, found.chosen)
     if as_json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "fit": line})
         return
     print_tables(held_out_tables({"selection": found.to_dict()}))
-    say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
+    say(f"Fit with: {shlex.join(line)}")
+
+
+_OF_SELECT = ("--grid", "-g", "--method", "-m", "--n-blocks", "--share", "--rule")
+
+
+def _fit_line(typed: Sequence[str], method: str, chosen: Mapping[str, Any]) -> list[str]:
+    """The line that fits with what was chosen: what was typed, without what only `select` takes."""
+    line, words = ["feddbn", "fit"], iter(typed[1:])
+    for word in words:
+        option, has_value, _ = word.partition("=")
+        if option in _OF_SELECT:
+            _ = has_value or next(words, "")
+        elif option in ("-p", "--param"):
+            setting = next(words, "")
+            key = setting.partition("=")[0].strip().replace("-", "_")
+            line += [] if key in chosen else [word, setting]
+        elif option == "--n-lags" and "n_lags" in chosen:
+            _ = has_value or next(words, "")
+        elif word != "--json":
+            line.append(word)
+    settings = (word for name, value in chosen.items() for word in ("-p", f"{name}={value}"))
+    return [*line, "--method", method, *settings]
 
 
 def _grid(texts: list[str]) -> dict[str, list[Any]]:

@@ -11,24 +11,27 @@ traceback instead.
 from __future__ import annotations
 
 import errno
+import json
+import re
 import warnings
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.manual import EXIT_CODES, attach
-from feddbn.cli.terminal import complain, remark, say
+from feddbn.cli.options import LINE
+from feddbn.cli.terminal import complain, printable, remark, say
 from feddbn.errors import FeddbnError, Given, OldNameWarning, missing_extra
 from feddbn.words import told
 
 __all__ = ["COMMANDS", "app", "main"]
 
-_LINE = "feddbn.line"
 _LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations on their own machines", "Research"
 
 
@@ -99,8 +102,16 @@ OLD_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
 """Commands of version 0.2 -> what they are called now; the old names go in the next version."""
 
 
+OLD_OPTIONS = {"--lags": "--n-lags", "--sep": "--separator"}
+"""Other names of options, of earlier versions or of other programs -> what they are called here."""
+
+
 def renamed(args: list[str]) -> list[str]:
-    """Return a line with the names that commands have now, and say so if it had an old one."""
+    """Return a line with the names that commands and options have now, and say so if a command had an old one."""
+    end = args.index("--") if "--" in args else len(args)
+    for k, word in enumerate(args[:end]):
+        option, sign, value = word.partition("=")
+        args = [*args[:k], OLD_OPTIONS.get(option, option) + sign + value, *args[k + 1 :]]
     old = next((name for name in OLD_NAMES if tuple(args[: len(name)]) == name), None)
     if old is None:
         return args
@@ -132,7 +143,7 @@ class CommandGroup(TyperGroup):
         if "--debug" in args[:end]:
             args = [*(a for a in args[:end] if a != "--debug"), *args[end:]]
             return super().parse_args(ctx, ["--debug", *renamed(args)])
-        ctx.meta[_LINE] = line = renamed(args)
+        ctx.meta[LINE] = line = renamed(args)
         return super().parse_args(ctx, list(line))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
@@ -150,30 +161,34 @@ class CommandGroup(TyperGroup):
                 warnings.simplefilter("default", OldNameWarning)
                 warnings.showwarning = lambda message, *_, **__: remark(f"note: {message}")
                 return super().invoke(ctx)
-        except FeddbnError as error:
-            complain(_sentence(error, ctx.meta[_LINE]))
-            raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            complain("interrupted.")
-            raise typer.Exit(130) from None
+            _fail(ctx, "interrupted.", "interrupted", 130)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
             place = f"{error.filename!r} " if error.filename else "a file "
-            complain(f"{place}cannot be read or written: {error.strerror or error}.")
-            raise typer.Exit(2) from None
+            _fail(ctx, f"{place}cannot be read or written: {error.strerror or error}.", "file")
         except Exception as error:
+            if isinstance(error, FeddbnError):
+                _fail(ctx, _sentence(error, ctx.meta[LINE]), error.code, kind=type(error).__name__)
             if _is_usage_error(error):
-                complain(_usage_sentence(error))
-                raise typer.Exit(2) from None
+                _fail(ctx, _usage_sentence(error), "usage")
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
             extra = missing_extra(error)
             if extra is not None:
-                complain(str(extra))
-                raise typer.Exit(2) from None
-            complain(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it.")
-            raise typer.Exit(1) from None
+                _fail(ctx, str(extra), "missing-extra")
+            said = f"unexpected {type(error).__name__}: {error}; run again with --debug and report it."
+            _fail(ctx, said, "unexpected", 1, type(error).__name__)
+
+
+def _fail(ctx: Any, sentence: str, code: str, exit_code: int = 2, kind: str = "") -> NoReturn:
+    """End a command: with one sentence or, where the line has --json, with the same as JSON."""
+    if "--json" in ctx.meta[LINE]:
+        typer.echo(json.dumps({"error": {"code": code, "kind": kind, "sentence": printable(sentence)}}))
+    else:
+        complain(sentence)
+    raise typer.Exit(exit_code) from None
 
 
 def _sentence(error: FeddbnError, line: list[str]) -> str:
@@ -211,6 +226,10 @@ def _usage_sentence(error: Any) -> str:
     """Made of what the error carries, since releases of typer word the same in several ways."""
     param, near = getattr(error, "param", None), getattr(error, "possibilities", None) or ()
     text = " ".join(str(error.message).split()).removeprefix("Value error, ").rstrip(".")
+    unknown = re.fullmatch(r"No such command '(.+)'", text)
+    if unknown:
+        meant = "' or '".join(get_close_matches(unknown[1], list(error.ctx.command.commands), 2))
+        text += f". Did you mean '{meant}'?" if meant else ""
     if hasattr(error, "option_name"):
         text = f"No such option '{error.option_name}'"
         meant = "' or '".join(near)

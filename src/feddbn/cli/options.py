@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from feddbn.data.layout import Layout
 
 __all__ = [
+    "LINE",
     "AnswerFile",
     "Data",
     "Json",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 _FILES = (".toml", ".json")
+LINE = "feddbn.line"
+"""Where a context keeps the words that were typed after `feddbn`."""
 
 
 def parse_kinds(texts: Iterable[str] | None) -> dict[str, Any] | None:

@@ -130,7 +130,7 @@ def attack(
     ] = None,
     method: Annotated[str, typer.Option(help="fdbnl or pfdbnl.")] = "fdbnl",
     variables: Annotated[int, typer.Option(min=1, help="Variables of the simulated federation.")] = 6,
-    lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
+    n_lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
     sites: Annotated[int, typer.Option(min=3, help="Sites of the simulated federation.")] = 5,
     rows: Annotated[int, typer.Option(min=2, help="Rows of each simulated site.")] = 100,
     rounds: Annotated[int | None, typer.Option(help="Rounds to listen to.", show_default=False)] = None,
@@ -153,9 +153,9 @@ def attack(
     if source is None:
         n = rows * sites
         source = simulate(
-            d=variables, n_lags=lags, n_sites=sites, n_samples=n, mean_degree=2, random_state=seed
+            d=variables, n_lags=n_lags, n_sites=sites, n_samples=n, mean_degree=2, random_state=seed
         ).sites
-    report = attacks[method.lower()](read_sites(source, missing="drop"), lags, rounds)
+    report = attacks[method.lower()](read_sites(source, missing="drop"), n_lags, rounds)
     if as_json:
         print_json(asdict(report))
     else:

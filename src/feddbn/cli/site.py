@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddbn.cli.options import AnswerFile, Json, QuestionFile
-from feddbn.cli.terminal import print_table, remark, say
+from feddbn.cli.terminal import print_table, remark, say, tell
 from feddbn.errors import FileError, ParameterError
-from feddbn.words import card, full_sentence
+from feddbn.words import card, counted, full_sentence
 from feddbn.words import say as sentence_of
 
 if TYPE_CHECKING:
@@ -227,6 +227,7 @@ def refuse(
     reason: Annotated[
         str, typer.Option(help="Why, in a sentence; the lead reads it. Nothing about single patients.")
     ] = "",
+    as_json: Json = False,
 ) -> None:
     """Refuse a study, or take an approval back; a run under way is refused from its next message on."""
     from feddbn.runtime.site.owner import named_digest
@@ -238,10 +239,12 @@ def refuse(
     digest = named_digest(study, names, "study that waits or is approved", "which-study")
     if digest in approved:
         owner.revoke(digest, reason)
-        say(f"the approval of {approved[digest]} ({digest[:12]}) was taken back.")
+        said = f"the approval of {approved[digest]} ({digest[:12]}) was taken back."
     else:
         owner.refuse(waiting[digest], reason)
-        say(f"the study {names[digest]} ({digest[:12]}) was refused; it does not wait any more.")
+        said = f"the study {names[digest]} ({digest[:12]}) was refused; it does not wait any more."
+    done = "taken back" if digest in approved else "refused"
+    tell(as_json, {"study": names[digest], "digest": digest, "done": done, "reason": reason}, said)
 
 
 @site_app.command()
@@ -267,7 +270,8 @@ def log(
     place = _logs(file, kit)
     if out is not None:
         paths = export_logs(place, out)
-        say(f"{len(paths)} log{'' if len(paths) == 1 else 's'} written to {out}.")
+        said = f"{counted(len(paths), 'log')} written to {out}."
+        tell(as_json, {"files": [str(path) for path in paths]}, said)
         return
     logs = logs_of(place, run)
     if run and not logs:

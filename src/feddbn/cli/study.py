@@ -21,7 +21,7 @@ import typer
 from feddbn import words as in_words
 from feddbn.cli.options import Json
 from feddbn.cli.printed import print_held_out
-from feddbn.cli.terminal import bar, print_json, print_table, remark, say
+from feddbn.cli.terminal import bar, print_json, print_table, remark, say, tell
 from feddbn.errors import FederationError, ParameterError, StateError, reading
 from feddbn.federation.protocol.study import (
     Study,
@@ -427,14 +427,14 @@ def step(
 
 
 @study_app.command()
-def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None:
+def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit, as_json: Json = False) -> None:
     """Stop a run that waits or goes on; `feddbn study resume` goes on with it."""
     with _session(kit) as session:
         job = session.job_of(run)
         if job.has_ended:
             raise StateError(f"run {run!r} has ended already, so there is nothing to stop: {job.words}.")
         session.abort(job.job)
-    say(f"run {run} was stopped.")
+    tell(as_json, {"run": run, "stopped": True}, f"run {run} was stopped.")
 
 
 @study_app.command()

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from feddbn._version import __version__
 from feddbn.core.designs.cells import CELL_MAPS
 from feddbn.errors import FileError, SiteRefused, reading
 from feddbn.method_table import STUDY_METHODS, policy_names
@@ -57,6 +58,11 @@ def wrong_entry(error: ValidationError) -> str:
         "extra_forbidden": "is not a known key; remove it or correct its name",
         "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
     }
+    if first["type"] == "extra_forbidden" and where == "version":
+        return (
+            f"version = {first['input']}: files of feddbn {__version__} have no `version`. If this one was written for a "
+            "later version of feddbn, upgrade feddbn; otherwise remove the line"
+        )
     what = known.get(first["type"], first["msg"]).removeprefix("Value error, ").rstrip(".")
     return f"{where}: {what[0].lower()}{what[1:]}" if where else what
 
