@@ -86,17 +86,19 @@ def test_a_european_file(run, frame, tmp_path):
     renamed = frame.rename(columns={"u": "größe"})
     renamed.to_csv(path, index=False, sep=";", decimal=",", encoding="latin-1")
     options = ("--site", "ward", "-o", tmp_path / "r.json", "--json")
-    for given, missing in (
-        ((), "--encoding"),
-        (("--encoding", "latin-1"), "--separator"),
-        (("--encoding", "latin-1", "--separator", ";"), "--decimal"),
-    ):
-        outcome = run("fit", path, *options, *given)
-        assert outcome.exit_code == 2
-        assert missing in outcome.stderr
-    whole = ("--encoding", "latin-1", "--separator", ";", "--decimal", ",")
+    outcome = run("fit", path, *options)
+    assert outcome.exit_code == 2
+    assert json.loads(outcome.stdout)["error"]["code"] == "not-text"
+    assert "--encoding" in outcome.stderr
     renamed.to_csv(tmp_path / "plain.csv", index=False)
-    assert edges(run("fit", path, *options, *whole)) == edges(run("fit", tmp_path / "plain.csv", *options))
+    expected = edges(run("fit", tmp_path / "plain.csv", *options))
+    for given in ((), ("--separator", ";"), ("--sep", ";", "--decimal", ",")):
+        assert edges(run("fit", path, *options, "--encoding", "latin-1", *given)) == expected
+    # Cells such as 1,000 may be thousands, so nobody guesses.
+    path.write_text("ward;u;v\n" + "a;1,000;2,500\n" * 30, encoding="utf-8")
+    outcome = run("fit", path, *options)
+    assert json.loads(outcome.stdout)["error"]["code"] == "not-numeric"
+    assert "--decimal" in outcome.stderr
 
 
 def site_file(folder, data):

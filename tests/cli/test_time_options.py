@@ -51,7 +51,7 @@ def test_a_fit_of_untidy_times_is_that_of_tidy_ones(run, model, tmp_path):
     tight = run(
         "fit", tmp_path / "long.csv", *options, "--sort", "--day-first", "--freq", "1h", "--jitter", 0.01
     )
-    assert "--jitter 0.2" in tight.stderr
+    assert "--jitter 0.1" in tight.stderr
     told = run(
         "check", tmp_path / "long.csv", "--site", "site", "--time", "when", "--sort", "--day-first", "--json"
     )

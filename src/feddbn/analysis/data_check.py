@@ -236,7 +236,8 @@ def _one_of_three(sites: Mapping[str, SiteData]) -> Iterator[Finding]:
 def _refusal(error: DataError, **where: str) -> Finding:
     """A refusal, about the columns that it is because of."""
     parts = [part if isinstance(part, str) else part.plain for part in error.parts]
-    values = {"text": str(error), "parts": parts, "why": error.code, **where}
+    cell: dict[str, Any] = {name: error.values[name] for name in ("row", "cell") if name in error.values}
+    values = {"text": str(error), "parts": parts, "why": error.code, **where, **cell}
     about: Any = error.values.get("columns", ())
     return Finding("refused", "error", values, tuple(about))
 
@@ -249,7 +250,10 @@ def _explained(shown: list[Finding], refusal: Finding) -> list[Finding]:
         for one in shown
         if one.code in _EXPLAINS and {*one.about} & {*refusal.about} and site in (None, one.values["site"])
     ]
-    found = [replace(one, level="error") if one in because else one for one in shown]
+    cell = {name: refusal.values[name] for name in ("row", "cell") if refusal.values.get("cell")}
+    found = [
+        replace(one, level="error", values={**one.values, **cell}) if one in because else one for one in shown
+    ]
     return found if because else [*found, refusal]
 
 

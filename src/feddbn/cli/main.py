@@ -183,11 +183,10 @@ class CommandGroup(TyperGroup):
 
 
 def _fail(ctx: Any, sentence: str, code: str, exit_code: int = 2, kind: str = "") -> NoReturn:
-    """End a command: with one sentence or, where the line has --json, with the same as JSON."""
+    """End a command with one sentence on standard error and, where the line has --json, the same as JSON on the other."""
     if "--json" in ctx.meta[LINE]:
         typer.echo(json.dumps({"error": {"code": code, "kind": kind, "sentence": printable(sentence)}}))
-    else:
-        complain(sentence)
+    complain(sentence)
     raise typer.Exit(exit_code) from None
 
 

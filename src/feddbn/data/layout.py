@@ -5,8 +5,8 @@ the names of the levels first. Where these are no numbers, whole numbers are pos
 stays empty, and what is neither is refused.
 
 Error messages name sites, recordings, columns and row positions. The only values among them are one that does not fit its
-declared kind, and text among numbers: their owner has to know which. Who asks from elsewhere is told that something was
-refused, and no more.
+declared kind, one that is too large, and text among numbers: their owner has to know which. Who asks from elsewhere is told
+that something was refused, and no more.
 """
 
 from __future__ import annotations
@@ -470,7 +470,7 @@ def _no_number(column: pd.Series, where: str) -> DataError:
         )
     return DataError(
         f"{where} has column {column.name!r}, which is not numeric{at}; {cure}, leave it out with {Given('variables')}, "
-        f"or name its role with {Given('site')}, {Given('series')}, {Given('time')} or {Given('label')}.",
+        f"or name its role with {Given('site')}, {Given('series')} or {Given('time')}.",
         code="not-numeric",
         columns=(str(column.name),),
         row=row,

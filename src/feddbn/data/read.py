@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from os import PathLike
 from pathlib import Path
@@ -38,6 +39,7 @@ class _Part:
 
     name: str
     table: pd.DataFrame | np.ndarray
+    said: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,17 @@ def read_sites(
     >>> sorted(read_sites(rows, site="ward"))
     ['a', 'b']
     """
-    reader = _Reader(Layout.of(layout, columns, "read_sites"), stream_bytes)
-    return _together(*reader.read(data), reader.layout, same_variables)
+    said = Layout.of(layout, columns, "read_sites")
+    reader = _Reader(said, stream_bytes)
+    try:
+        return _together(*reader.read(data), reader.layout, same_variables)
+    except DataError as error:
+
+        def read(other: Layout) -> None:
+            again = _Reader(other, stream_bytes)
+            _together(*again.read(reader._data), again.layout, same_variables)
+
+        raise _with_cures(error, said, read) from None
 
 
 def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict[str, DataError]]:
@@ -97,7 +108,50 @@ def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict
     reader = _EachReader(layout, STREAM_BYTES)
     found, clocks = reader.read(data)
     kept = {name: site for name, site in found.items() if name not in reader.refused}
-    return {} if reader.refused and not kept else _together(kept, clocks, reader.layout), reader.refused
+
+    def read(name: str, other: Layout) -> object:
+        return _Reader(other, STREAM_BYTES).read({name: reader.given[name]})
+
+    refused = {name: _with_cures(one, layout, partial(read, name)) for name, one in reader.refused.items()}
+    return {} if refused and not kept else _together(kept, clocks, reader.layout), refused
+
+
+_JITTERS = (0.1, 0.2, 0.3, 0.4, 0.49)
+_CURES: dict[str, tuple[tuple[dict[str, Any], ...], ...]] = {
+    "closer": (
+        ({"freq": "MS"}, {"freq": "B"}, *({"jitter": share} for share in _JITTERS)),
+        ({"irregular": "average"},),
+    ),
+    "same-time": (({"irregular": "average"},),),
+    "earlier": (({"sort": True},),),
+}
+"""Code of a refusal -> settings that may cure it; of several of one kind the first that does is named."""
+
+
+def _with_cures(error: DataError, layout: Layout, read: Callable[[Layout], object]) -> DataError:
+    """The refusal with the settings that cure it: each was tried on the data, and none is one that was given."""
+    if error.code not in _CURES:
+        return error
+    named = [f"{Given('series')} if a column tells recordings apart"]
+    cures = named if error.code in ("same-time", "earlier") and layout.series is None else []
+    for several in _CURES[error.code]:
+        for change in several:
+            ((name, value),) = change.items()
+            is_given = (
+                layout.freq is not None if name == "freq" else name == "jitter" and value <= layout.tolerance
+            )
+            if is_given or layout.way != "refuse":
+                continue
+            try:
+                read(replace(layout, **change))
+            except DataError:
+                continue
+            cures.append(f"{Given(name, value)}")
+            break
+    sentence = "".join(f"{part}" for part in error.parts)
+    if not cures:
+        return error
+    return DataError(f"{sentence[:-1]}, or use {', or '.join(cures)}.", code=error.code, **error.values)
 
 
 def _together(
@@ -237,7 +291,7 @@ class _Reader:
             if frame is None:
                 break
             left -= int(frame.memory_usage().sum()) if table.size is None else 0
-            parts.append(_Part(table.name, frame))
+            parts.append(_Part(table.name, frame, table.said))
         if len(parts) == len(tables):
             return self._memory_site(name, parts, layout)
         streamed = FileSite(tables, name=name, layout=layout)
@@ -245,12 +299,16 @@ class _Reader:
         return streamed
 
     def _note_clock(self, name: str, site: FileSite) -> None:
-        site.said = self.remarks
+        site.said = (*self.remarks, *(one for table in site.tables[:1] for one in table.said))
         if site.layout.time is not None and site.index.clock is not None:
             self.clocks[name] = site.index.clock
 
     def _long(
-        self, frame: pd.DataFrame, origin: str = "data", part: str = "recording-0"
+        self,
+        frame: pd.DataFrame,
+        origin: str = "data",
+        part: str = "recording-0",
+        said: tuple[Finding, ...] = (),
     ) -> dict[str, SiteData]:
         column = self.layout.site
         assert column is not None
@@ -261,14 +319,15 @@ class _Reader:
         keys = names_of_keys(frame[column], "site", origin)
         sites: dict[str, SiteData] = {}
         for name, rows in frame.drop(columns=column).groupby(keys, sort=False):
-            sites[str(name)] = self._memory_site(str(name), [_Part(part, rows.reset_index(drop=True))], inner)
+            own = _Part(part, rows.reset_index(drop=True), said)
+            sites[str(name)] = self._memory_site(str(name), [own], inner)
         return sites
 
     def _long_table(self, table: Table) -> dict[str, SiteData]:
         """The sites of one table that names them in a column."""
         frame = table.frame() if self.layout.sort else frame_within(table, self.stream_bytes)
         if frame is not None:
-            return self._long(frame, table.where, table.name)
+            return self._long(frame, table.where, table.name, table.said)
         whole = FileSite([table], layout=self.layout)
         tables, layout = whole.tables, whole.layout
         sites: dict[str, SiteData] = {}
@@ -302,6 +361,7 @@ class _Reader:
             collected = [_sorted(item, where) for item in collected]
         clock, remarks = self._clock(name, collected)
         remarks += self.remarks + site_tally(layout, layouts, name)
+        remarks += tuple(part.said[0] for part in parts if part.said)[:1]
         items, n_dropped, n_beyond = [], 0, np.zeros(len(variables), dtype=np.int64)
         for item in collected:
             cutter = RowCutter(f"recording {item.name!r} of {where}", variables, item.layout, clock)
@@ -332,13 +392,14 @@ class _EachReader(_Reader):
     def __init__(self, layout: Layout, stream_bytes: int) -> None:
         super().__init__(layout, stream_bytes)
         self.refused: dict[str, DataError] = {}
+        self.given: dict[str, Any] = {}
 
     def _site(self, name: str, value: Any) -> SiteData:
         try:
             return super()._site(name, value)
         except DataError as error:
             self.clocks.pop(name, None)
-            self.refused[name] = error
+            self.refused[name], self.given[name] = error, value
             return MemorySite((), ())
 
 

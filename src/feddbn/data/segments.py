@@ -30,6 +30,8 @@ __all__ = ["MISSING", "MOST_EMPTY", "Segmenter"]
 
 MISSING = ("drop", "keep", "error")
 """What can be done about missing cells."""
+LARGEST = 1e100
+"""Cells beyond this cannot be squared and summed."""
 MOST_EMPTY = 10
 """How many rows without any cell may lie within a segment, one after the other."""
 
@@ -216,10 +218,10 @@ class Segmenter:
 
     def _unusable(self, values: FloatArray, unlabelled: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         """(n,) rows that cannot begin or end a segment, None if there are none."""
-        # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not
-        # hold.
+        # One finite total proves that every value is finite and no square too large, without an (n, d) mask; the reverse
+        # need not hold.
         with np.errstate(invalid="ignore", over="ignore"):
-            suspicious = not np.isfinite(values.sum())
+            suspicious = not np.vdot(values, values) < LARGEST**2
         drop = None
         if suspicious:
             infinite = np.isinf(values)
@@ -229,6 +231,15 @@ class Segmenter:
                     f"{self.where} has an infinite value in column {self.variables[column]!r} at row "
                     f"{self.n_rows + int(row)} (counted from 0); remove it or mark it as missing (NaN).",
                     code="infinite",
+                )
+            huge = np.abs(values) > LARGEST
+            if huge.any():
+                row, column = np.argwhere(huge)[0]
+                raise DataError(
+                    f"{self.where} has {values[row, column]:g} in column {self.variables[column]!r} at row "
+                    f"{self.n_rows + int(row)} (counted from 0), which is too large to compute with; leave such cells "
+                    f"empty, or say what is plausible with {Given('limits')}.",
+                    code="huge",
                 )
             absent = np.isnan(values)
             if self.missing == "error" and absent.any():
@@ -263,14 +274,12 @@ class Segmenter:
             if steps[at] == 0:
                 raise DataError(
                     f"{self.where} has the same time in column {self.time!r} at rows {row - 1} and {row} "
-                    "(counted from 0); "
-                    f"keep one row per time, or name the column that tells recordings apart with {Given('series')}.",
+                    "(counted from 0); keep one row per time.",
                     code="same-time",
                 )
             raise DataError(
                 f"{self.where} has a time in column {self.time!r} at row {row} (counted from 0) that is "
-                f"earlier than the row before; sort the rows by {self.time!r} or give {Given('sort', True)}, or name the "
-                f"column that tells recordings apart with {Given('series')}.",
+                f"earlier than the row before; sort the rows by {self.time!r}.",
                 code="earlier",
             )
         if self.step is None or self._keeps:
@@ -282,10 +291,7 @@ class Segmenter:
             row = self.n_rows + int(np.flatnonzero(small)[0])
             raise DataError(
                 f"{self.where} has times in column {self.time!r} at rows {row - 1} and {row} (counted from "
-                "0) that are closer "
-                f"than the sampling step; average what lies in one step with {Given('irregular', 'average')}, give the right "
-                f"step with {Given('freq')} (for example {Given('freq', 'MS')} for months), or allow uneven ones with "
-                f"{Given('jitter')} (for example {Given('jitter', 0.2)}).",
+                "0) that are closer than the sampling step; correct them.",
                 code="closer",
             )
         return np.asarray(steps > self.step)

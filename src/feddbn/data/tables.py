@@ -13,7 +13,7 @@ import weakref
 import zlib
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import accumulate, chain
@@ -27,11 +27,13 @@ import pandas as pd
 
 from feddbn.data.layout import Layout, quoted, unnamed
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
+from feddbn.findings import Finding
 
 __all__ = ["SqlTable", "Table", "frame_within", "open_table", "plain_frame", "sorted_frames", "table_of"]
 
 Frames = Iterator[pd.DataFrame]
 _BATCH_ROWS = 65536
+_LOOKED_AT = 200
 _SQL_MEMORY = "1GB"
 
 
@@ -53,6 +55,7 @@ class Table(ABC):
     index_columns: tuple[str, ...] = ()
     time_index: str | None = None
     seekable = False
+    said: Any = ()
 
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
@@ -234,6 +237,21 @@ class CsvTable(_File):
     def __init__(self, path: Path, layout: Layout | None = None) -> None:
         super().__init__(path)
         self.layout = layout or Layout()
+        self.read_as: dict[str, str] = {}
+
+    @property
+    def said(self) -> tuple[Finding, ...]:
+        """What was recognised of how the file is written, and nobody said."""
+        return (Finding("text-format", "note", dict(self.read_as)),) if self.read_as else ()
+
+    def _has_decimal_commas(self, text: Mapping[str, Any]) -> bool:
+        """Whether the first rows have numbers such as 0,5 and none such as 0.5; 1,000 alone may be a thousand."""
+        with self._reading():
+            cells = pd.read_csv(self.path, nrows=_LOOKED_AT, **text).stack().iloc[:]
+        commas = cells[cells.str.fullmatch(r"\s*[-+]?\d*,\d+\s*").fillna(False)]
+        if not len(commas) or cells.str.fullmatch(r"\s*[-+]?\d*\.\d+\s*").fillna(False).any():
+            return False
+        return not commas.str.fullmatch(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*").all()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -277,9 +295,14 @@ class CsvTable(_File):
         mark = next(
             (one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]), None
         )
-        if mark is not None:
+        if mark is not None and layout.separator is not None:
             said = f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
             raise FileError(said, code="separator")
+        if mark is not None:
+            plain["sep"] = text["sep"] = self.read_as["separator"] = mark
+            names = names[0].split(mark)
+        if layout.decimal is None and plain["sep"] != "," and self._has_decimal_commas(text):
+            plain["decimal"] = self.read_as["decimal"] = ","
         if plain["sep"] == plain["decimal"]:
             said = f"{Given('decimal', plain['decimal'])} is what stands between columns, too; give {Given('separator')}."
             raise ParameterError(said)

@@ -208,7 +208,7 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
 
 
 _OPTIONS = (
-    *("site", "series", "time", "label", "variables", "freq", "jitter", "separator", "decimal", "encoding"),
+    *("site", "series", "time", "variables", "freq", "jitter", "separator", "decimal", "encoding"),
     *("names", "values", "irregular", "limits", "units"),
 )
 """Arguments that say how data are read, and options of their own at the command line."""

@@ -77,7 +77,7 @@ _SENTENCES = {
         "give the recordings as a list of frames, or name them with {series}",
     ),
     "text-cells/some": (
-        "{one} holds numbers, but text in {n_text} of its cells.",
+        "{one} holds numbers, but text in {n_text} of its cells{at}.",
         "leave such cells empty, or write the number",
     ),
     "text-cells/all": (
@@ -160,6 +160,10 @@ _SENTENCES = {
     "beyond-limits": (
         "{listed} lie beyond their limits and were left empty.",
         "look at such cells, and change the limits with {as_limits} if they are right",
+    ),
+    "text-format": (
+        "the text file is read with {how}.",
+        "if that is wrong, say it with {separator} and {decimal}",
     ),
     "limits": ("cells beyond these limits are left empty: {listed}.", "change them with {as_limits}"),
     "auto-step": (
@@ -254,6 +258,7 @@ def _parts(it: Said) -> dict[str, Any]:
         "fifth": it.setting("jitter", 0.2),
         "exogenous": it.option("prepare.exogenous"),
     }
+    parts["at"] = f": row {values['row']} (counted from 0) has {values['cell']!r}" if "row" in values else ""
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq")}
     parts["of_far"] = f"; {names_of(about)} by so much as other units do" if about else ""
     parts["as_limits"] = it.option("limits")
@@ -297,6 +302,12 @@ def _own_parts(it: Said) -> dict[str, Any]:
             "lost": lost + more,
             "finer": f"{way} {it.option('freq')}, or ContinuousDBN, which needs no step",
         }
+    if code == "text-format":
+        said = {"separator": "columns that {!r} separates", "decimal": "decimals that {!r} begins"}
+        how = " and ".join(
+            said[name].format(value) for name, value in it.finding.values.items() if name in said
+        )
+        return {"how": how, **{name: it.option(name) for name in said}}
     if code == "beyond-limits":
         return {"listed": ", ".join(f"{counted(n, 'cell')} of {name!r}" for name, n in it["cells"].items())}
     if code == "limits":

@@ -240,7 +240,7 @@ def test_text_in_numbers_is_counted_and_replaces_the_refusal(tmp_path: Path):
         frame.to_csv(tmp_path / f"ward-{k}.csv", index=False)
     (finding, *_) = only(tmp_path, "text-cells", "error")
     assert (finding.about, finding.values["n_text"]) == (("breath",), 2)
-    assert "LOD" not in str(finding)
+    assert (finding.values["row"], finding.values["cell"]) == (7, "<LOD")
 
 
 def test_files_without_a_header_are_an_error_that_shows_no_value(tmp_path: Path):
