@@ -98,7 +98,20 @@ as.igraph.feddbn_network <- function(x, unrolled = FALSE, ...) {
   igraph::graph_from_data_frame(edges, vertices = nodes)
 }
 
-effects.feddbn_network <- function(object, horizon = 10, ...) {
+effects.feddbn_network <- function(object, source = NULL, horizon = 10, ...) {
+  # effects(network, 10) is as in earlier versions, which had no source.
+  if (is.numeric(source)) {
+    horizon <- source
+    source <- NULL
+  }
+  unknown <- setdiff(source, object$variables)
+  if (length(unknown) > 0) {
+    refuse("source=", deparse(unknown[1]), " is not a variable of the network; it has ",
+           paste(object$variables, collapse = ", "), ".")
+  }
+  if (!is.numeric(horizon) || length(horizon) != 1 || is.na(horizon) || horizon < 0 || horizon != round(horizon)) {
+    refuse("horizon=", deparse(horizon)[1], " must be a whole number of at least 0.")
+  }
   if (!object$is_straight) {
     refuse("in a network with curves or other kinds effects depend on the value; feddbn effects --at computes them.")
   }
@@ -111,7 +124,8 @@ effects.feddbn_network <- function(object, horizon = 10, ...) {
   }
   pairs <- expand.grid(source = object$variables, target = object$variables, stringsAsFactors = FALSE)
   tables <- lapply(0:horizon, function(h) cbind(pairs, step = h, effect = as.vector(found[[h + 1]])))
-  do.call(rbind, tables)
+  found <- do.call(rbind, tables)
+  if (is.null(source)) found else found[found$source %in% source, ]
 }
 
 # reticulate hands a missing whole number over as -2147483648, a missing yes or no as one of them, missing text as "NA".

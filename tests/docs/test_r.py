@@ -94,6 +94,25 @@ def stored_networks(dbn):
     return {"two-lags": dbn, "one": one, "static": static, "empty": empty}
 
 
+def test_effects_of_one_variable_and_of_none_that_is_there(tmp_path, dbn):
+    if shutil.which("Rscript") is None:
+        pytest.skip("no R: install r-base-core and r-cran-jsonlite")
+    dbn.to_json(tmp_path / "n.json")
+    code = f"""
+    source({json.dumps(str(ROOT / "r" / "R" / "feddbn.R"))})
+    n <- read_network("n.json")
+    first <- n$variables[1]
+    every <- effects.feddbn_network(n, 4)
+    one <- effects.feddbn_network(n, first, 4)
+    cat(identical(one$effect, every$effect[every$source == first]), nrow(one) == 5 * length(n$variables), "")
+    for (wrong in list("norepi", NA, list(first, -1))) {{
+      said <- tryCatch(do.call(effects.feddbn_network, c(list(n), wrong)), error = conditionMessage)
+      cat(grepl("^(source|horizon)=", said), "")
+    }}
+    """
+    assert run_r(tmp_path, dedent(code)).split() == ["TRUE"] * 5
+
+
 @pytest.mark.slow
 def test_the_package_reads_the_same_doubles_edges_and_effects(library, tmp_path, dbn):
     networks = stored_networks(dbn)
