@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from os import PathLike
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -255,6 +256,11 @@ def _check_estimator(estimator: object) -> None:
     if isinstance(estimator, LatentDBN):
         estimator.check_parameters()
         return
+    if isinstance(estimator, (Mapping, pd.DataFrame, str, PathLike)):
+        raise ParameterError(
+            "estimator must be a method that says how to learn, not data; write confidence(OneShotDBN(), data).",
+            code="no-estimator",
+        )
     if not hasattr(estimator, "fit_moments"):
         able = " or ".join(known.cls for known in METHODS.values() if known.resamples)
         raise ParameterError(

@@ -71,12 +71,13 @@ def print_result(result: Result, show_all: bool = False) -> None:
 
 def _rows(result: Result) -> str:
     """How many rows the network was learned from, of how many, and what they are worth if cells are empty."""
-    used, n_rows = result.rows_used
+    from feddbn.results.text import rows_words
+
+    used, worth = result.rows_used[0], result.n_rows
     if used is None:
         return ""
-    worth = result.diagnostics.get("n_samples") or used
-    worth = f", worth {worth:,} complete ones" if worth < 0.99 * used else ""
-    return f", {used:,}{'' if n_rows is None else f' of {n_rows:,}'} rows used{worth}"
+    less = f", worth {worth:,} complete ones" if worth is not None and worth < 0.99 * used else ""
+    return f", {rows_words(result)} rows used{less}"
 
 
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:

@@ -134,13 +134,14 @@ def summary(
     layout: Layout | None = None,
     observer: Observer | None = None,
     **columns: Any,
-) -> Summary:
-    """Return what a federation releases of its rows: one matrix of second moments at lags 0 to `n_lags`.
+) -> Summary | str:
+    """Return a result as text; of data, what a federation releases of its rows: second moments at lags 0 to `n_lags`.
 
     Parameters
     ----------
     data
-        A federation, or anything `feddbn.data.read_sites` takes.
+        A fitted estimator or a result, which is then told as text (its `summary()`); or a federation, or anything
+        `feddbn.data.read_sites` takes.
     n_lags
         Number of lags.
     observer
@@ -157,6 +158,9 @@ def summary(
     >>> feddbn.summary(data.sites, n_lags=1).columns
     ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
+    as_text = getattr(data, "summary", None)
+    if callable(as_text):
+        return str(as_text())
     read = {
         name: columns.pop(name)
         for name in list(columns)

@@ -364,7 +364,7 @@ class Result(Shown):
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows were really used: those of the sums, or of the sites that say so; None if nobody does."""
+        """How many complete rows the sums are worth; else the rows of sites that say so; None if nobody does."""
         told = self.diagnostics.get("n_samples") or sum(site.get("usable_rows") or 0 for site in self.sites)
         return int(told) or None
 

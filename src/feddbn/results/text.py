@@ -15,7 +15,7 @@ from feddbn.words import first_lines, full_sentence, say
 if TYPE_CHECKING:
     from feddbn.results.result import Result
 
-__all__ = ["summary_text", "weight_errors"]
+__all__ = ["rows_words", "summary_text", "weight_errors"]
 
 _WIDTH, _MOST_NAME = 79, 16
 
@@ -31,13 +31,19 @@ def weight_errors(result: Result) -> FloatArray | None:
         return None
 
 
+def rows_words(result: Result) -> str:
+    """How many rows a network was learned from, of how many; empty if nobody knows."""
+    used, n_rows = result.rows_used
+    return "" if used is None else f"{used:,}" + ("" if n_rows is None else f" of {n_rows:,}")
+
+
 def summary_text(result: Result) -> str:
     """The text of `Result.summary`."""
-    dbn, n = result.dbn, result.n_rows
+    dbn = result.dbn
     left = [
         ("Method", result.method),
         ("Sites", str(len(result.sites))),
-        ("Rows used", "not known" if n is None else f"{n:,}"),
+        ("Rows used", rows_words(result) or "not known"),
     ]
     right = [
         ("Variables", str(dbn.d)),

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from feddbn._version import __version__
 from feddbn.core.designs.checks import check_sites
-from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.sampling_noise import few_rows
@@ -33,7 +32,7 @@ from feddbn.runtime.settings import (
 )
 from feddbn.runtime.site.audit import budget_finding
 from feddbn.runtime.site.kit_files import read_identity, read_keepers, read_peers
-from feddbn.runtime.site.open_site import about_data, about_variables, read_data, study_checks
+from feddbn.runtime.site.open_site import about_data, about_variables, read_data, rows_of, study_checks
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.registers import FileShelf
 from feddbn.words import card
@@ -76,20 +75,9 @@ def study_remarks(
     unsaid = tuple(name for name in names if name in settings.units and name not in study.units)
     if unsaid:
         yield Finding("units-unsaid-there", "note", about=unsaid)
-    n_lags = 1 if study.n_lags is None else study.n_lags
-    rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
-    usable, complete = int(rows["usable_rows"]), int(rows["complete_rows"])
-    yield Finding(
-        "rows-usable",
-        "note",
-        {
-            "usable": usable,
-            "rows": int(rows["rows"] + rows["dropped_rows"]),
-            "n_lags": n_lags,
-            "complete": complete,
-            "missing_percent": float(rows["missing_percent"]),
-        },
-    )
+    counts = rows_of(study, settings, names)
+    usable, complete = counts["usable"], counts["complete"]
+    yield Finding("rows-usable", "note", counts)
     # As if the others had as many.
     few = few_rows(study, study.rows or complete * len(study.sites))
     if few is not None:

@@ -58,6 +58,21 @@ def read_data(
     return read_sites({settings.name: settings.data}, layout=layout)[settings.name]
 
 
+def rows_of(study: Study, settings: SiteSettings, names: tuple[str, ...]) -> dict[str, Any]:
+    """How many rows of this site a study can use; one that does not fill empty cells in uses complete rows only."""
+    n_lags = 1 if study.n_lags is None else study.n_lags
+    rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+    fills = "fill" in scope_of(study, settings.max_lags).transformations
+    return {
+        "usable": int(rows["usable_rows" if fills else "complete_rows"]),
+        "rows": int(rows["rows"] + rows["dropped_rows"]),
+        "n_lags": n_lags,
+        "complete": int(rows["complete_rows"]),
+        "missing_percent": float(rows["missing_percent"]),
+        "recordings": int(rows["recordings"]),
+    }
+
+
 def about_data(data: SiteData) -> Finding:
     """Return what the data are; counts only."""
     counts = summary({"": data}).iloc[0]

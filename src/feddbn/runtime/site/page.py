@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.sampling_noise import about_noise
 from feddbn.federation.guards.study_plan import costs_in_words, plan_of
@@ -22,7 +21,7 @@ from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.privacy.policy import usual_threshold
 from feddbn.runtime.settings import SiteSettings, load_programs
-from feddbn.runtime.site.open_site import read_data
+from feddbn.runtime.site.open_site import read_data, rows_of
 from feddbn.words import card
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -143,20 +142,11 @@ def _purpose(task: str) -> str:
 
 
 def _counted(study: Study, settings: SiteSettings) -> Finding:
-    n_lags = 1 if study.n_lags is None else study.n_lags
     try:
         names = chosen_variables(study, tuple(read_data(settings).variables))
-        rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+        return _said("rows", **rows_of(study, settings, names), series=settings.layout.series or "")
     except FeddbnError as error:
         return _said("uncounted", sentence=str(error))
-    return _said(
-        "rows",
-        usable=int(rows["usable_rows"]),
-        rows=int(rows["rows"] + rows["dropped_rows"]),
-        recordings=int(rows["recordings"]),
-        n_lags=n_lags,
-        series=settings.layout.series or "",
-    )
 
 
 def _privacy(study: Study) -> Finding:
