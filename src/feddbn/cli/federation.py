@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import print_json, print_table, remark, say
+from feddbn.cli.terminal import print_json, print_table, remark, say, tell
 from feddbn.errors import ParameterError
 from feddbn.runtime.engines.interface import DEFAULT_ENGINE, Process, engine_names, engine_of
 from feddbn.runtime.engines.interface import engine as find_engine
@@ -89,12 +89,16 @@ def init(
 def add(
     directory: Annotated[Path, typer.Argument(help="The directory of `feddbn federation init`.")],
     site: Annotated[list[str], typer.Option(help="Name of a new site; repeat for each.")],
+    as_json: Json = False,
 ) -> None:
     """Add sites to a federation: a kit for each, and one signed note for all who are there already."""
     from feddbn.runtime.engines.growing import add_sites
 
     grown = add_sites(site, directory)
     rows = [(name, str(kit)) for name, kit in grown.kits.items()]
+    if as_json:
+        print_json({"kits": dict(rows), "note": str(grown.note)})
+        return
     print_table(("new site", "kit"), rows, n_text=2)
     say("Each kit holds a private key: hand it to its owner only.")
     say(
@@ -116,6 +120,7 @@ def admit(
         ),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Let a kit know new sites of its federation.
 
@@ -125,19 +130,21 @@ def admit(
 
     found = look_at_note(note, kit, authority)
     n_known = len(found.known)
+    told = {"known": n_known, "new": list(found.new)}
     if not found.new:
-        say(f"All {n_known} sites of the note are known here; nothing was changed.")
+        tell(as_json, told, f"All {n_known} sites of the note are known here; nothing was changed.")
         return
     rows = [
         (name, "new" if name in found.new else "", key[:16]) for name, key in sorted(found.note.sites.items())
     ]
-    print_table(("site", "", "key"), rows, f"Federation {found.note.federation!r}", n_text=3)
-    say(f"The federation grows from {n_known} to {n_known + len(found.new)} sites.")
-    say("Numbers of this site are added to theirs only in studies that its owner approves.")
+    if not as_json:
+        print_table(("site", "", "key"), rows, f"Federation {found.note.federation!r}", n_text=3)
+        say(f"The federation grows from {n_known} to {n_known + len(found.new)} sites.")
+        say("Numbers of this site are added to theirs only in studies that its owner approves.")
     if not yes:
         typer.confirm(f"Admit {', '.join(found.new)}?", abort=True, err=True)
     found.take()
-    say(f"{kit} knows {', '.join(found.new)} now.")
+    tell(as_json, told, f"{kit} knows {', '.join(found.new)} now.")
 
 
 DEFAULT_PORT = 8764

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from feddbn.core.backend.torch_device import open_device
 from feddbn.core.designs.checks import missing_cells
