@@ -373,6 +373,7 @@ def treatment_findings(
         values = {"n_sites": int(survey.n_sites), "left_out": bool(done.abstain), "personal": asked.personal}
         odd = asked.n_disagreeing - asked.n_slower
         for code, n in (("sites-disagree", odd), ("two-rates", asked.n_slower)):
+            values["one_network"] = one_network
             is_wrong = one_network and code == "sites-disagree" and not done.abstain
             found += [Finding(code, "error" if is_wrong else "warning", {"n": n, **values})] if n else []
     return found

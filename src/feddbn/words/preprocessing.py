@@ -141,12 +141,15 @@ def _sites_disagree(it: Said) -> str:
             f"{what} and {stays} out of the sums; the owner is told why. {wish('warn')} keeps it in. {wish('personal')} "
             f"learns a separate network for it. {it.method('PFDBNL', 'pfdbnl')} learns one for every site."
         )
+    if not it.get("one_network", True):
+        # Whoever has a network for each site is not told to learn one.
+        return f"{what}; the owner is told why. Units or columns may be mixed up. Each site has a network of its own here."
     if n > of / 3:
         return (
             f"{what}, and all are in the sums: one network for all is wrong for some. Units or columns may be mixed up; "
             f"owners are told what differs. If all is right, use {it.method('PFDBNL', 'pfdbnl')}, a network for each."
         )
-    return f"{what}; the owner is told why. {wish('exclude')} leaves it out (PFDBNL needs no such choice)."
+    return f"{what}; the owner is told why. {wish('exclude')} leaves it out."
 
 
 @says("two-rates")

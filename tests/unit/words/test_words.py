@@ -318,3 +318,12 @@ def test_how_to_ask_for_another_method_is_said_as_the_reader_asks():
 
 def test_a_stored_finding_without_its_values_is_said_plainly():
     assert say(Finding("pairs-unseen", "warning", {"n": 3})) == "pairs-unseen: n 3."
+
+
+def test_nobody_is_told_to_use_the_method_that_is_used():
+    values = {"n": 3, "n_sites": 5, "left_out": False, "personal": False}
+    told = {
+        one: say(Finding("sites-disagree", "warning", {**values, "one_network": one}), "cli")
+        for one in (True, False)
+    }
+    assert ("pfdbnl" in told[True], "pfdbnl" in told[False]) == (True, False)

@@ -211,7 +211,7 @@ def test_a_study_that_fits_is_joined_and_its_rows_are_counted(tmp_path):
     can, rows, few = joined(tmp_path, frame=frame)
     assert (can.code, can.level) == ("study-joinable", "good")
     assert (few.code, few.values) == ("rows-not-filled", {"rows": 2})
-    counts = {"usable": 199, "rows": 200, "n_lags": 1, "complete": 197}
+    counts = {"usable": 199, "rows": 200, "n_lags": 1, "complete": 197, "recordings": 1}
     assert rows.values == {**counts, "missing_percent": pytest.approx(0.125)}
 
 
