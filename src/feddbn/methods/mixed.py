@@ -18,9 +18,10 @@ from feddbn.core.penalised.path import Status
 from feddbn.core.statistics.moments import dependences
 from feddbn.data import SiteData
 from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
-from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
+from feddbn.federation.protocol.task import Federation, Observer, fewest_sites, run_program
 from feddbn.federation.sums.in_view import LEVEL_ROWS
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
+from feddbn.federation.sums.survey import survey_program
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.conditionals import Conditional, weights_of
@@ -208,6 +209,11 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         self._set_outcome(outcome)
         self._say_dependent(_dependent(outcome, names))
         self._tell(*_findings(outcome, names, kinds))
+        if sites is not None:
+            # In this process a look costs no question to anybody.
+            look = run_program(survey_program(names, settings.n_lags, profiles="none"), federation)
+            if look.periods:
+                self._tell(Finding("cycles-left-in", "warning", {"periods": list(look.periods)}))
 
     def _set_outcome(self, outcome: MixedOutcome) -> None:
         names, d, learned = self._variables, len(self._variables), outcome.learned

@@ -40,6 +40,15 @@ def _separated(it: Said) -> str:
     )
 
 
+@says("cycles-left-in")
+def _cycles_left_in(it: Said) -> str:
+    periods = " and ".join(f"{period:.4g}" for period in it["periods"])
+    return (
+        f"values have cycles of {periods} rows, and this method leaves them in: edges between variables with the same cycle "
+        f"may stand for it. Take the cycles off first, or use {it.method('OneShotDBN', 'oneshot')}, which does."
+    )
+
+
 @says("weights-not-settled")
 def _weights_not_settled(it: Said) -> str:
     return f"the weights did not converge within {it['n']} steps; look for variables that hardly vary."

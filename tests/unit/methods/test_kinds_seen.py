@@ -88,6 +88,15 @@ def test_a_method_that_loses_the_rows_says_so_first_and_counts_what_it_used():
     assert (model.findings_[0].code, model.findings_[0].level) == ("usable-rows", "error")
 
 
+def test_cycles_that_a_method_leaves_in_are_warned_of():
+    data, plain = sites(n=240), sites(n=240)
+    wave = 1.5 * np.sin(2 * np.pi * np.arange(240) / 24)
+    data = {name: frame.assign(a=frame["a"] + wave, b=frame["b"] + wave) for name, frame in data.items()}
+    told = only(feddbn.MixedDBN(kinds=SEEN).fit(data).findings_, "cycles-left-in")
+    assert (told.values["periods"], told.level) == ([24.0], "warning")
+    assert "cycles-left-in" not in feddbn.MixedDBN(kinds=SEEN).fit(plain).findings_.codes
+
+
 def test_sites_alone_say_it_of_themselves():
     told = [one.values for one in LocalOnly(**QUICK).fit(sites(2)).findings_.of("of-site")]
     kinds = {one["site"]: one["finding"] for one in told if one["finding"]["code"] == "kinds-as-lines"}

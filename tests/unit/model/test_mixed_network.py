@@ -322,6 +322,15 @@ def test_paths_that_explode_are_named():
     assert dbn.edges()["standardised"].iloc[0] == 1.6
 
 
+def test_effects_are_in_standard_deviations_also_where_paths_explode():
+    """Of the noise then: 10 of a pressure that drifts away, 1 of a flag."""
+    flag = Conditional(Kind("binary"), (), 0.0, (), 0.0)
+    drifts = Conditional(Kind("continuous"), ((0, 0), (1, 1)), 5.0, (effect((16.0,)), effect((1.1,))), 100.0)
+    table = DBN.from_conditionals([flag, drifts], ["vent", "sbp"]).edges().set_index(["source", "target"])
+    assert table.loc[("vent", "sbp"), "standardised"] == pytest.approx(1.6)
+    assert table.loc[("sbp", "sbp"), "standardised"] == pytest.approx(1.1)
+
+
 def test_levels_that_hardly_change_have_no_usual_value():
     """From 0 to 1 once in a thousand steps, back once in two thousand: two thirds at 1 in the long run, not seen in 200."""
     node = Conditional(

@@ -178,6 +178,22 @@ def test_what_is_bounded_is_said_with_what_it_costs():
     assert said.treatment_["bounded"] == {"x1": n}
 
 
+@pytest.mark.parametrize("has_levels", [True, False])
+def test_levels_of_series_that_remember_themselves_are_seen_where_a_fifth_of_the_cells_is_empty(has_levels):
+    rng, sites = np.random.default_rng(900), {}
+    for k in range(3):
+        of_site, sites[f"s{k}"] = 0.8 * rng.standard_normal(5), []
+        for _ in range(6):
+            x, e = np.zeros((200, 5)), 0.8 * rng.standard_normal((200, 5))
+            for t in range(1, 200):
+                x[t] = 0.6 * x[t - 1] + e[t]
+            x += has_levels * (of_site + 0.6 * rng.standard_normal(5))
+            x[rng.random(x.shape) < 0.2] = np.nan
+            sites[f"s{k}"].append(pd.DataFrame(x, columns=list("abcde")))
+    found, _ = asked(sites)
+    assert found.center == ("recording" if has_levels else "none")
+
+
 @pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])
 def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
     fed = made(mess)
