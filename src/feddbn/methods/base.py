@@ -635,7 +635,7 @@ class DBNEstimator(FederatedEstimator[S]):
         verdicts = {name: verdict_of(state) for name, state in states.items() if state is not None}
         named = {name: one for name, one in verdicts.items() if one is not None}
         self.alone_ = replace(found, sites=named)
-        told = alone_finding(self.alone_, self._rows.center)
+        told = alone_finding(self.alone_, len(federation.sites), self._rows.center)
         self._tell(told, warn=ResultWarning if told.level == "error" else None)
 
     def _say_hidden(self, moments: Moments | None, doubts: HiddenDoubts | None) -> None:

@@ -135,10 +135,10 @@ def are_looked_at(wanted: bool | str, federation: Federation, *, by_default: boo
     return by_default and (tasks is None or "residuals.checks" in tasks)
 
 
-def alone_finding(found: Alone, center: str = "") -> Finding:
+def alone_finding(found: Alone, n_sites: int, center: str = "") -> Finding:
     """For how many sites the network is better than their own; red where it is worse for half of them or more."""
-    values = {name: value for name, value in found.to_dict().items() if name != "sites"}
     n = found.better + found.equal + found.worse
+    values = {"better": found.better, "equal": found.equal, "worse": found.worse, "untold": n_sites - n}
     level: Level = "good" if not found.worse else "error" if 2 * found.worse >= n else "warning"
     if not n:
         return Finding(ALONE, "unknown", values)

@@ -20,12 +20,14 @@ def alone_counts(values: Mapping[str, Any]) -> str:
 
 @says("alone")
 def _alone(it: Said) -> str:
-    if not any(it.finding.values.values()):
+    if not any(it[word] for word in ("better", "equal", "worse")):
         return (
             "whether this network is better for a site than its own is not known: a site does not answer the task "
-            "'loss.alone'."
+            "'loss.alone', or all have too few rows to tell."
         )
     which = f" ({it.names})" if it.finding.about else ""
+    if it.get("untold"):
+        which += f"; {counted(it['untold'], 'site')} could not tell"
     start = (
         f"compared with what each site learns alone, this network is {alone_counts(it.finding.values)}{which}"
     )

@@ -30,7 +30,11 @@ def _free(it: Said) -> str:
 def _alone(it: Said) -> Card:
     question = "Is this network better for a site than its own?"
     if it["answer"] == "unknown":
-        return Card(question, "The sites did not say.", "A site does not answer the task 'loss.alone'.")
+        return Card(
+            question,
+            "The sites did not say.",
+            "A site does not answer the task 'loss.alone', or all have too few rows to tell.",
+        )
     detail = (
         "Each site learned a network from its own rows and compared the two on rows that neither was learned from. Equal: no "
         "difference that matters and that the rows can tell."

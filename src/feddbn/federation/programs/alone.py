@@ -2,7 +2,7 @@
 
 A site compares the two on rows that neither was learned from (`core.alone`), keeps what it finds in its state, where its
 owner reads it, and answers with a one in one of three places: better, equal, worse. What the server has is the sum of these
-over sites. A site that has too few rows to tell answers "equal"; one that stays out of sums answers with zeros.
+over sites. A site that has too few rows to tell, or stays out of sums, answers with zeros.
 
 *What a server could do with it.* It may make up the network, and learn for how many sites some network is better than what
 they have. A run asks once, so that is one of three answers of each site, added up; which site gave which is hidden as in
@@ -213,7 +213,7 @@ def _compare(here: Here, question: AloneQuestion) -> tuple[SiteState, FloatArray
         lambda moments: whole_moments(question, moments, question.d, rank, len(rows.values)),
     )
     counts = np.zeros(3)
-    counts[1 - verdict.sign] = 1.0
+    counts[1 - verdict.sign] = float(verdict.is_told)
     return {**here.state, _KEPT: verdict.to_array()}, counts
 
 

@@ -56,7 +56,7 @@ def test_a_site_that_differs_says_that_the_network_is_worse_for_it(method):
     assert (told.level, told.about) == ("warning", ("s0",))
     stored = Result.from_estimator(model).to_dict()["diagnostics"]["alone"]
     assert stored["sites"]["s0"]["verdict"] == "worse"
-    assert {name: stored[name] for name in ("better", "equal", "worse")} == dict(told.values)
+    assert {**{name: stored[name] for name in ("better", "equal", "worse")}, "untold": 0} == dict(told.values)
 
 
 @pytest.mark.usefixtures("alone")
@@ -88,10 +88,25 @@ def test_where_it_is_worse_for_many_the_result_begins_with_it_in_red(capsys):
     assert (first.code, first.level, first.values["answer"]) == ("verdict-alone", "error", "many")
 
 
+@pytest.mark.usefixtures("alone")
+def test_levels_of_recordings_that_were_not_taken_off_are_told_with_their_cure():
+    rng = np.random.default_rng(7)
+    data = {name: [one + 3 * rng.normal(size=D) for one in found] for name, found in sites(n=3).items()}
+    with pytest.warns(ResultWarning):
+        model = FDBNL(**PLAIN, **{"prepare.center": "federated"}).fit(data)
+    (told,) = model.findings_.of("alone")
+    assert (told.level, told.values["worse"], dict(told.cure)) == (
+        "error",
+        3,
+        {"prepare.center": "recording"},
+    )
+    assert FDBNL(**PLAIN, **told.cure).fit(data).alone_.worse == 0
+
+
 def test_levels_follow_from_the_counts():
     levels = {(3, 1, 0): "good", (3, 1, 1): "warning", (1, 1, 2): "error", (0, 0, 0): "unknown"}
-    assert {counts: alone_finding(Alone(*counts)).level for counts in levels} == levels
-    assert "better for 1 site, equal for 2" in say(alone_finding(Alone(1, 2, 0)))
+    assert {counts: alone_finding(Alone(*counts), 4).level for counts in levels} == levels
+    assert "better for 1 site, equal for 2" in say(alone_finding(Alone(1, 2, 0), 3))
 
 
 @pytest.mark.usefixtures("alone")
@@ -159,3 +174,7 @@ def test_a_site_that_stays_out_of_sums_is_not_counted():
     assert federation.sum(Task(question)).value.tolist() == [0.0, 0.0, 1.0]
     assert verdict_of(federation.state_of("s0")) is None
     assert verdict_of(federation.state_of("s1")).sign == -1
+    # Nor is one with too few rows to tell.
+    few = feddbn.simulated({"s0": [rows(900, n=16)], "s1": [rows(901)]})
+    assert few.sum(Task(replace(question, abstain=False))).value.sum() == 1.0
+    assert not verdict_of(few.state_of("s0")).is_told
