@@ -214,6 +214,9 @@ def by_files(browser: Browser, root: Path, out: Path) -> None:
     files = engine("files")
     plan = FederationPlan("files", "none", SITES)
     kits = files.make_kits(plan, root / "files")
+    settings, shared = kits[plan.admin] / "files.toml", root / "shared"
+    shared.mkdir()
+    settings.write_text(f'folder = "{shared}"\n{settings.read_text()}')
     # Only its processes are used.
     with LocalFederation(engine(), SITES, root / "local") as processes, contextlib.ExitStack() as stack:
         asked = {**ABOUT, "variables": data_of(kits)}
