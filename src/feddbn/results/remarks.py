@@ -143,7 +143,8 @@ def alone_finding(found: Alone, n_sites: int, center: str = "") -> Finding:
     if not n:
         return Finding(ALONE, "unknown", values)
     about = tuple(name for name, one in found.sites.items() if one.sign < 0)
-    cure = {} if center == "recording" or level == "good" else {"prepare.center": "recording"}
+    # Where the data decided, they have said that recordings have one level.
+    cure = {"prepare.center": "recording"} if center in ("none", "federated") and found.worse else {}
     return Finding(ALONE, level, values, about, cure)
 
 
