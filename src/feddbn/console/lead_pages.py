@@ -27,6 +27,7 @@ from feddbn.findings import Finding
 from feddbn.runtime.engines.interface import Job, Session
 from feddbn.runtime.engines.planning import ask_sites, check_red, known_rows, last_round
 from feddbn.runtime.server.plan import dry_round
+from feddbn.words import told as sentence_for
 
 _MENU = (("/", "Federation"), ("/write", "New study"), ("/compare", "Compare"))
 MOST_DRAFTS = 20
@@ -269,7 +270,7 @@ class _LeadPages:
         try:
             study = self._read(text)
         except FeddbnError as error:
-            wrong = Finding("text", "error", {"text": str(error)})
+            wrong = Finding("text", "error", {"text": sentence_for(error.parts, "lead")})
             return self._pages.show("lead_check.html", "/write", **shown, verdict=wrong)
         sight = self._watch.look()
         rows = known_rows(self._session, study, sight.trouble, sight.jobs)

@@ -28,7 +28,7 @@ from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.site.owner import Offered, Owner
 from feddbn.runtime.site.page import about_study, page_digest, sections_of
 from feddbn.runtime.store import iso_time
-from feddbn.words import card, say
+from feddbn.words import card, say, told
 
 Parts = list[tuple[str, bool]]
 
@@ -131,7 +131,8 @@ def _judged(study: Study, settings: SiteSettings, policy: SitePolicy) -> tuple[l
         refused = why_refused(settings, policy, variables, study)
         return refused, [] if refused else list(study_remarks(settings, policy, variables, study))
     except FeddbnError as error:
-        return [Finding("study-refused", "error", {"why": error.code, "sentence": str(error)})], []
+        said = told(error.parts, "owner")
+        return [Finding("study-refused", "error", {"why": error.code, "sentence": said})], []
     except Exception as error:
         return [Finding("study-unjudged", "error", {"error": type(error).__name__})], []
 

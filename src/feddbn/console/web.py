@@ -21,7 +21,7 @@ from feddbn.console.gate import FORM, REPORT_POLICY, Keys
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.findings import Finding
 from feddbn.shown import with_code
-from feddbn.words import Audience, card, say
+from feddbn.words import Audience, card, say, told
 from feddbn.words.studies import day, when
 
 EVERY_MS = 3000
@@ -152,10 +152,9 @@ def make_app(pages: Pages, routes: Sequence[BaseRoute]) -> Starlette:
         return Response((files(package) / folder / name).read_bytes(), headers={"content-type": kind})
 
     def sentence(request: Request, error: Exception) -> Response:
+        said = told(error.parts, pages.audience) if isinstance(error, FeddbnError) else str(error)
         code = error.code if isinstance(error, FeddbnError) else ""
-        return pages.show(
-            "error.html", "", 400, heading="That cannot be done", sentence=str(error), code=code
-        )
+        return pages.show("error.html", "", 400, heading="That cannot be done", sentence=said, code=code)
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404

@@ -10,6 +10,7 @@ is readable by assistive technology. A content security policy in the page forbi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -47,7 +48,7 @@ from feddbn.report.verdicts import treatment, verdicts
 from feddbn.results.calibration import ABSTAINED, SHOWN
 from feddbn.results.result import stored_changes
 from feddbn.shown import with_code
-from feddbn.words import Audience, card, full_sentence, say
+from feddbn.words import Audience, card, full_sentence, say, setting
 from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number
 
 __all__ = ["page_data", "render_report", "summary_sentence", "write_report"]
@@ -136,7 +137,7 @@ def render_report(
         title=title or _title(record),
         summary=summary_sentence(record),
         abstained=None if record.abstained is None else full_sentence(say(record.abstained, audience)),
-        facts=_facts(record),
+        facts=_facts(record, audience),
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
         verdicts=[(one, card(one, audience)) for one in verdicts(record)],
         figures=_figures(record),
@@ -219,11 +220,11 @@ def _summary_of_rates(record: ReportRecord) -> str:
     )
 
 
-def _facts(record: ReportRecord) -> list[tuple[str, str]]:
+def _facts(record: ReportRecord, audience: Audience) -> list[tuple[str, str]]:
     row = find_method(record.method, offered=True)
     facts = [
         ("Method", record.method),
-        ("It assumes", "" if row is None else _plain(row.assumes)),
+        ("It assumes", "" if row is None else _plain(row.assumes, audience)),
         ("Found by", "" if row is None else row.citation),
         ("Variables", f"{record.dbn.d}"),
         ("Lags", f"{record.dbn.n_lags}" if record.rates is None else ""),
@@ -238,8 +239,10 @@ def _facts(record: ReportRecord) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-def _plain(markdown: str) -> str:
-    return markdown.replace("`", "").replace("**", "")
+def _plain(markdown: str, audience: Audience) -> str:
+    """Without marks, and with settings as the reader writes them."""
+    text = re.sub(r'(\w+)="(\w+)"', lambda found: setting(found[1], found[2], audience), markdown)
+    return text.replace("`", "").replace("**", "")
 
 
 def _protection(privacy: Mapping[str, Any]) -> str:

@@ -88,9 +88,12 @@ class Said:
 
     @property
     def parts(self) -> str:
-        """What it sums up: the first clause of each part."""
+        """What it sums up: the first clause of each part, with its site."""
         said = (say(part, self.audience) for part in self.finding.parts)
-        return "; ".join(re.split(r"[.;:] |[.]$", text, maxsplit=1)[0] for text in said)
+        cut = (re.match(r"(site '[^']*'[^:]*: )?(.*)", text, re.S) for text in said)
+        return "; ".join(
+            (one[1] or "") + re.split(r"[.;:] |[.]$", one[2], maxsplit=1)[0] for one in cut if one
+        )
 
     @property
     def where_single(self) -> str:

@@ -245,12 +245,14 @@ def _agreement(it: Said) -> Card:
     if answer in ("left-out", "personal"):
         who, owners = ("It", "its owner was") if n == 1 else ("They", "their owners were")
         detail = f"{who} stayed out of the sums, and {owners} told why; the network is that of the others."
-        other = "learn a network for each site with PFDBNL"
+        other = f"learn a network for each site with {it.method('PFDBNL', 'pfdbnl')}"
         if answer == "personal":
             other = "use the network learned from the rows there alone"
         return Card(question, no, detail, f"Correct the data there and fit again, or {other}.")
     if answer == "many":
-        advice = "One network for all is wrong for some: use PFDBNL, which learns one for each."
+        advice = (
+            f"One network for all is wrong for some: {it.method('PFDBNL', 'pfdbnl')} learns one for each."
+        )
         return Card(question, no, "There seem to be several kinds of sites.", advice)
     exclude = it.setting("prepare.on_disagreement", "exclude")
     advice = f"{exclude} leaves out what does not fit; owners are told what it is."

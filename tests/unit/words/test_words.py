@@ -327,3 +327,10 @@ def test_nobody_is_told_to_use_the_method_that_is_used():
         for one in (True, False)
     }
     assert ("pfdbnl" in told[True], "pfdbnl" in told[False]) == (True, False)
+
+
+def test_what_sums_up_findings_of_sites_names_the_site_and_what_it_is():
+    units = Finding("other-units", "warning", {"factor": 0.13}, ("sbp",))
+    note = Finding("site-note", "warning", {"site": "lyon", "finding": units.to_dict()})
+    whole = Finding("sites-compared", "warning", parts=(note, note))
+    assert say(whole, "cli").startswith(f"site 'lyon': {say(units, 'cli').partition(':')[0]}; ")
