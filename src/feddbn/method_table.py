@@ -352,7 +352,8 @@ _ROWS = (
         label="Alldata",
         summary="DYNOTEARS on the pooled rows, which no federation allows",
         assumes="linear effects; **rows may be pooled**; " + _UNITS,
-        reveals="its rows, if they are pooled; otherwise the survey, second moments and products of residuals",
+        reveals="its rows, if they are pooled; otherwise the survey; second moments; products of residuals; "
+        + _ALONE,
         rounds="4",
         gives="one network; the reference for federated methods",
         citation=_PAMFIL,
