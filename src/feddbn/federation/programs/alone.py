@@ -52,8 +52,8 @@ from feddbn.federation.protocol.task import (
 from feddbn.federation.sums.treatment import whole_moments
 
 TASK = "loss.alone"
-MOST_SITES_HERE = 30
-"""With more sites in one process a comparison takes longer than the fit."""
+MOST_HERE = 200
+"""Sites times variables in one process: with more of them a comparison takes longer than the fit."""
 _KEPT = "alone.verdict"
 
 
@@ -157,9 +157,8 @@ def is_compared(federation: Federation) -> bool:
     is_here = fewest_sites(federation) is None
     # What is fitted to earlier rows only is compared on the others anyway.
     is_part = getattr(federation, "fold", None) is not None
-    return (
-        n > 1 and (tasks is None or TASK in tasks) and not is_part and not (is_here and n > MOST_SITES_HERE)
-    )
+    is_long = is_here and n * len(federation.variables) > MOST_HERE
+    return n > 1 and (tasks is None or TASK in tasks) and not is_part and not is_long
 
 
 def alone_program(
