@@ -240,7 +240,7 @@ def test_sites_with_different_columns_are_fitted_when_told_so(run, refuses, fede
 def test_select_chooses_mu_by_default_for_personal_networks(run, federation, quick):
     outcome = run("select", federation, *quick, "--n-blocks", 1, "-g", "mu=2,.1")
     assert outcome.exit_code == 0, outcome.output
-    assert "Fit with: -p mu=" in outcome.stdout
+    assert "--method pfdbnl -p mu=" in outcome.stdout
     from feddbn.method_table import METHODS
     from feddbn.methods.selection import AUTO_GRIDS, default_grid
 
