@@ -121,7 +121,12 @@ def export_result(directory: Path) -> StudyResult | None:
         # The method does not know what protected its sums; the study, as the sites agreed to it, does.
         outcome = read_outcome(path.parent)
         absent = [str(one["words"]) for one in outcome.get("absent") or ()]
-        values = {**values, "privacy": _protection(outcome.get("study", {}), values.get("n_samples"))}
+        values = {
+            **values,
+            "privacy": _protection(
+                outcome.get("study", {}), (values.get("diagnostics") or {}).get("n_samples")
+            ),
+        }
         if absent:
             told = [{"code": "text", "level": "warning", "values": {"text": text}} for text in absent]
             values["findings"] = [*(values.get("findings") or ()), *told]

@@ -1,8 +1,11 @@
 """What a result says beside its network."""
 
-from feddbn.federation.protocol.study import StudyResult
+import json
+
+from feddbn.analysis import studies  # noqa: F401 (registers the methods)
+from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.findings import Finding
-from feddbn.runtime.server.results import with_findings
+from feddbn.runtime.server.results import export_result, with_findings
 
 
 def test_what_a_run_has_found_stands_with_what_its_method_has():
@@ -13,3 +16,21 @@ def test_what_a_run_has_found_stands_with_what_its_method_has():
         assert [one["code"] for one in stored["findings"]] == ["a", "weight-not-shown"]
         assert len(stored["warnings"]) == 1
     assert with_findings(table, []) is table
+
+
+def test_a_fetched_result_compares_the_noise_with_the_rows_that_it_was_learned_from(tmp_path):
+    study = Study(
+        name="s",
+        method="oneshot",
+        variables=("x", "y"),
+        sites=("a", "b", "c"),
+        parameters={"n_lags": 1},
+        privacy={"secure_aggregation": True},
+    )
+    stored = {"format": "feddbn-result", "privacy": None, "diagnostics": {"n_samples": 5000}}
+    (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
+    (tmp_path / "outcome.json").write_text(json.dumps({"study": json.loads(study.to_json())}))
+    export_result(tmp_path)
+    noise = json.loads((tmp_path / "result.json").read_text())["privacy"]["noise"]
+    assert noise["rows"] == 5000
+    assert noise["row"] > 0
