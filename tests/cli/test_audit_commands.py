@@ -73,7 +73,7 @@ def test_show_warns_of_an_edited_log_and_counts_a_single_answer(log):
 def test_verify_says_intact_and_prints_the_last_hash(log):
     result = runner.invoke(app, ["site", "verify", str(log)])
     assert result.exit_code == 0
-    assert "Intact: 3 entries; unkeyed" in result.output
+    assert "Intact: 3 entries; not signed" in result.output
     last = result.output.strip().split()[-1].rstrip(".")
     assert runner.invoke(app, ["site", "verify", str(log), "--last", last]).exit_code == 0
     assert runner.invoke(app, ["site", "verify", str(log), "--last", "0" * 64]).exit_code == 1

@@ -46,7 +46,7 @@ def result(folder):
         app, ["fit", str(folder / "data"), "-m", "continuous", *options, "-p", "longest=24", "-o", str(path)]
     )
     assert told.exit_code == 0, told.output
-    assert "Half-lives" in told.stdout
+    assert "Half-life" in told.stdout
     assert "rate per h" in told.stdout
     return path
 

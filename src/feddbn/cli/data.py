@@ -50,19 +50,19 @@ def simulate(
     n_sites: Annotated[int, typer.Option(help="Number of sites.")] = 10,
     n_samples: Annotated[int, typer.Option(help="Usable rows of all sites together.")] = 512,
     mean_degree: Annotated[
-        float, typer.Option(help="Mean number of contemporaneous edges at a variable.")
+        float, typer.Option(help="Mean number of contemporaneous edges per variable.")
     ] = 4,
     lag_degree: Annotated[
-        float, typer.Option(help="Mean number of edges that leave a variable per lag.")
+        float, typer.Option(help="Mean number of outgoing edges per variable and lag.")
     ] = 1,
     w_range: Annotated[tuple[float, float], typer.Option(help="Smallest and largest weight.")] = (0.3, 0.5),
-    decay: Annotated[float, typer.Option(help="Weights at lag l are decay**(l-1) times smaller.")] = 1.5,
+    decay: Annotated[float, typer.Option(help="Weights at lag l are divided by decay**(l-1).")] = 1.5,
     graph: Annotated[str, typer.Option(help="erdos-renyi or scale-free.")] = "erdos-renyi",
     heterogeneity: Annotated[
         str, typer.Option(help="Share of edges that differ between sites, or independent.")
     ] = "0",
     n_clusters: Annotated[
-        int | None, typer.Option(help="Number of groups of sites with one network each.")
+        int | None, typer.Option(help="Number of groups of sites; each group has its own network.")
     ] = None,
     connectivity: Annotated[str | None, typer.Option(help="low, high or mixed, as in the paper.")] = None,
     noise: Annotated[
@@ -76,18 +76,18 @@ def simulate(
     effects: Annotated[
         str,
         typer.Option(
-            help="linear, gp, spline, sigmoid, threshold, quadratic or mixed: the functions of edges."
+            help="Shape of the effects: linear, gp, spline, sigmoid, threshold, quadratic or mixed."
         ),
     ] = "linear",
     interactions: Annotated[
         float,
-        typer.Option(help="Products of two lagged causes: how many, or below 1, how many per lagged edge."),
+        typer.Option(help="Number of products of two lagged causes; below 1, number per lagged edge."),
     ] = 0,
     kinds: Annotated[
         list[str] | None,
         typer.Option(
-            help="Kind of a variable: x1=count, x2=categorical:4, x3=ordinal:no,some,bad; repeat for more. Or kinds that"
-            " are given out in turn: continuous,binary,count.",
+            help="Kind of a variable: x1=count, x2=categorical:4, x3=ordinal:no,some,bad; repeat for more. Or a list that"
+            " is used in turn: continuous,binary,count.",
             metavar="VARIABLE=KIND",
         ),
     ] = None,
@@ -104,16 +104,16 @@ def simulate(
     mess: Annotated[
         list[str] | None,
         typer.Option(
-            help="What sites do to data: a name such as offsets, or name=strength such as spikes=0.02; may be given more "
-            "than once. A name that is not known shows all of them.",
+            help="Data problems to add at the sites: a name such as offsets, or name=strength such as spikes=0.02; repeat "
+            "for more. An unknown name prints all names.",
             metavar="NAME[=STRENGTH]",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same data.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same data.")] = 0,
     file_format: Annotated[FileFormat, typer.Option("--format", help="csv or parquet.")] = FileFormat.csv,
     as_json: Json = False,
 ) -> None:
-    """Write one file per site (a folder of them with several recordings) and truth.json.
+    """Write simulated data, one file (or folder of recordings) per site, and the true network, truth.json.
 
     Afterwards: feddbn fit DIR -o result.json, then feddbn score DIR/truth.json result.json.
     """
@@ -143,7 +143,7 @@ def simulate(
         as_json,
         {"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)},
         f"Wrote {len(files)} files of {n_sites} sites ({len(variables)} variables, {same}) to {out}",
-        f"The truth is in {truth}",
+        f"The true network is in {truth}",
     )
 
 
@@ -184,7 +184,7 @@ def _refuse_other_options(given: list[str], system: str | None) -> None:
             continue
         option, belongs = "--" + name.replace("_", "-"), f"--system {' or '.join(owners)}"
         raise ParameterError(
-            f"{option} belongs to {belongs if owners else 'random networks'} and does nothing "
+            f"{option} belongs to {belongs if owners else 'random networks'} and has no effect "
             f"{'here' if system is None else f'with --system {system}'}; leave it out."
         )
 
@@ -230,17 +230,17 @@ def _sizes(text: str | None) -> list[int] | None:
 @reads_data()
 def check(
     data: Data,
-    n_lags: Annotated[int, typer.Option(min=0, help="Number of lags of the model to come.")] = 1,
+    n_lags: Annotated[int, typer.Option(min=0, help="Number of lags of the planned model.")] = 1,
     as_json: Json = False,
     *,
     read: Reading,
 ) -> None:
-    """Look for what would make a network wrong, and say what cures it; nothing is learned or written.
+    """Look for problems that would make a network wrong, and say how to correct them.
 
-    DATA may also be findings.json of a study that checked the data of all sites.
+    Nothing is learned or written. DATA may also be findings.json of a study that checked the data of all sites.
 
-    Exit code 0: nothing, notes or warnings. 1: an error, with which a fit is refused or cannot be right. 2: the data
-    cannot be opened.
+    Exit code 0: no error was found. 1: an error was found; a fit is refused or would be wrong. 2: the data cannot be
+    opened.
     """
     from feddbn.analysis.data_check import check as check_files
 
@@ -272,7 +272,7 @@ def findings_of(values: Any, where: str) -> Findings:
         return Findings(Finding.from_dict(_coded(one) if "sentence" in one else one) for one in values)
     except (TypeError, KeyError, ValueError, AttributeError):
         raise FileError(
-            f"{where} holds no findings; they are in findings.json of a study with goal = 'check'."
+            f"{where} holds no findings; a study with goal = 'check' writes them to findings.json."
         ) from None
 
 
@@ -302,7 +302,7 @@ def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> N
                 (row["step"], *(f"{share:.0%}" for share in (row["kept"], *row["filled"].values())))
                 for row in one.values["steps"]
             ]
-            say("Of the readings kept apart, and of the steps those with a reading of each variable:")
+            say("Share of readings kept apart, and share of steps with a reading of each variable:")
             print_table(["step", "kept apart", *names], shares)
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
     say(", ".join(counted(n, level) for level, n in counts.items() if n) + ".")
@@ -322,10 +322,10 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Directory for data, truth, result and report.")
     ] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed gives other simulated data.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Simulate ten sites, learn one network from sums over them, and compare it with the alternatives."""
+    """Simulate ten sites, learn one network from sums over sites, and compare several methods."""
     import numpy as np
 
     from feddbn.analysis.comparison import compare, default_methods
@@ -362,7 +362,7 @@ def demo(
     within, lagged = np.count_nonzero(truth.W), np.count_nonzero(truth.A)
     say("Simulated: ten sites that measure the same 10 variables and hold 512 usable rows together.")
     say(f"They follow one network with {within} contemporaneous edges (W) and {lagged} lagged ones (A).")
-    say("FDBNL learned it from sums over the sites; Alldata is what pooling all rows would give.")
+    say("FDBNL learned it from sums over the sites. Alldata pools all rows, for comparison.")
     print_scores(lines)
     learned = result.dbn
     within, lagged = np.count_nonzero(learned.W), np.count_nonzero(learned.A)

@@ -36,32 +36,36 @@ federation_app = typer.Typer(help="Set up a federation of sites on their own mac
 @federation_app.command("init")
 def init(
     directory: Annotated[
-        Path, typer.Argument(help="New directory for the kits and the certificate authority.")
+        Path,
+        typer.Argument(help="New directory for the kits (one folder per participant) and the signing keys."),
     ],
     site: Annotated[list[str], typer.Option(help="Name of a site; repeat for each.")],
     server: Annotated[
         str,
         typer.Option(
-            help="Host name of the server as the sites reach it; files need none.", show_default=False
+            help="Host name under which sites reach the server; not used with --engine files.",
+            show_default=False,
         ),
     ] = "",
     keeper: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name of a keeper, for studies with two of them; repeat for each. Files only.",
+            help="Name of a keeper: two keepers together open sums. Repeat for each. Only with --engine files.",
             show_default=False,
         ),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "feddbn",
     port: Annotated[int, typer.Option(help="Port the sites connect to.")] = 8002,
-    admin_port: Annotated[int, typer.Option(help="Port people connect to when they submit studies.")] = 8003,
+    admin_port: Annotated[int, typer.Option(help="Port for the lead, who submits studies.")] = 8003,
     lead: Annotated[
-        str, typer.Option(help="Who submits studies, as an e-mail address.")
+        str, typer.Option(help="E-mail address of the lead, who submits studies.")
     ] = "lead@example.org",
-    engine: Annotated[str, typer.Option(help=f"{' or '.join(engine_names())}.")] = DEFAULT_ENGINE,
+    engine: Annotated[
+        str, typer.Option(help=f"How messages travel: {' or '.join(engine_names())}.")
+    ] = DEFAULT_ENGINE,
     as_json: Json = False,
 ) -> None:
-    """Write one kit per participant: certificates, safe settings, start script."""
+    """Write one kit per participant: a folder with certificates, safe settings and a start script."""
     from feddbn.runtime.engines.interface import NO_SERVER, FederationPlan
 
     found = find_engine(engine)
@@ -82,7 +86,7 @@ def init(
         return
     print_table(("participant", "kit"), rows, f"Federation {name!r}", n_text=2)
     say("Each kit holds a private key: hand it to its owner only.")
-    say("Keep the authority directory offline: who has it can add sites.")
+    say("Keep the authority directory offline: whoever has it can add sites.")
 
 
 @federation_app.command("add")
@@ -91,7 +95,7 @@ def add(
     site: Annotated[list[str], typer.Option(help="Name of a new site; repeat for each.")],
     as_json: Json = False,
 ) -> None:
-    """Add sites to a federation: a kit for each, and one signed note for all who are there already."""
+    """Add sites to a federation: write a kit for each, and a signed note for everybody else."""
     from feddbn.runtime.engines.growing import add_sites
 
     grown = add_sites(site, directory)
@@ -111,20 +115,20 @@ def add(
 @federation_app.command("admit")
 def admit(
     note: Annotated[Path, typer.Argument(help="The note on new sites, as `feddbn federation add` wrote it.")],
-    kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit that shall know them.")],
+    kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit to add them to.")],
     authority: Annotated[
         str,
         typer.Option(
-            help="First digits of the key that signed the note; only for kits that do not know it.",
+            help="First digits of the key that signed the note; only for kits without that key.",
             show_default=False,
         ),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a kit know new sites of its federation.
+    """Add new sites of the federation to a kit.
 
-    Studies with them still wait for the owner's approval.
+    Studies with these sites still need the owner's approval.
     """
     from feddbn.runtime.engines.growing import look_at_note
 
@@ -132,7 +136,7 @@ def admit(
     n_known = len(found.known)
     told = {"known": n_known, "new": list(found.new)}
     if not found.new:
-        tell(as_json, told, f"All {n_known} sites of the note are known here; nothing was changed.")
+        tell(as_json, told, f"This kit already has all {n_known} sites of the note; nothing was changed.")
         return
     rows = [
         (name, "new" if name in found.new else "", key[:16]) for name, key in sorted(found.note.sites.items())
@@ -140,11 +144,11 @@ def admit(
     if not as_json:
         print_table(("site", "", "key"), rows, f"Federation {found.note.federation!r}", n_text=3)
         say(f"The federation grows from {n_known} to {n_known + len(found.new)} sites.")
-        say("Numbers of this site are added to theirs only in studies that its owner approves.")
+        say("The new sites take part only in studies that the owner of this site approves.")
     if not yes:
         typer.confirm(f"Admit {', '.join(found.new)}?", abort=True, err=True)
     found.take()
-    tell(as_json, told, f"{kit} knows {', '.join(found.new)} now.")
+    tell(as_json, told, f"{kit} now has {', '.join(found.new)}.")
 
 
 DEFAULT_PORT = 8764
@@ -152,7 +156,7 @@ Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit o
 
 
 def start(kit: Kit) -> None:
-    """Run a server, a site or a keeper in the foreground until it is stopped; systemd restarts it."""
+    """Run a server, a site or a keeper until it is stopped; its kit says which it is."""
     engine = engine_of(kit)
     answers = engine.site_settings(kit).exists() or (kit / "feddbn_keeper.toml").exists()
     (engine.site_process if answers else engine.server_process)(kit).become()
@@ -164,16 +168,16 @@ def console(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where a lead's results go; by default `results` in the kit."),
+        typer.Option("--out", "-o", help="Folder for a lead's results; by default `results` in the kit."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any free port.")
     ] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="A loopback address; no other is accepted.")] = "127.0.0.1",
 ) -> None:
-    """Show pages in a browser on this machine: what an owner decides and what left, or what a lead runs and gets.
+    """Show web pages for the owner of a site or for the lead, on this machine only.
 
-    With a site's kit: studies that wait, approvals, the data check and the log. With the lead's: write, check and send a
+    With a site's kit: waiting studies, approvals, the data check and the log. With the lead's kit: write, check and send a
     study; watch, stop and resume runs; read and compare results.
     """
     from feddbn.cli.study import check_study
@@ -208,7 +212,7 @@ def _serve(make: Callable[[Keys], Any], host: str, port: int) -> None:
 
     def tell(address: str) -> None:
         say(f"Open {address}")
-        remark("Who has this address can decide for you: keep it to yourself. Ctrl-C closes the console.")
+        remark("Anybody with this address can decide for you: keep it secret. Ctrl-C closes the console.")
 
     try:
         serve(make, host, port, tell)
@@ -251,7 +255,7 @@ def try_it(
         typer.Option(
             "--keep",
             metavar="DIR",
-            help="Put everything into this new directory and leave it there; by default all files are deleted.",
+            help="Keep all files in this new directory; by default they are deleted.",
             show_default=False,
         ),
     ] = None,
@@ -261,13 +265,13 @@ def try_it(
     console: Annotated[
         bool, typer.Option("--console", help="Also open the web consoles of the lead and of one site.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed gives other simulated data.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Try a federation on this machine: a server and three sites that approve and run a masked study.
 
     The sites hold simulated data and talk to the server over TLS on loopback, as they would between institutions. When it is
-    over, or after Ctrl-C, all processes are ended and all files deleted.
+    over, or after Ctrl-C, all processes end and all files are deleted.
     """
     # What is said meanwhile is progress where a program reads along.
     quiet = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
@@ -306,11 +310,11 @@ def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -
         step(f"Starting the server and the sites on this machine ({ports}).")
         federation.start()
         federation.wait_until_up(arrived=lambda site: remark(f"      {site} is connected."))
-        step("Each site's owner reads the study and approves it; others are refused.")
+        step("Each site's owner reads this study and approves it; other studies are refused.")
         _approve(study, federation)
         if console:
             _start_console(federation, open_page)
-        step("Running the study under masks: the server can open nothing but sums of all sites.")
+        step("Running the study with masks: the server can open only sums over all sites.")
         submit(study, federation.lead_kit, run=_RUN, wait=True, out=root / "result")
         step("Writing the report.")
         result = root / "result" / "result.json"
@@ -325,13 +329,13 @@ def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -
             _wait_for_enter()
         remark("Stopping the server and the sites.")
     used = federation.seconds_used + time.process_time()
-    remark(f"From nothing to the report: {took:.0f} s; processor time of all processes: {used:.0f} s.")
+    remark(f"Time until the report: {took:.0f} s; processor time of all processes: {used:.0f} s.")
     if not is_kept:
         remark("All processes have ended; all files are deleted.")
     else:
         say(f"Kits, data, study, result and logs are in {root}.")
         kit = federation.lead_kit
-        remark(f"Go on with: feddbn start --kit {federation.kits[federation.plan.server]}")
+        remark(f"Next steps: feddbn start --kit {federation.kits[federation.plan.server]}")
         remark(f"            feddbn start --kit {federation.kits[_SITES[0]]}   (and the others)")
         remark(f"            feddbn study status --kit {kit}")
 
@@ -361,7 +365,7 @@ def _ends_in_order() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        remark("The federation was ended, and its run with it.")
+        remark("The federation and its run were stopped.")
         raise
     finally:
         for ending, handler in before.items():
@@ -427,7 +431,9 @@ def _show(page: Path, is_kept: bool) -> None:
     import webbrowser
 
     if not is_kept and not sys.stdin.isatty():
-        remark("note: there is nobody to wait for here, so no page is opened; --keep DIR keeps it.")
+        remark(
+            "note: no page is opened, because this is not an interactive terminal; --keep DIR keeps the report."
+        )
         return
     if not webbrowser.open(page.as_uri()):
         remark(f"note: no browser could be opened; open this file: {page}")

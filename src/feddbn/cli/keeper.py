@@ -13,7 +13,7 @@ from feddbn.cli.terminal import print_table, say
 
 __all__ = ["keeper_app"]
 
-keeper_app = typer.Typer(help="Help to open sums as one of two keepers.", no_args_is_help=True)
+keeper_app = typer.Typer(help="Open sums over sites as one of two keepers.", no_args_is_help=True)
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The keeper's kit.")]
 
 
@@ -24,9 +24,9 @@ def answer(
     out: AnswerFile = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a question of a study by files: take sites' parts, check their proofs, or give a share of a sum.
+    """Answer a question file: store the sites' parts, check their proofs, or give a share of a sum.
 
-    The same question again gives the same answer. What this keeper refuses is said in the answer.
+    The same question again gives the same answer. If this keeper refuses, the answer says why.
     """
     from feddbn.cli.site import answer_file
     from feddbn.runtime.engines.files.site import FileKeeper

@@ -55,24 +55,26 @@ def fit(
         typer.Option(
             "--method",
             "-m",
-            help=f"{', '.join(METHODS)}, or one of an installed package. Default: {next(iter(METHODS))}.",
+            help=f"{', '.join(METHODS)}, or a method of an installed package. Default: {next(iter(METHODS))}.",
             show_default=False,
             autocompletion=complete_method,
         ),
     ] = None,
-    n_lags: Annotated[str | None, typer.Option(help="Number of lags, or auto where the method can.")] = None,
+    n_lags: Annotated[
+        str | None, typer.Option(help="Number of lags, or auto if the method can choose it.")
+    ] = None,
     lambda_w: Annotated[float | None, typer.Option(help="Penalty of contemporaneous edges.")] = None,
     lambda_a: Annotated[float | None, typer.Option(help="Penalty of lagged edges.")] = None,
     forbid: Annotated[
         list[str] | None,
-        typer.Option(metavar="FROM,TO,LAG", help="An edge that cannot be; * is any variable."),
+        typer.Option(metavar="FROM,TO,LAG", help="An edge that cannot exist; * is any variable."),
     ] = None,
     require: Annotated[
-        list[str] | None, typer.Option(metavar="FROM,TO,LAG", help="An edge that must be.")
+        list[str] | None, typer.Option(metavar="FROM,TO,LAG", help="An edge that must exist.")
     ] = None,
     param: Params = None,
     truth: Annotated[
-        Path | None, typer.Option(help="True network of simulated data, kept with the result.")
+        Path | None, typer.Option(help="True network of simulated data, to store in the result.")
     ] = None,
     keep_sums: Annotated[
         bool,
@@ -82,7 +84,10 @@ def fit(
         ),
     ] = False,
     min_count: Annotated[
-        int, typer.Option(min=1, help="Personal methods: hide how many sites have an edge if they are fewer.")
+        int,
+        typer.Option(
+            min=1, help="Methods with one network per site: hide counts of sites below this number."
+        ),
     ] = 1,
     show_all: All = False,
     as_json: Json = False,
@@ -91,8 +96,7 @@ def fit(
 ) -> None:
     """Learn a network from the data of several sites and write it to a JSON file.
 
-    The sites are simulated in this process: their rows are read here. To learn from sites that keep their
-    rows, see feddbn federation --help.
+    All rows are read on this machine. To learn from sites that keep their rows, see feddbn federation --help.
     """
     from feddbn.analysis.comparison import fit_method
     from feddbn.analysis.truth import read_truth
@@ -149,10 +153,9 @@ def update(
     *,
     read: Reading,
 ) -> None:
-    """Add new rows to a stored result and learn the network again from all sums; the old rows are not needed.
+    """Add new rows to a stored result and learn the network again; the old rows are not needed.
 
-    A lag does not reach from new rows to old ones. Where a recording goes on, begin its new file with its last rows,
-    as many as there are lags.
+    Lags do not connect new rows to old ones. If a recording continues, begin its new file with its last n_lags rows.
     """
     import pandas as pd
 
@@ -162,12 +165,12 @@ def update(
     stored = Result.load(result)
     if stored.sums is None:
         raise ParameterError(
-            f"RESULT {str(result)!r} has kept no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
+            f"RESULT {str(result)!r} holds no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
         )
     method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
     if read.kinds is not None:
         raise ParameterError(
-            "--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out."
+            "--kinds has no effect here: methods that can be updated treat all variables as numbers; leave it out."
         )
     named = read.layout.variables
     if named is not None and list(named) != list(stored.dbn.variables):
@@ -178,7 +181,9 @@ def update(
         warnings.simplefilter("ignore", ResultWarning)
         estimator = make_estimator(method, stored.parameters, stored=True)
         if not hasattr(estimator, "take_up"):
-            raise ParameterError(f"RESULT {str(result)!r} is of {stored.method}, which cannot be updated.")
+            raise ParameterError(
+                f"RESULT {str(result)!r} comes from {stored.method}, which cannot be updated."
+            )
         sites = pd.DataFrame(stored.sites).set_index("name") if stored.sites else pd.DataFrame()
         estimator.take_up(stored.sums, sites, stored.n_rounds or 0, f"file {str(result)!r}")
         estimator.update(data, observer=watch, layout=replace(read.layout, variables=None))
@@ -194,19 +199,22 @@ def update(
 @reads_data()
 def compare(
     data: Data,
-    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data.")] = None,
+    truth: Annotated[Path | None, typer.Option(help="True network of simulated data (truth.json).")] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method", "-m", help="Repeat for each; all that fit by default.", autocompletion=complete_method
+            "--method",
+            "-m",
+            help="A method; repeat for more. By default all suitable ones.",
+            autocompletion=complete_method,
         ),
     ] = None,
     personal: Annotated[
-        bool, typer.Option("--personal", help="Also methods with one network per site.")
+        bool, typer.Option("--personal", help="Also compare methods with one network per site.")
     ] = False,
     held_out: Annotated[
         float | None,
-        typer.Option(help="Share of rows at the end of each recording to test on; 0.2 without a truth."),
+        typer.Option(help="Share of rows at the end of each recording to test on; 0.2 without --truth."),
     ] = None,
     n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
     param: Params = None,
@@ -216,8 +224,8 @@ def compare(
 ) -> None:
     """Learn with several methods from the same data and show how good each is.
 
-    With a truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are
-    wrong (FDR). Without one: mean log-likelihood of rows that no method has seen; higher is better.
+    With --truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are
+    wrong (FDR). Without it: mean log-likelihood of held-out rows; higher is better.
     """
     from feddbn.analysis.comparison import compare as compare_methods
     from feddbn.analysis.comparison import default_methods
@@ -264,10 +272,10 @@ def score(
     result: Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Score a result against the truth, contemporaneous (W) and lagged edges (A).
+    """Score a result against the true network, for contemporaneous (W) and lagged edges (A).
 
-    shd counts a reversed edge once, shd_paper twice. If the sites have different truths, each site's network
-    is scored against its own and the means are shown.
+    shd counts a reversed edge once, shd_paper twice. If the sites have different true networks, each site's network
+    is scored against its own, and means are shown.
     """
     from feddbn.analysis.truth import read_estimate, read_truth, truth_of_sites
     from feddbn.model.dbn import DBN
@@ -285,8 +293,8 @@ def score(
         skeleton = scores.skeleton
         if by_kind is not None:
             shown = by_kind[["part", "kind", "shd", "tpr", "fdr", "f1", "n_true"]]
-            print_frame(shown, "by the kind of the target", n_text=2)
-        say(f"Regardless of contemporaneous directions: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
+            print_frame(shown, "by kind of the effect variable", n_text=2)
+        say(f"Ignoring contemporaneous directions: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
         return
     truths = truth_of_sites(true, found)
     per_site = score_sites(truths, found)
@@ -317,23 +325,25 @@ def select(
             "--grid",
             "-g",
             metavar="KEY=V1,V2,...",
-            help="Values to try; repeat to combine. Both penalties by default, mu for pfdbnl.",
+            help="Values to try; repeat to combine. By default both penalties, or mu for pfdbnl.",
         ),
     ] = None,
     method: Annotated[str, typer.Option("--method", "-m", help=f"{_SELECTING}.")] = "fdbnl",
-    n_blocks: Annotated[int, typer.Option(help="Blocks of held-out rows, one after the other.")] = 2,
+    n_blocks: Annotated[int, typer.Option(help="Number of consecutive blocks of held-out rows.")] = 2,
     share: Annotated[
         float, typer.Option(help="Share of rows at the end of each recording to test on.")
     ] = 0.3,
-    rule: Annotated[str, typer.Option(help="one-standard-error or best.")] = "one-standard-error",
-    n_lags: Annotated[str | None, typer.Option(help="Number of lags, unless the grid has some.")] = None,
+    rule: Annotated[
+        str, typer.Option(help="How to choose: one-standard-error or best.")
+    ] = "one-standard-error",
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags, unless the grid sets it.")] = None,
     param: Params = None,
     as_json: Json = False,
     *,
     context: typer.Context,
     read: Reading,
 ) -> None:
-    """Choose parameters by the loss on later rows of every site; only sums of losses are used.
+    """Choose parameters by the loss on held-out rows of every site; only sums of losses are used.
 
     Example: feddbn select DATA -g n_lags=1,2,3 -g lambda_w=0.1,0.05
     """
@@ -404,31 +414,33 @@ _RESAMPLING = either(method.name for method in METHODS.values() if method.resamp
 def confidence(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
-    method: Annotated[
-        str, typer.Option("--method", "-m", help=f"{_RESAMPLING}; latent counts marks.")
-    ] = "oneshot",
+    method: Annotated[str, typer.Option("--method", "-m", help=f"{_RESAMPLING}.")] = "oneshot",
     n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
     param: Params = None,
     replicates: Annotated[int, typer.Option(help="How often every site resamples its rows.")] = 100,
     how: Annotated[
-        str, typer.Option(help="bootstrap: with replacement. stability: half of the blocks, in pairs.")
+        str,
+        typer.Option(
+            help="bootstrap: draw blocks with replacement. stability: draw complementary halves of the blocks."
+        ),
     ] = "bootstrap",
     block_length: Annotated[
-        str, typer.Option(help="Rows per block, auto, or politis-white (estimated at each site).")
+        str, typer.Option(help="Rows per block; or auto; or politis-white (estimated at each site).")
     ] = "auto",
-    level: Annotated[float, typer.Option(help="Coverage of the interval of a weight.")] = 0.9,
+    level: Annotated[float, typer.Option(help="Coverage of the intervals of weights.")] = 0.9,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same table.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes for the refits.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     show_all: All = False,
     as_json: Json = False,
     *,
     read: Reading,
 ) -> None:
-    """Learn again from resamples of every site's rows and count how often each edge comes back.
+    """Learn again from resamples of every site's rows and count how often each edge is found.
 
-    Writes a table source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented that
-    `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was. Of the
-    method latent the table has marks: source, target, lag, mark, edge, same, cause, hidden, reverse.
+    Writes a table with the columns source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented.
+    Networks with curved effects add a column: how often each effect was curved. `feddbn report RESULT --edges TABLE` shows
+    the table beside the graph. With --method latent the columns are source, target, lag, mark (the type of edge, such as
+    -->), edge, same, cause, hidden, reverse.
     """
     from feddbn.analysis.confidence import confidence as resampled
     from feddbn.data import read_sites
@@ -460,7 +472,7 @@ def confidence(
         print_frame(table.head(_MOST_ROWS), n_text=2)
         own = table[table["mark"] != ""]
         say(
-            f"{int((own['same'] >= 0.9).sum())} of {len(own)} edges keep their mark in 90 % of the refits or more."
+            f"{int((own['same'] >= 0.9).sum())} of {len(own)} edges keep their type (mark) in at least 90 % of the refits."
         )
         say(f"Edges: {out}")
         return
@@ -468,9 +480,9 @@ def confidence(
     shown += ["curved"] if "curved" in table else []
     print_frame(table[shown].head(_MOST_ROWS).rename(columns={"presence": "link"}), n_text=2)
     sure = int((table["probability"] >= 0.9).sum())
-    say(f"{sure} edges at probability 0.9 or more; {len(table)} were found at least once.")
+    say(f"{sure} edges have probability 0.9 or more; {len(table)} were found at least once.")
     linked = table[(table["presence"] >= 0.9) & (table["probability"] < 0.9) & (table["weight"] != 0)]
     if len(linked):
-        say(f"{len(linked)} more have a link at 0.9 or more, but not its direction.")
+        say(f"{len(linked)} more links have probability 0.9 or more, but their direction is less certain.")
     print_notes(Findings.stored_in({str(name): value for name, value in table.attrs.items()}), show_all)
     say(f"Edges: {out}")

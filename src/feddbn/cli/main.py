@@ -32,7 +32,7 @@ from feddbn.words import told
 
 __all__ = ["COMMANDS", "app", "main"]
 
-_LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations on their own machines", "Research"
+_LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations across machines", "Research"
 
 
 @dataclass(frozen=True)
@@ -61,26 +61,26 @@ class Entry:
 COMMANDS = {
     "demo": Entry("data", "demo", "Simulate ten sites, learn from them, and show what was found.", _LEARN),
     "simulate": Entry("data", "simulate", "Write the data of a simulated federation and its truth.", _LEARN),
-    "check": Entry("data", "check", "Find what is wrong with data before a fit, and what cures it.", _LEARN),
+    "check": Entry("data", "check", "Check data before a fit, and say how to correct them.", _LEARN),
     "fit": Entry("learn", "fit", "Learn a network from the data of several sites.", _LEARN),
     "update": Entry("learn", "update", "Add new rows to a result that has kept its sums.", _LEARN),
     "compare": Entry("learn", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("learn", "score", "Score a result against the truth.", _LEARN),
     "select": Entry("learn", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
-    "confidence": Entry("learn", "confidence", "Find out how far each edge can be trusted.", _LEARN),
+    "confidence": Entry("learn", "confidence", "Estimate how certain each edge is.", _LEARN),
     "report": Entry("use", "report", "Write a result as one HTML page.", _LEARN),
     "plot": Entry("use", "plot", "Draw a result as a figure.", _LEARN),
-    "forecast": Entry("use", "forecast", "Forecast what follows a recording, and what if.", _LEARN),
-    "effects": Entry("use", "effects", "Show what a change of one variable does to others.", _LEARN),
+    "forecast": Entry("use", "forecast", "Forecast the time steps after a recording.", _LEARN),
+    "effects": Entry("use", "effects", "Show how a change of one variable affects others.", _LEARN),
     "export": Entry("use", "export", "Write a network for other programs.", _LEARN),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
-    "start": Entry("federation", "start", "Run the server or a site whose kit this is.", _DEPLOY),
-    "console": Entry("federation", "console", "Decide, watch and read in a browser.", _DEPLOY),
-    "site": Entry("site", "site_app", "Decide at a site what is answered, and read what left.", _DEPLOY),
-    "keeper": Entry("keeper", "keeper_app", "Help to open sums as one of two keepers.", _DEPLOY),
+    "start": Entry("federation", "start", "Run a server or a site from its kit (its folder).", _DEPLOY),
+    "console": Entry("federation", "console", "Approve or run studies in a browser.", _DEPLOY),
+    "site": Entry("site", "site_app", "Approve studies at a site, and see what left it.", _DEPLOY),
+    "keeper": Entry("keeper", "keeper_app", "Open sums over sites as one of two keepers.", _DEPLOY),
     "study": Entry("study", "study_app", "Send a study, watch it and fetch its result.", _DEPLOY),
-    "show": Entry("show", "show", "Say in plain words what a file of feddbn holds.", _DEPLOY),
-    "attack": Entry("research", "attack", "Show what plain messages give away to a server.", _RESEARCH),
+    "show": Entry("show", "show", "Explain what a feddbn file contains.", _DEPLOY),
+    "attack": Entry("research", "attack", "Show what unmasked messages reveal to a server.", _RESEARCH),
     "reproduce": Entry("research", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
 }
 
@@ -117,7 +117,7 @@ def renamed(args: list[str]) -> list[str]:
         return args
     new, rest = OLD_NAMES[old], args[len(old) :]
     remark(
-        f"note: `feddbn {' '.join(old)}` is now `feddbn {' '.join(new)}`; the old name goes in the next version."
+        f"note: `feddbn {' '.join(old)}` is now `feddbn {' '.join(new)}`; the next version drops the old name."
     )
     if old == ("audit", "heads"):
         rest = ["--heads" if word == "--compare" else word for word in rest]

@@ -10,8 +10,8 @@ __all__ = ["EXIT_CODES", "PAGES", "attach", "commands_below"]
 
 EXIT_CODES = {
     0: "done",
-    1: "a bug, in one sentence",
-    2: "the line, a file or the data cannot be used, with the reason",
+    1: "a bug in feddbn",
+    2: "the command line, a file or the data cannot be used",
     130: "interrupted",
 }
 _DOCS = "https://github.com/feddbn/feddbn/blob/main/docs/"
@@ -91,7 +91,7 @@ check: preparing-data.md
   $ feddbn check data                       # one file per site
   $ feddbn check table.csv --site hospital --series patient --time hour
   1: an error was found in the data, or a bug
-  2: the line or the data cannot be read
+  2: the command line or the data cannot be read
 fit: choosing.md
   $ feddbn fit data -o result.json          # one CSV file per site
   $ feddbn fit table.csv --site hospital --time hour --n-lags 2
@@ -131,7 +131,7 @@ study: deployment.md#5-run-a-study
   $ feddbn study submit study.toml --kit lead@example.org --wait --out result
 study plan: deployment.md#5-run-a-study
   $ feddbn study plan study.toml --kit lead@example.org
-  $ feddbn study plan study.toml --json   # what is known without asking sites
+  $ feddbn study plan study.toml --json   # without asking sites
   1: a line of the plan is red, or a bug
 study submit: deployment.md#5-run-a-study
   $ feddbn study submit study.toml --kit lead@example.org --wait --out result
@@ -154,7 +154,7 @@ site: deployment.md#4-start-each-site
 site check: deployment.md#4-start-each-site
   $ feddbn site check --kit north
   $ feddbn site check --kit north --study study.toml
-  2: something is wrong at this site, or the line cannot be used
+  2: a check failed at this site, or the command line is wrong
 site studies: deployment.md#5-run-a-study
   $ feddbn site studies --kit north
   $ feddbn site studies --kit north --only waiting --json
@@ -165,12 +165,12 @@ site approve: deployment.md#5-run-a-study
 site answer: files.md
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north -o out
-  1: this site refuses what is asked and the answer says so, or a bug
+  1: this site refuses (the answer says why), or a bug
 keeper: keepers.md
   $ feddbn keeper show --kit keeper-a
 keeper answer: keepers.md#commands
   $ feddbn keeper answer sepsis-keeper-a-001-question.feddbn --kit keeper-a
-  1: this keeper refuses what is asked and the answer says so, or a bug
+  1: this keeper refuses (the answer says why), or a bug
 keeper show: keepers.md#commands
   $ feddbn keeper show --kit keeper-a
 site refuse: deployment.md#5-run-a-study

@@ -55,7 +55,7 @@ def parse_kinds(texts: Iterable[str] | None) -> dict[str, Any] | None:
         said = _from_file(Path(text)) if is_file else {name.strip(): _kind(text, value)}
         twice = [key for key in said if key in found]
         if twice:
-            raise ParameterError(f"--kinds says what {twice[0]!r} is twice; keep one of them.")
+            raise ParameterError(f"--kinds gives the kind of {twice[0]!r} twice; keep one of them.")
         found |= said
     return found or None
 
@@ -93,8 +93,8 @@ def _from_file(path: Path) -> dict[str, Any]:
 Data = Annotated[
     Any,
     typer.Argument(
-        help="A directory with one CSV, Parquet or Arrow file (or folder of recordings) per site, one file, a TOML file that "
-        "says where data are and how they are read (or a directory of them), or a query (--sql).",
+        help="A directory with one CSV, Parquet or Arrow file (or folder of recordings) per site; one file; a TOML file that "
+        "describes where and how to read data (or a directory of them); or a query (--sql).",
         show_default=False,
         parser=str,
         metavar="DATA",
@@ -103,15 +103,13 @@ Data = Annotated[
 Network = Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)]
 OfSite = Annotated[
     str | None,
-    typer.Option("--of", metavar="SITE", help="The network of this site instead of the shared one."),
+    typer.Option("--of", metavar="SITE", help="Use the network of this site instead of the shared one."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 QuestionFile = Annotated[Path, typer.Argument(help="A question file, as the lead wrote it.")]
 AnswerFile = Annotated[
     Path | None,
-    typer.Option(
-        "--out", "-o", help="Where the answer goes, a file or a folder; by default beside the question."
-    ),
+    typer.Option("--out", "-o", help="File or folder for the answer; by default the folder of the question."),
 ]
 Params = Annotated[
     list[str] | None,
@@ -190,7 +188,7 @@ def given_parameters(
     for method in methods if read.kinds is not None else ():
         if "kinds" not in method.parameters():
             raise ParameterError(
-                f"--kinds needs a method that knows kinds of variables, and {method.name} treats all as numbers on a line; "
+                f"--kinds needs a method that uses kinds of variables, and {method.name} treats all as numbers; "
                 "use --method mixed."
             )
     chosen = {name: value for name, value in own.items() if value is not None}
@@ -219,41 +217,41 @@ def parse_variables(text: str | None) -> list[str] | None:
 
 
 _READING: dict[str, tuple[Any, str, str]] = {
-    "site": (str | None, "--site", "Column that names the site, if all are in one file."),
+    "site": (str | None, "--site", "Column that names the site, if one file holds all sites."),
     "series": (str | None, "--series", "Column that names the recording."),
     "time": (str | None, "--time", "Column with the time."),
-    "variables": (str | None, "--variables", "Columns (or names) to use, separated by commas."),
+    "variables": (str | None, "--variables", "Columns (or names) to use as variables, separated by commas."),
     "names": (
         str | None,
         "--names",
-        "Column that names the variable of a reading, if every row has one reading.",
+        "Column that names the variable, if every row holds one reading.",
     ),
-    "values": (str | None, "--values", "Column with the value of a reading, beside --names."),
+    "values": (str | None, "--values", "Column with the value of each reading; goes with --names."),
     "freq": (
         str | None,
         "--freq",
-        'Step from row to row, such as 1 or "1h"; auto to choose one for readings.',
+        'Time step between rows, such as 1 or "1h"; auto chooses one for readings.',
     ),
     "irregular": (
         str | None,
         "--irregular",
-        "Rows at uneven times: refuse, average within a step --freq, or keep their times.",
+        "For rows at uneven times: refuse, average (within a step --freq) or keep (their times).",
     ),
     "limits": (
         list[str] | None,
         "--limits",
-        "Plausible values of a column: pulse=10,300; beyond them is empty. Or adult-icu. Repeat for more.",
+        "Plausible values of a column, such as pulse=10,300; others count as empty. Or adult-icu. Repeat for more.",
     ),
     "units": (
         list[str] | None,
         "--units",
-        "Unit that a column has and the one wanted: temp=F,C; or a factor: dose=0.001. Repeat for more.",
+        "Unit of a column and the unit wanted: temp=F,C; or a factor: dose=0.001. Repeat for more.",
     ),
-    "sort": (bool, "--sort", "Put rows in the order of their times first."),
+    "sort": (bool, "--sort", "Sort the rows by time first."),
     "jitter": (
         float | None,
         "--jitter",
-        "Share of the step by which times may be off, such as 0.1; 0.05 by default.",
+        "Allowed error of times, as a share of the step, such as 0.1; 0.05 by default.",
     ),
     "day_first": (bool | None, "--day-first/--month-first", "How dates such as 01/02/2024 are written."),
     "kinds": (
@@ -262,14 +260,14 @@ _READING: dict[str, tuple[Any, str, str]] = {
         "Kind of a column: visits=count, ward=north,south, pain=ordinal:no,some,bad; or a .toml or .json file. Repeat for "
         "more.",
     ),
-    "separator": (str | None, "--separator", "What stands between the columns of a text file, such as ;."),
-    "decimal": (str | None, "--decimal", "What begins decimals in a text file: . or ,."),
-    "encoding": (str | None, "--encoding", "How letters of a text file are written, such as latin-1."),
-    "sql": (bool, "--sql", "The data are a SELECT, not a path; DuckDB answers it."),
+    "separator": (str | None, "--separator", "Column separator of a text file, such as ;."),
+    "decimal": (str | None, "--decimal", "Decimal sign of a text file: . or ,."),
+    "encoding": (str | None, "--encoding", "Character encoding of a text file, such as latin-1."),
+    "sql": (bool, "--sql", "DATA is a SELECT query, not a path; DuckDB runs it."),
     "database": (
         str | None,
         "--database",
-        "With --sql, what it asks: a file of DuckDB or SQLite, or postgres:dbname=...",
+        "Database for --sql: a DuckDB or SQLite file, or postgres:dbname=...",
     ),
 }
 """Fields of `feddbn.Layout` that are options: their type, how they are written, what they are for."""

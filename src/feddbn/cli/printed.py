@@ -33,7 +33,7 @@ __all__ = [
     "warnings_at_end",
 ]
 
-All = Annotated[bool, typer.Option("--all", help="Show all there is to know, not only what matters most.")]
+All = Annotated[bool, typer.Option("--all", help="Show all findings, not only the most important.")]
 _MOST_SHOWN, _MOST_CHANGES = 20, 30
 
 
@@ -136,7 +136,7 @@ def _print_edges(result: Result) -> None:
     if len(edges) > len(table):
         say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
     if is_open:
-        say(f"{counted(len(is_open), 'link')} (--) with a direction that the data do not tell.")
+        say(f"{counted(len(is_open), 'link')} (--) whose direction the data do not show.")
 
 
 def _print_rates(network: RateNetwork) -> None:
@@ -156,7 +156,9 @@ def _print_rates(network: RateNetwork) -> None:
         say(f"... and {len(between) - len(rows)} weaker edges, in the result file.")
     lives = zip(network.variables, network.half_lives, strict=True)
     said = [f"{name} {network.in_words(life)}" for name, life in lives if life < float("inf")]
-    for line in wrap(f"Half-lives if nothing else moved a variable: {', '.join(said)}.", 80):
+    for line in wrap(
+        f"Half-life of a deviation if nothing else acts on the variable: {', '.join(said)}.", 80
+    ):
         say(line)
 
 
@@ -196,9 +198,9 @@ def print_shared_edges(report: SharedEdges) -> None:
     ]
     if rows:
         heads = ["from", "to", "kind", "lag", "sites", "shared weight", "mean weight"]
-        print_table(heads, rows, "what the sites share", n_text=3)
+        print_table(heads, rows, "edges by number of sites", n_text=3)
     if len(records) > len(rows):
-        say(f"... and {len(records) - len(rows)} edges of fewer sites, with --json.")
+        say(f"... and {len(records) - len(rows)} edges found at fewer sites; --json shows them.")
     lines = []
     for site, frame in report.deviations.items():
         own, absent = frame[frame.shared_weight == 0], frame[frame.weight == 0]
@@ -214,8 +216,8 @@ def print_shared_edges(report: SharedEdges) -> None:
             ]
         )
     if lines:
-        heads = ["site", "differs most at", "by", "own edges", "shared edges it lacks"]
-        print_table(heads, lines, "what is special about each site", n_text=2)
+        heads = ["site", "differs most at", "by", "extra edges", "missing shared edges"]
+        print_table(heads, lines, "how each site differs", n_text=2)
 
 
 def print_held_out(summary: Mapping[str, Any]) -> None:
@@ -225,4 +227,4 @@ def print_held_out(summary: Mapping[str, Any]) -> None:
         chosen = summary["selection"]["chosen"]
         say("The network has " + ", ".join(f"{name} = {value:g}" for name, value in chosen.items()) + ".")
     if "comparison" in summary:
-        say(f"The network is that of {METHODS[summary['method']].label}, learned from all rows.")
+        say(f"The network was learned by {METHODS[summary['method']].label} from all rows.")

@@ -20,28 +20,29 @@ __all__ = ["attack", "reproduce"]
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, a TOML file of your own, or all.")] = "all",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Simulated data sets per setting.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes at the same time; -1 for one per core.")] = 1,
+    name: Annotated[
+        str, typer.Argument(help="The name of an experiment, your own TOML file, or all.")
+    ] = "all",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of simulated data sets per setting.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 for one per core.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="Small grids: all in under five minutes.")] = False,
-    out: Annotated[Path, typer.Option(help="Where rows are recorded; run again to resume.")] = Path(
-        "results"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the results; run again to resume.")] = Path("results"),
     pages: Annotated[
         Path | None,
-        typer.Option(help="Run nothing; write pages and figures from the rows into this directory."),
+        typer.Option(help="Run nothing; write pages and figures of stored results to this directory."),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler that runs the cells, such as tcp://host:8786.")
+        str | None, typer.Option(help="A Dask scheduler that runs the experiments, such as tcp://host:8786.")
     ] = None,
     list_names: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
     as_json: Json = False,
 ) -> None:
     """Reproduce the paper's figures and tables.
 
-    Rows are kept in OUT/rows.jsonl as they are finished. Stop at any time: the same command goes on where it
-    was. Simulated experiments run under two protocols; DREAM4 and NetSim are read from FEDDBN_DATA or
-    downloaded.
+    Each result is written to OUT/rows.jsonl at once. Stop at any time: the same command continues where it stopped.
+    Simulated experiments run under two protocols. DREAM4 and NetSim are read from FEDDBN_DATA or downloaded.
     """
     if list_names:
         _list(as_json)
@@ -75,7 +76,7 @@ def _run(
         todo = plan(cells, store)
         for reason, count in todo.waiting.items():
             remark(f"{count} cells wait: {reason}")
-        remark(f"{todo.n_done} cells are recorded in {out}, {len(todo.todo)} to run.")
+        remark(f"{todo.n_done} cells (single fits) are already in {out}, {len(todo.todo)} remain.")
         # The bar counts expected seconds, because cells differ a hundredfold.
         with bar("", todo.cost, timed=True) as update:
             seen: list[float] = []
@@ -90,7 +91,11 @@ def _run(
             n_run = run_cells(cells, store, jobs=jobs, backend=backend, observe=observe)
     refused = f", {n_refused} of them refused by their method" if n_refused else ""
     counts = {"run": n_run, "before": todo.n_done, "refused": n_refused, "waiting": todo.waiting}
-    tell(as_json, counts, f"{n_run} cells run{refused}; they are in {out}. Write pages with --pages DIR.")
+    tell(
+        as_json,
+        counts,
+        f"{n_run} cells run{refused}; the results are in {out}. Write pages with --pages DIR.",
+    )
 
 
 def _connect(scheduler: str) -> str:
@@ -126,21 +131,23 @@ def _write(name: str, seeds: int | None, quick: bool, out: Path, pages: Path, as
 def attack(
     data: Annotated[
         Path | None,
-        typer.Argument(help="Sites to attack; a simulated federation if left out.", show_default=False),
+        typer.Argument(help="Data of the sites to attack; simulated if left out.", show_default=False),
     ] = None,
     method: Annotated[str, typer.Option(help="fdbnl or pfdbnl.")] = "fdbnl",
-    variables: Annotated[int, typer.Option(min=1, help="Variables of the simulated federation.")] = 6,
+    variables: Annotated[int, typer.Option(min=1, help="Number of simulated variables.")] = 6,
     n_lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
-    sites: Annotated[int, typer.Option(min=3, help="Sites of the simulated federation.")] = 5,
-    rows: Annotated[int, typer.Option(min=2, help="Rows of each simulated site.")] = 100,
-    rounds: Annotated[int | None, typer.Option(help="Rounds to listen to.", show_default=False)] = None,
+    sites: Annotated[int, typer.Option(min=3, help="Number of simulated sites.")] = 5,
+    rows: Annotated[int, typer.Option(min=2, help="Number of rows of each simulated site.")] = 100,
+    rounds: Annotated[
+        int | None, typer.Option(help="Number of rounds that the server observes.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Play the curious server: reconstruct every site's Gram matrix from the messages of a run.
+    """Attack as a curious server: reconstruct every site's Gram matrix from the messages of a run.
 
-    Shows, for each round, how well it works on plain messages, and that with secure aggregation the attacker
-    is left with guessing the federation's mean.
+    Shows how well this works on plain (unmasked) messages after each round. With secure aggregation the attacker can only
+    guess the federation's mean.
     """
     from feddbn.data import read_sites
     from feddbn.experiments.leakage import attack_fdbnl, attack_pfdbnl
@@ -179,4 +186,6 @@ def _print_attack(report: LeakReport) -> None:
         "aggregation no attacker can do better, because all sites share one sum."
     )
     for site, distance in report.rows.items():
-        say(f"{site} has fewer rows than columns: its rows follow up to a rotation, error {distance:.1e}.")
+        say(
+            f"{site} has fewer rows than columns: its rows can be reconstructed up to a rotation, error {distance:.1e}."
+        )

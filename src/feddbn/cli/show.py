@@ -29,7 +29,7 @@ def show(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A question, an answer, a study, a site's settings or policy, a result or an outcome."
+            help="A question, an answer, a study, a site's settings or policy, a result, or the outcome of a run."
         ),
     ],
     kit: Annotated[
@@ -37,7 +37,7 @@ def show(
         typer.Option(
             "--kit",
             envvar="FEDDBN_KIT",
-            help="The kit of a site or of the lead; with it a signature is checked, and a site's rows are counted.",
+            help="The kit of a site or of the lead; with it the signature is checked and the site's rows are counted.",
             show_default=False,
         ),
     ] = None,
@@ -46,13 +46,13 @@ def show(
         typer.Option(
             "--page",
             metavar="FILE.html",
-            help="Of a study or a question: also write the page that the owner of a site signs, to print; needs --kit.",
+            help="For a study or a question: also write the page that the owner of a site signs; needs --kit.",
             show_default=False,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a file is: what a question asks, what an answer holds and who signed it; also studies, policies, results."""
+    """Explain a feddbn file: what a question asks, what an answer holds, who signed it."""
     from feddbn.runtime.engines.files.signed import is_signed_file, read_plain
 
     content = read_plain(file)
@@ -68,7 +68,7 @@ def show(
         _json(file, as_json)
     else:
         raise FileError(
-            f"{file} is no file that feddbn wrote; it shows questions, answers, studies, policies, settings and results.",
+            f"{file} is not a feddbn file; this command shows questions, answers, studies, policies, settings and results.",
             code="no-file",
         )
 
@@ -120,7 +120,7 @@ def _checked(file: SignedFile, source: str, kit: Path) -> SiteSettings | None:
     else:
         if file.site not in opened.keys:
             raise FileError(
-                f"{source} is from {file.site!r}, of which this kit has no key.", code="other-site"
+                f"{source} is from {file.site!r}, and this kit does not have its key.", code="other-site"
             )
         file.check_signature(opened.keys[file.site], source, f"the site {file.site!r}")
     if not is_site or file.site != opened.name:
@@ -172,7 +172,9 @@ def _binary(content: bytes, source: str, as_json: bool) -> None:
     except ProtocolError as error:
         raise FileError(f"{source} is damaged or not complete: {error}", code="damaged") from None
     if kind != "study-result":
-        raise FileError(f"{source} is a file of feddbn that only programs read ({kind}).", code="no-words")
+        raise FileError(
+            f"{source} is an internal feddbn file ({kind}) that cannot be shown.", code="no-words"
+        )
     result = StudyResult.from_bytes(content)
     values = result.summary.get("result")
     if as_json or not values:
@@ -222,4 +224,4 @@ def _print(found: list[Finding], as_json: bool) -> None:
         n_text=2,
     )
     if any(one.code == "file-signed" and not one.values["checked"] for one in found):
-        remark("note: whether it was signed by whom it names is not checked here; give --kit.")
+        remark("note: the signature was not checked; give --kit.")

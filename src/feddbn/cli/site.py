@@ -26,9 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_file", "approve", "facts_of", "read_log", "site_app"]
 
-site_app = typer.Typer(help="Decide at a site what is answered, and read what left.", no_args_is_help=True)
-Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
-KitOrNone = Annotated[Path | None, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
+site_app = typer.Typer(help="Approve studies at a site, and see what left it.", no_args_is_help=True)
+Kit = Annotated[
+    Path,
+    typer.Option(
+        "--kit", envvar="FEDDBN_KIT", help="The site's kit (the folder with its keys and settings)."
+    ),
+]
+KitOrNone = Annotated[
+    Path | None,
+    typer.Option(
+        "--kit", envvar="FEDDBN_KIT", help="The site's kit (the folder with its keys and settings)."
+    ),
+]
 StudyName = Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")]
 
 
@@ -48,7 +58,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
+    """Check data, policy, certificates, clock and the connection to the server; nothing leaves the site."""
     from feddbn.cli.study import read_study
 
     findings = facts_of(kit).findings(None if study is None else read_study(study))
@@ -80,11 +90,13 @@ def studies(
     kit: Kit,
     only: Annotated[
         Only | None,
-        typer.Option(help="Only those that wait for a decision, or only approvals.", show_default=False),
+        typer.Option(
+            help="Only studies that wait for a decision, or only approved ones.", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the studies that wait for a decision at a site, and those that were approved."""
+    """List the studies that wait for a decision at a site, and the approved ones."""
     owner = facts_of(kit).owner
     waiting = [] if only == "approved" else owner.waiting()
     approved = [] if only == "waiting" else owner.approvals.all()
@@ -99,7 +111,7 @@ def studies(
         say(json.dumps(listed if only is None else listed[only]))
     elif not waiting and not approved:
         say(
-            f"no study {'waits or is' if only is None else 'waits or' if only == 'waiting' else 'is'} approved here."
+            f"no study {'waits or is approved' if only is None else 'waits' if only == 'waiting' else 'is approved'} here."
         )
     rows = []
     for one in waiting:
@@ -116,9 +128,7 @@ def studies(
     if rows and not as_json:
         print_table(("study", "digest", "lead", "state", "until", "runs", "epsilon"), rows, n_text=5)
     if waiting and not as_json:
-        remark(
-            "`feddbn console` shows those that wait in plain words; `feddbn site approve` takes the lead's file."
-        )
+        remark("`feddbn console` explains waiting studies; `feddbn site approve` takes the lead's file.")
     for digest in [] if only == "waiting" else owner.approvals.damaged():
         remark(
             f"note: the approval {digest[:12]} is damaged or was not signed by this site's key; it approves nothing."
@@ -127,20 +137,18 @@ def studies(
 
 @site_app.command()
 def approve(
-    study: Annotated[
-        Path, typer.Argument(help="The study file (TOML), as its lead wrote it, or a question by file.")
-    ],
+    study: Annotated[Path, typer.Argument(help="The study file (TOML) of the lead, or a question file.")],
     kit: Kit,
-    days: Annotated[float, typer.Option(help="For how many days.")] = 30.0,
-    runs: Annotated[int, typer.Option(help="How many runs; one that is resumed is the same run.")] = 1,
+    days: Annotated[float, typer.Option(help="Number of days the approval is valid.")] = 30.0,
+    runs: Annotated[int, typer.Option(help="Number of runs allowed; a resumed run counts once.")] = 1,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="What all runs together may cost; by default what the study promises for each."),
+        typer.Option(help="Privacy budget for all runs together; by default what the study states for each."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
+    """Show a study in plain words and approve it with the site's key; nothing leaves the site."""
     from feddbn.cli.study import open_study
     from feddbn.console.site_facts import study_facts
 
@@ -155,7 +163,7 @@ def approve(
             print_table((section, ""), rows, n_text=2)
     for one in found.refused:
         reason = card(one, "owner").detail
-        remark(f"note: as things are, this site would refuse the study all the same: {reason}")
+        remark(f"note: this site would refuse the study even with an approval: {reason}")
     if policy.approve_by_rule:
         remark("note: this site's policy has approve_by_rule = true: it answers any study within its rules.")
     if not yes:
@@ -165,7 +173,7 @@ def approve(
     if as_json:
         say(json.dumps(asdict(given)))
     else:
-        say(f"approved until {given.expires}; `feddbn site refuse {given.study}` takes it back.")
+        say(f"approved until {given.expires}; `feddbn site refuse {given.study}` withdraws it.")
 
 
 @site_app.command()
@@ -175,10 +183,10 @@ def answer(
     out: AnswerFile = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a question of a study by files; what leaves is in the answer, and nothing else does.
+    """Answer a question file of a study; nothing but the answer file leaves the site.
 
-    The same question again gives the same answer. What this site refuses is said in the answer, and the question can be
-    answered again when the reason is gone.
+    The same question again gives the same answer. If this site refuses, the answer says why. The question can be answered
+    again when the reason is gone.
     """
     from feddbn.runtime.engines.files.site import FileSite
 
@@ -210,10 +218,10 @@ def answer_file(end: FileEnd, question: Path, out: Path | None, as_json: bool) -
     elif refused:
         say(f"{place}: {card(found[-1], 'owner').detail}")
         remark(
-            "The answer tells the lead so, and has no data. Answer the same question again when the reason is gone."
+            "The answer tells the lead why and holds no data. Answer the question again when the reason is gone."
         )
     else:
-        again = ", as it was given before" if answered.was_given else ""
+        again = ", the same as before" if answered.was_given else ""
         say(f"{place}: {card(found[-1], 'owner').detail}{again}.")
         remark("Send it to the lead.")
     if refused:
@@ -225,11 +233,12 @@ def refuse(
     study: StudyName,
     kit: Kit,
     reason: Annotated[
-        str, typer.Option(help="Why, in a sentence; the lead reads it. Nothing about single patients.")
+        str,
+        typer.Option(help="Why, in one sentence. The lead reads it: write nothing about single patients."),
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Refuse a study, or take an approval back; a run under way is refused from its next message on."""
+    """Refuse a study, or withdraw an approval; a run under way is refused from its next message on."""
     from feddbn.runtime.site.owner import named_digest
 
     owner = facts_of(kit).owner
@@ -239,10 +248,10 @@ def refuse(
     digest = named_digest(study, names, "study that waits or is approved", "which-study")
     if digest in approved:
         owner.revoke(digest, reason)
-        said = f"the approval of {approved[digest]} ({digest[:12]}) was taken back."
+        said = f"the approval of {approved[digest]} ({digest[:12]}) was withdrawn."
     else:
         owner.refuse(waiting[digest], reason)
-        said = f"the study {names[digest]} ({digest[:12]}) was refused; it does not wait any more."
+        said = f"the study {names[digest]} ({digest[:12]}) was refused; it no longer waits."
     done = "taken back" if digest in approved else "refused"
     tell(as_json, {"study": names[digest], "digest": digest, "done": done, "reason": reason}, said)
 
@@ -250,19 +259,22 @@ def refuse(
 @site_app.command()
 def log(
     file: Annotated[
-        Path | None, typer.Argument(help="One audit log, instead of all of the kit.", show_default=False)
+        Path | None, typer.Argument(help="One audit log instead of all logs of the kit.", show_default=False)
     ] = None,
     kit: KitOrNone = None,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Write all logs to this folder instead, as JSON lines.", show_default=False
+            "--out",
+            "-o",
+            help="Write all logs to this folder as JSON lines, and show nothing.",
+            show_default=False,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
+    """Show who asked a site for what, in which study, and what left the site."""
     from feddbn.console.own_network import verdict_here
     from feddbn.privacy.audit import totals, verify_chain
     from feddbn.runtime.site.audit import export_logs, logs_of
@@ -301,7 +313,7 @@ def log(
     problem = verify_chain(read_log(place)).problem if place.name.endswith(".jsonl") else None
     if problem is not None:
         say(f"Do not trust this log: {problem}.")
-    remark(f"`feddbn site verify {place}` says whether the logs are intact.")
+    remark(f"`feddbn site verify {place}` checks whether the logs are intact.")
 
 
 def _logs(file: Path | None, kit: Path | None) -> Path:
@@ -327,7 +339,7 @@ def read_log(path: Path) -> list[str]:
 _SEALS = {
     "signed": "signed by {site}",
     "unchecked": "signed, but not checked: give --peers or --kit",
-    "unkeyed": "unkeyed: whoever can write it could have rewritten it",
+    "unkeyed": "not signed: anybody who can write the file could have changed it",
 }
 
 
@@ -336,47 +348,52 @@ def verify(
     logs: Annotated[
         Path | None,
         typer.Argument(
-            help="A site's state, a folder of exported logs, or one of these; those of the kit if left out.",
+            help="A site's state folder, a folder of exported logs, or one log; by default the logs of the kit.",
             show_default=False,
         ),
     ] = None,
     kit: KitOrNone = None,
     last: Annotated[
-        str | None, typer.Option(help="The last hash, if it was written down.", show_default=False)
+        str | None, typer.Option(help="The last hash of the log, if you wrote it down.", show_default=False)
     ] = None,
     peers: Annotated[
         Path | None,
-        typer.Option(help="peers.toml with the sites' public keys; that of the kit.", show_default=False),
+        typer.Option(
+            help="peers.toml with the sites' public keys; by default that of the kit.", show_default=False
+        ),
     ] = None,
     from_peer: Annotated[
         list[Path] | None,
-        typer.Option("--heads", help="A file that another site's owner wrote with --out; repeat for more."),
+        typer.Option(
+            "--heads", help="A file that the owner of another site wrote with --out; repeat for more."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Write what this site holds of all logs to a file to hand over."),
+        typer.Option("--out", "-o", help="Write what this site knows of all logs to a file for other sites."),
     ] = None,
     site: Annotated[
         str,
         typer.Option(
-            help="Whose logs they should be; by default whose they say they are.", show_default=False
+            help="The site that should have written the logs; by default the site they name.",
+            show_default=False,
         ),
     ] = "",
     adopt: Annotated[
         bool,
         typer.Option(
             "--adopt",
-            help="Take the kit's logs as complete, after an update or when their head was lost; a state of version 0.2 is "
-            "read first. The privacy budget is what they say was spent. Only if none was deleted or shortened.",
+            help="Accept the kit's logs as complete, after an update or when their last hash was lost. Use it only if no "
+            "log was deleted or shortened: the privacy budget is computed from them. A state of version 0.2 is read first.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Check that no entry of a site's logs was changed, removed or reordered; exit code 1 if one was.
 
-    With a kit, or --peers, the site's signature is checked; with --heads also that the log is not older than what others
-    hold of it, and that two sites' logs do not contradict each other. With a kit it is shown how far other sites hold this
-    one's log.
+    With a kit, or --peers, the site's signature is checked. With --heads the log is compared with what other sites know of
+    it: it must not be older, and two sites' logs must not contradict each other. With a kit, the output also shows how
+    much of this site's log other sites know.
     """
     own = None if kit is None or logs is not None else facts_of(kit).owner
     if own is None and (out is not None or adopt):
@@ -453,7 +470,7 @@ def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool)
         word = "-" if given is None else f"{_entries(given.head.n_entries)}, {given.head.time}"
         rows.append((peer.site, held, word, str(len(peer.odd) or "-")))
     if rows:
-        print_table(("site", "held of its log", "it holds of this one", "contradictions"), rows, n_text=3)
+        print_table(("site", "known of its log", "it knows of this log", "contradictions"), rows, n_text=3)
     if out is not None:
         out.write_text(export_heads(owner.heads, owner.audit), encoding="utf-8")
         remark(f"written to {out}; the owner of another site compares it with `feddbn site verify --heads`.")
@@ -462,7 +479,7 @@ def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool)
     for sentence in found:
         (remark if as_json else say)(f"NOT consistent: {sentence}.")
     if files and not found and not as_json:
-        say("Consistent: nothing in the files contradicts this site's log or the heads it holds.")
+        say("Consistent: nothing in the files contradicts this site's log or what it knows of other logs.")
     return not found
 
 
@@ -471,7 +488,7 @@ def _adopt(owner: Owner) -> None:
     from feddbn.runtime.site.audit import budget_finding
 
     n_logs = owner.adopt()
-    remark(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
+    remark(f"{n_logs} audit log{'' if n_logs == 1 else 's'} accepted as complete.")
     budget = budget_finding(owner.audit.account(), read_policy(owner.settings.policy))
     remark(f"Privacy budget: {card(budget, 'owner').detail}.")
 
@@ -523,7 +540,9 @@ def _against(log: Path, held: list[Head]) -> str | None:
     if not held:
         return None
     if log.name != f"{SITE_LOG}{SUFFIX}":
-        raise ParameterError(f"heads are of a site's own log {SITE_LOG}; name it, or the directory it is in.")
+        raise ParameterError(
+            f"--heads applies only to a site's own log {SITE_LOG}; name that log, or its directory."
+        )
     entries = parse_entries(read_log(log))
     return next((wrong for wrong in (against_log(head, entries) for head in held) if wrong is not None), None)
 

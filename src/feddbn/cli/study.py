@@ -74,7 +74,7 @@ class Awaited:
 _CUT_OFF = Awaited(
     frozenset(),
     float("inf"),
-    "the engine has cut a job of this collection off; it goes on.",
+    "the server broke off a job of this run; the run continues.",
     was_cut_off=True,
 )
 
@@ -118,7 +118,7 @@ def wait_for_one(
             if not here:
                 raise FederationError(
                     f"run {run_id!r}: {awaited.sentence} That time has passed, and no site is connected; `feddbn study "
-                    f"resume {run_id}` goes on when one is."
+                    f"resume {run_id}` continues when one is connected."
                 )
             return
         if here & (awaited.sites or here):
@@ -176,11 +176,16 @@ class EarlySession:
 study_app = typer.Typer(
     help="Send a study to the federation, watch it and fetch its result.", no_args_is_help=True
 )
-Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
-Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait for the end, with progress, and fetch the result.")
+Kit = Annotated[
+    Path,
+    typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit (the folder with keys and settings)."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; by default the run's name.")]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until the run ends, and fetch the result.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder for the result; by default the run's name.")
+]
 
 
 def read_study(path: Path) -> Study:
@@ -215,7 +220,7 @@ def check_study(study: Study) -> None:
     features = study.parameters.get("features", "linear")
     if isinstance(features, str) and features not in ("auto", *feature_map_names()):
         remark(
-            f"note: features = {features!r} is not known on this machine, so the study is not tried out here; the server "
+            f"note: features = {features!r} is not known on this machine, so the study was not tested here; the server "
             "and every site must have registered it."
         )
     else:
@@ -233,12 +238,12 @@ def submit(
         str,
         typer.Option(
             metavar="REASON",
-            help="Why to send a study whose plan has red lines; it is kept with the run, and owners read it in their logs.",
+            help="Reason for sending a study although its plan has red lines. Owners read it in their logs.",
         ),
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Send a study to the federation; one whose plan has red lines only with `--despite`."""
+    """Send a study to the federation; if its plan has red lines, `--despite` is needed."""
     plan = open_study(study)
     if despite:
         plan = study_from_json(plan.model_copy(update={"despite": despite}).to_json())
@@ -267,12 +272,12 @@ def _tell_tasks(study: Study) -> None:
     unusual = [task for task in tasks_in(plan) if not SitePolicy().allows(task)]
     if unusual:
         remark(
-            f"note: this study asks for {', '.join(unusual)}, which a site answers only if `tasks` of its policy lists "
-            "them; ask the owners first, `feddbn site check --study` tells them."
+            f"note: this study asks for {', '.join(unusual)}. A site answers this only if `tasks` in its policy lists it. "
+            "Ask the owners first; they can check it with `feddbn site check --study`."
         )
     if plan:
         usual, most = usual_numbers(plan), most_numbers(plan)
-        remark(f"note: {usual:,} numbers leave each site if its data are clean, at most {most:,}.")
+        remark(f"note: each site sends {usual:,} numbers if its data are clean, at most {most:,}.")
     if study.privacy.epsilon is not None:
         remark(f"note: {costs_in_words(study)}.")
     few = few_rows(study, study.rows)
@@ -280,8 +285,8 @@ def _tell_tasks(study: Study) -> None:
         remark(f"note: {words(few, 'lead')}")
     if study.goal == "select":
         remark(
-            "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "
-            "of them together."
+            "note: every candidate is fitted once for each block; `max_rounds` in a site's policy limits the rounds of all "
+            "these fits together."
         )
 
 
@@ -290,22 +295,23 @@ def plan(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
     kit: Annotated[
         Path | None,
-        typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit; without one no site is asked."),
+        typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit; without it no site is asked."),
     ] = None,
     ask: Annotated[
         bool,
-        typer.Option("--ask/--no-ask", help="Ask the sites for a check of their data, if that was not done."),
+        typer.Option("--ask/--no-ask", help="Ask the sites to check their data, if they have not done so."),
     ] = True,
     again: Annotated[
-        bool, typer.Option("--again", help="Ask anew, for example after sites have changed their data.")
+        bool,
+        typer.Option("--again", help="Ask the sites again, for example after they have changed their data."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show in red, yellow and green what is known of a study before it is sent.
+    """Show in red, yellow and green what may go wrong with a study before it is sent.
 
-    All sites of the study are asked for a check of their data, under the same masks; nothing is learned from it. Owners
-    approve it as they approve any study. Its sums count as earlier sums: sites may refuse a study over other sites
-    afterwards. The exit code is 1 if a line is red.
+    All sites of the study are asked to check their data, with the same masks; no network is learned. Owners approve this
+    check like any study. Afterwards, sites may refuse a study of a slightly different set of sites, because differences
+    of sums could reveal single sites. The exit code is 1 if a line is red.
     """
     from feddbn.runtime.engines.planning import ask_sites, known_rows
     from feddbn.runtime.server.plan import red_rows
@@ -337,13 +343,13 @@ def plan(
 
 @study_app.command()
 def resume(
-    run: Annotated[str, typer.Argument(help="The run that stopped or was lost.")],
+    run: Annotated[str, typer.Argument(help="The run that stopped.")],
     kit: Kit,
     wait: Wait = True,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run where it stopped; the result is the same as without the stop."""
+    """Continue a run where it stopped; the result is the same as without the stop."""
     session = _session(kit)
     _send(session, session.study_of(run), run, wait, out, as_json)
 
@@ -352,28 +358,31 @@ def resume(
 def step(
     folder: Annotated[
         Path,
-        typer.Argument(help="The run's folder, which has the run's name; a new one holds study.toml."),
+        typer.Argument(
+            help="The run's folder; its name is the name of the run. A new folder must hold study.toml."
+        ),
     ],
     kit: Kit,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Look into the folder for answers until the run has ended."),
+        typer.Option("--wait", help="Wait for answers in the folder until the run has ended."),
     ] = False,
     accept_refusals: Annotated[
         bool,
         typer.Option(
             "--accept-refusals",
-            help="Do not wait for a site that refuses a question: go on without the question, or stop if that cannot be.",
+            help="If a site refuses a question, continue without the question, or stop if that is impossible.",
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where results go; by default `result` in the folder.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the result; by default `result` in the run's folder."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Take one step of a study by files: read the answers that have come, write the next questions.
+    """Take one step of a study by files: read the answers in the folder, write the next questions.
 
-    It may be repeated at any time, and goes on where it was after a crash. Sites answer with `feddbn site answer`.
+    You may repeat it at any time. After a crash it continues where it was. Sites answer with `feddbn site answer`.
     """
     from feddbn.federation.protocol.messages import is_run_id
     from feddbn.runtime.engines.files.engine import FilesSession
@@ -381,15 +390,15 @@ def step(
     session, run_id = FilesSession(kit), folder.resolve().name
     if not is_run_id(run_id):
         raise ParameterError(
-            f"the run has the name of its folder, which cannot be {run_id!r}: use 1 to 64 of a-z, 0-9, '.', '_' and '-', "
-            "a-z or 0-9 first.",
+            f"the name of the folder is the name of the run, and {run_id!r} is not allowed: use 1 to 64 of a-z, 0-9, '.', "
+            "'_' and '-', beginning with a-z or 0-9.",
             code="bad-run-id",
         )
     is_new = session.folder_of(run_id) is None
     path = folder / "study.toml"
     if is_new and not path.is_file():
         raise StateError(
-            f"{folder} holds no study.toml, and no run {run_id!r} was begun with this kit; put the study there.",
+            f"{folder} holds no study.toml, and this kit has begun no run {run_id!r}; put the study there.",
             code="no-study",
         )
     plan = open_study(path) if path.is_file() else session.study_of(run_id)
@@ -399,9 +408,7 @@ def step(
         _check_plan(session, plan)
         _tell_tasks(plan)
         if not plan.attendance.collects:
-            remark(
-                "note: by files every question waits for all sites of the study; its [attendance] is not used."
-            )
+            remark("note: in a study by files every question waits for all sites; [attendance] is not used.")
     session.remember(plan, run_id, folder)
     try:
         with bar(run_id) as update:
@@ -428,7 +435,7 @@ def step(
 
 @study_app.command()
 def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit, as_json: Json = False) -> None:
-    """Stop a run that waits or goes on; `feddbn study resume` goes on with it."""
+    """Stop a run; `feddbn study resume` continues it."""
     with _session(kit) as session:
         job = session.job_of(run)
         if job.has_ended:
@@ -441,7 +448,7 @@ def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit, as_json
 def status(
     kit: Kit, run: Annotated[str, typer.Argument(help="Only this run.")] = "", as_json: Json = False
 ) -> None:
-    """Show the sites that are connected and the runs, with the progress of those under way."""
+    """Show the connected sites, and all runs with their progress."""
     with _session(kit) as session:
         known = session.known_sites()
         jobs = [job for job in session.jobs() if run in ("", job.run)]
@@ -545,9 +552,9 @@ def _check_plan(session: Session, study: Study) -> None:
     rows = known_rows(session, study)
     check_red(study, rows)
     if study.despite:
-        remark(f"note: sent despite the red lines of its plan: {study.despite}")
+        remark(f"note: sent despite red lines in its plan: {study.despite}")
     if any(row.code == "plan-not-asked" for row in rows):
-        remark("note: the sites were not asked beforehand; `feddbn study plan` shows what would go wrong.")
+        remark("note: the sites were not asked beforehand; `feddbn study plan` shows what may go wrong.")
 
 
 def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
@@ -557,12 +564,12 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
     outcome = read_outcome(directory)
     if outcome["state"] == "collecting":
         raise FederationError(
-            f"run {run_id!r} is {outcome.get('sentence')} Go on with `feddbn study resume {run_id}` when one of them "
-            "is there."
+            f"run {run_id!r} is {outcome.get('sentence')} Continue with `feddbn study resume {run_id}` when one of them "
+            "is connected."
         )
     if outcome["state"] != "finished":
         why = outcome.get("sentence") or "the server's log says why."
-        raise FederationError(f"run {run_id!r} stopped: {why} Go on with `feddbn study resume {run_id}`.")
+        raise FederationError(f"run {run_id!r} stopped: {why} Continue with `feddbn study resume {run_id}`.")
     export_result(directory)
     if as_json:
         say(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))

@@ -32,13 +32,15 @@ __all__ = ["effects", "export", "forecast", "plot", "report"]
 def report(
     result: Annotated[Path, typer.Argument(help="A result file.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="By default the result's name with .html.")
+        Path | None,
+        typer.Option("--out", "-o", help="File to write; by default the result's name with .html."),
     ] = None,
     truth: Annotated[
-        Path | None, typer.Option(help="truth.json of simulated data, to mark right edges.")
+        Path | None, typer.Option(help="True network of simulated data (truth.json), to mark correct edges.")
     ] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="Edge table of `feddbn confidence`: probabilities and intervals.")
+        Path | None,
+        typer.Option(help="Edge table of `feddbn confidence`, to show probabilities and intervals."),
     ] = None,
     audit: Annotated[Path | None, typer.Option(help="A site's audit log, to show what left it.")] = None,
     check: Annotated[
@@ -48,7 +50,7 @@ def report(
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a result as one HTML page that needs no network: graph, edges, diagnosis, sites."""
+    """Write a result as one HTML page that works offline: graph, edges, diagnosis, sites."""
     from feddbn.analysis.truth import read_network
     from feddbn.report import write_report
     from feddbn.report.record import read_edges, read_record
@@ -110,22 +112,26 @@ def plot(
     kind: Annotated[
         Kind,
         typer.Argument(
-            help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
-            "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
-            "straight lines. effects: on means and probabilities of variables of other kinds. changes: edges over time. "
-            "drift: weights over time. horizons: in continuous time, effects after any time. fit: how well rates describe "
-            "pairs of readings."
+            help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
+            "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
+            "shock. curves: curved effects. effects: on counts and categories. changes: edges over time. "
+            "drift: weights over time. horizons: effects over continuous time. fit: how well the rates fit the data in "
+            "continuous time."
         ),
     ] = Kind.graph,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="A .pdf, .svg or .png file; by default named after result and kind."
+            "--out",
+            "-o",
+            help="A .pdf, .svg or .png file; by default named after the result and the kind of plot.",
         ),
     ] = None,
-    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data, for `truth`.")] = None,
-    shock: Annotated[str | None, typer.Option(help="The variable that is shocked, for `responses`.")] = None,
-    horizon: Annotated[int, typer.Option(help="Time steps to follow a shock.")] = 10,
+    truth: Annotated[Path | None, typer.Option(help="True network (truth.json), for `truth`.")] = None,
+    shock: Annotated[
+        str | None, typer.Option(help="The variable that receives the shock, for `responses`.")
+    ] = None,
+    horizon: Annotated[int, typer.Option(help="Number of time steps after a shock.")] = 10,
     min_weight: Annotated[float, typer.Option(help="Leave out weaker arrows (graph, time-series).")] = 0.0,
     standardised: Annotated[
         bool,
@@ -136,7 +142,7 @@ def plot(
     dpi: Annotated[int, typer.Option(help="Dots per inch of a .png.")] = 200,
     as_json: Json = False,
 ) -> None:
-    """Draw a result: the graph, the weights, how it converged, how sites differ, what a shock does."""
+    """Draw a result: the graph, the weights, convergence, differences between sites, responses to a shock."""
     from feddbn.analysis.truth import read_network
     from feddbn.results.calibration import ABSTAINED
     from feddbn.results.result import Result
@@ -193,24 +199,22 @@ def _axes(
         return report.plot_effects(dbn)
     if kind is Kind.truth:
         if true is None:
-            raise ParameterError("a plot of the truth needs --truth: this result does not hold one.")
+            raise ParameterError("a plot of the truth needs --truth: this result holds no true network.")
         return report.plot_truth_and_estimate(true, dbn)
     if kind is Kind.convergence:
         needs(f"rounds, but {result.method} did not iterate", result.history)
         return report.plot_convergence(pd.DataFrame(result.history))
     if kind is Kind.sites:
         row = find_method(result.method)
-        keeps = "the networks of several sites; this file holds one network, each site keeps its own"
+        keeps = "the networks of several sites; this file holds one network, because each site keeps its own"
         learns = f"a network per site, which {result.method} does not learn"
         needs(keeps if row is not None and row.is_personal else learns, result.personal)
         return report.plot_site_differences(report.site_differences(dbn, result.personal or {}))
     if kind is Kind.responses:
         if shock is None:
-            raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
+            raise ParameterError("a plot of responses needs --shock, the variable that receives the shock.")
         i = variable_index(shock, dbn.variables, "--shock")
-        curved = (
-            "straight effects; with curves or other kinds they depend on the value: feddbn effects --at --by"
-        )
+        curved = "linear effects; here responses depend on the value: use feddbn effects --at --by"
         needs(f"{curved}, or a plot of curves", not dbn.bends)
         low, high = (None, None) if result.n_rows is None else dbn.response_bands(horizon, result.n_rows)
         bands: dict[str, Any] = {} if low is None or high is None else {"low": low[:, i], "high": high[:, i]}
@@ -222,7 +226,7 @@ def _axes(
     assert found is not None
     if kind is Kind.changes:
         return report.plot_changes(found.networks, found.segments, unit=found.unit)
-    needs("weights that drift, and in this result none does", len(found.courses))
+    needs("weights that drift, and this result has none", len(found.courses))
     return report.plot_drift(found.courses, unit=found.unit)
 
 
@@ -244,23 +248,22 @@ class Form(Enum):
 def export(
     network: Network,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where to write; .json, .npz, .csv, .graphml, .dot.")
+        Path, typer.Option("--out", "-o", help="File to write: .json, .npz, .csv, .graphml or .dot.")
     ],
     form: Annotated[
         Form | None,
         typer.Option(
             "--format",
-            help="By default what the name ends in; lingam and tigramite are .npz files, curves a .csv table of every effect "
-            "that is no straight line, coefficients one of every effect on variables of other kinds, rates one of every rate "
-            "in continuous time.",
+            help="By default given by the ending of --out. lingam and tigramite are .npz files. curves, coefficients and "
+            "rates are .csv tables: of curved effects, of effects on counts and categories, of rates in continuous time.",
         ),
     ] = None,
     of: OfSite = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, arrays of lingam or tigramite, or its curves.
+    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, or arrays for lingam or tigramite.
 
-    Of a network in continuous time it is the network over one step; --format rates writes the rates themselves.
+    For a network in continuous time this is the network over one step; --format rates writes the rates themselves.
     """
     from feddbn.analysis.truth import read_network, read_rates
 
@@ -270,7 +273,7 @@ def export(
     if chosen is Form.rates:
         rates = read_rates(network)
         if rates is None:
-            raise ParameterError("--format rates needs a result of --method continuous, and this is another.")
+            raise ParameterError("--format rates needs a result of --method continuous.")
         write_csv(rates.to_frame(), out)
     else:
         _write_network(dbn, chosen, out)
@@ -284,7 +287,7 @@ def _form_of(path: Path) -> Form:
     if ending not in known:
         endings = ", ".join(f".{name}" for name in known)
         raise ParameterError(
-            f"--out {str(path)!r} does not say what to write: end it in {endings}, or give --format."
+            f"--out {str(path)!r} does not name a format: end it in {endings}, or give --format."
         )
     return Form(ending)
 
@@ -300,7 +303,7 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
     if form is Form.curves:
         if not (dbn.curves or dbn.products):
             raise ParameterError(
-                "--format curves needs a network with curves, but all effects of this one are straight."
+                "--format curves needs a network with curves, but all effects of this one are linear."
             )
         dbn.to_curves_csv(path)
     elif form is Form.coefficients:
@@ -320,40 +323,43 @@ def forecast(
     history: Annotated[
         Any,
         typer.Argument(
-            help="File of one recording, or a query (--sql); its end is where it goes on.",
+            help="File of one recording, or a query (--sql); the forecast begins after its last row.",
         ),
     ],
     series: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN=NAME",
-            help="Of a file of several recordings, the one with this name in this column.",
+            help="If the file holds several recordings: use the one with this name in this column.",
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="How many time steps ahead.")] = 8,
+    steps: Annotated[int, typer.Option(help="Number of time steps to forecast.")] = 8,
     at: Annotated[
         str | None,
         typer.Option(
-            help="In continuous time: these times instead, dates or numbers as in the file, separated by commas.",
+            help="In continuous time: forecast these times instead (dates or numbers as in the file, with commas).",
             show_default=False,
         ),
     ] = None,
-    interval: Annotated[float, typer.Option(help="Probability that an interval covers.")] = 0.9,
+    interval: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.9,
     do: Annotated[
-        list[str] | None, typer.Option(metavar="VARIABLE=VALUE", help="Hold a variable at a value.")
+        list[str] | None,
+        typer.Option(metavar="VARIABLE=VALUE", help="Hold a variable at a value; repeat for more."),
     ] = None,
     variables: Annotated[
         str | None, typer.Option(help="Variables to show, separated by commas; all by default.")
     ] = None,
     of: OfSite = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write all of it as CSV.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write the whole forecast as CSV.")
+    ] = None,
     as_json: Json = False,
     *,
     read: Reading,
 ) -> None:
-    """Forecast the time steps after a recording, with intervals; --do shows what holding a variable would do.
+    """Forecast the time steps after a recording, with intervals; --do holds a variable at a value.
 
-    In continuous time readings may lie at any times, and so may what is forecast (--at).
+    In continuous time, readings and forecasts (--at) may be at any times.
     """
     from feddbn.analysis.history import read_history
     from feddbn.analysis.truth import cell_maps_of, has_own_scales, own_course, read_network, read_rates
@@ -365,7 +371,7 @@ def forecast(
         for option, value in (("--do", do), ("--of", of)):
             if value is not None:
                 raise ParameterError(
-                    f"{option} has no meaning for forecasts in continuous time; leave it out."
+                    f"{option} cannot be used for forecasts in continuous time; leave it out."
                 )
         table = _ahead(rates, history, read, None if at else steps, parse_variables(at), interval, series)
         if out is not None:
@@ -398,8 +404,8 @@ def forecast(
     lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):
         remark(
-            "note: sites were brought to one scale before learning, so weights and intervals are on the mean scale; a "
-            "recording in its site's own units is forecast as if it were on that."
+            "note: sites were rescaled to a common scale before learning. Weights and intervals are on that mean scale, and "
+            "the recording is treated as if it were, too."
         )
     if lost is None:
         ahead = dbn.do(held, past.rows, steps, interval, random_state=0)
@@ -408,8 +414,8 @@ def forecast(
             past.values, lost["degree"], lost["periods"], times=past.steps, variables=dbn.variables
         )
         remark(
-            f"note: the network was learned about each recording's own {_what(lost)}; this one's is that of its "
-            f"{past.n_rows} rows."
+            f"note: each recording's own {_what(lost)} was subtracted before learning; for this recording it is estimated "
+            f"from its {past.n_rows} rows."
         )
         for sentence in course.remarks(steps):
             remark(f"note: {sentence}")
@@ -417,7 +423,7 @@ def forecast(
             dbn, course, past.rows, steps, end=past.end, held=held, interval=interval, random_state=0
         )
     if ahead.n_inferred and not past.n_empty:
-        remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
+        remark(f"note: {ahead.n_inferred} missing cells in the last rows were inferred.")
     table = ahead.to_frame().drop(columns="time")
     times = past.times(steps)
     if times is not None:
@@ -436,7 +442,7 @@ def forecast(
     print_frame(table.sort_values(["variable", *level], kind="stable")[columns], f"{interval:.0%} intervals")
     if ahead.outcomes:
         remark(
-            "note: the mean of a binary variable is the probability of its second level; of levels, that of each level."
+            "note: the mean of a binary variable is the probability of its second level; a category has one for each level."
         )
     if out is not None:
         say(f"Forecast: {out}")
@@ -523,39 +529,41 @@ def effects(
     source: Annotated[str, typer.Argument(help="The variable that is changed.", show_default=False)],
     target: Annotated[
         str | None,
-        typer.Argument(help="The variable that is looked at; all if left out.", show_default=False),
+        typer.Argument(help="The affected variable; all variables if left out.", show_default=False),
     ] = None,
-    horizon: Annotated[int, typer.Option(help="How many time steps to follow the change.")] = 10,
+    horizon: Annotated[int, typer.Option(help="Number of time steps after the change.")] = 10,
     hours: Annotated[
         float | None,
-        typer.Option(help="In continuous time: the effect after so many hours instead.", show_default=False),
+        typer.Option(
+            help="In continuous time: the effect after this many hours instead.", show_default=False
+        ),
     ] = None,
     through: Annotated[
         str | None,
-        typer.Option(help="Count as mediated only what passes through these variables (commas between)."),
+        typer.Option(help="Mediators, separated by commas: only paths through them count as mediated."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            help="With curves or other kinds: the value, or level, that SOURCE is changed from; its origin if left out."
+            help="With curves, counts or categories: the value or level that SOURCE is changed from; its origin if left out."
         ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="By how much SOURCE is changed, in its unit; one standard deviation if left out. Of levels, the one that it "
-            "is changed to."
+            help="By how much SOURCE is changed, in its unit; one standard deviation if left out. For a category: the level "
+            "that it is changed to."
         ),
     ] = None,
     of: OfSite = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what raising SOURCE for one time step adds to TARGET: in all, directly, and through others.
+    """Show the total, direct and mediated effect on TARGET of raising SOURCE for one time step.
 
-    Without a TARGET: the largest effect on every variable, when it comes, and the sum over all time steps. In a network with
-    curves or other kinds it depends on the value (--at, --by) and is simulated, always with the same random numbers. In
-    continuous time it is what a change of SOURCE now adds after some time, with 95 % intervals.
+    Without a TARGET: the largest effect on every variable, its time step, and the sum over all time steps. In networks with
+    curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers. In
+    continuous time: the effect of a change of SOURCE now after some time, with 95 % intervals.
     """
     from feddbn.analysis.truth import read_network, read_rates
     from feddbn.model.network import variable_index
@@ -564,7 +572,7 @@ def effects(
     if rates is not None:
         for option, value in (("--through", through), ("--at", at), ("--of", of)):
             if value is not None:
-                raise ParameterError(f"{option} has no meaning for effects in continuous time; leave it out.")
+                raise ParameterError(f"{option} cannot be used for effects in continuous time; leave it out.")
         place = variable_index(source, rates.variables, "source")
         size = _number(by, "--by") if by is not None else float(rates.stationary[place, place] ** 0.5)
         table = _over_time(rates, source, target, horizon, hours)

@@ -123,27 +123,28 @@ class Gate:
         if heads.get("host", [""]) not in ([host] for host in self._hosts):
             return await answer.refuse(421, "This console answers only under its own address.")
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return await answer.refuse(405, "This console knows GET and POST only.")
+            return await answer.refuse(405, "This console accepts only GET and POST.")
         if scope["path"] == "/enter":
             return await self._enter(scope, answer)
         if heads.get("sec-fetch-site", ["none"]) not in (["same-origin"], ["none"]):
-            return await answer.refuse(403, "A page of somebody else asked for this.")
+            return await answer.refuse(403, "Another web page made this request, so it was refused.")
         if not self._is_known(scope["path"], heads):
             return await answer.refuse(403, _CLOSED)
         if scope["method"] == "POST":
             origins = [f"http://{host}" for host in self._hosts]
             if any(origin not in origins for origin in heads.get("origin", [])):
-                return await answer.refuse(403, "A page of somebody else sent this.")
+                return await answer.refuse(403, "Another web page sent this form, so it was refused.")
             kind = heads.get("content-type", [""])[0].split(";")[0].strip().lower()
             if kind != "application/x-www-form-urlencoded":
-                return await answer.refuse(415, "This console reads forms only.")
+                return await answer.refuse(415, "This console accepts only forms.")
             body = await _body(receive)
             if body is None:
                 return await answer.refuse(413, f"More than {MOST_BYTES} bytes were sent.")
             fields = _fields(body)
             if not _same(fields.get("form", ""), self._keys.form):
                 return await answer.refuse(
-                    403, "This form is not of this console, or of one that was closed; load the page again."
+                    403,
+                    "This form does not belong to this console, or the console was restarted; load the page again.",
                 )
             scope = {**scope, FORM: fields}
         path = scope["path"][len(self._keys.base) :] or "/"

@@ -178,7 +178,7 @@ def result_numbers(result: Result, study: Study | None) -> dict[str, str]:
         "Lags": str(result.dbn.n_lags),
         "Edges": str(int(result.dbn.is_edge.sum())),
         "Epsilon": "–" if noise is None else f"{noise:g}",
-        "Errors and warnings found": str(levels["error"] + levels["warning"]),
+        "Errors and warnings": str(levels["error"] + levels["warning"]),
     }
 
 

@@ -198,7 +198,7 @@ class _LeadPages:
     @staticmethod
     def _refuse_twice(session: Session, run: str) -> None:
         if session.connects and any(job.run == run and not job.has_ended for job in session.jobs()):
-            raise StateError(f"run {run!r} goes on already.", code="goes-on")
+            raise StateError(f"run {run!r} is already running.", code="goes-on")
 
     def report(self, request: Request) -> Response:
         """Open the report; what draws it is imported now, since the first page does not need it."""

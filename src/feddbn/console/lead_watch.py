@@ -181,7 +181,7 @@ class LeadWatch:
                 try:
                     if session is None:
                         raise FederationError(
-                            f"the server cannot be asked: {self._sight.trouble}", code="no-server"
+                            f"the server does not answer: {self._sight.trouble}", code="no-server"
                         )
                     found = work(session)
                     # The next page shows what the button did.

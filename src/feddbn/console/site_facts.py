@@ -240,8 +240,8 @@ class SiteFacts:
         page = study_facts(study, self.settings, self.policy)
         if read and read != page.digest:
             raise ParameterError(
-                f"the page of the study {study.name!r} is another one than you have read: the data of this site, or its "
-                "settings, have changed since; read it again.",
+                f"the page of the study {study.name!r} has changed since you read it, because the data or settings of this "
+                "site have changed; read it again.",
                 code="page-changed",
             )
         return self.sign(page, days, runs, epsilon)

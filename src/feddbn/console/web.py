@@ -158,11 +158,11 @@ def make_app(pages: Pages, routes: Sequence[BaseRoute]) -> Starlette:
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
-        text = "This page does not exist (any more)."
+        text = "This page does not exist."
         return pages.show("error.html", "", status, heading="Not here", sentence=text, code="no-page")
 
     def unexpected(request: Request, error: Exception) -> Response:
-        text = f"Unexpected {type(error).__name__}; the terminal in which the console runs says more."
+        text = f"Unexpected {type(error).__name__}; see the terminal in which the console runs."
         return pages.show(
             "error.html", "", 500, heading="Something went wrong", sentence=text, code="unexpected"
         )

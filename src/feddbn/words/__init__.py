@@ -175,7 +175,7 @@ def first_lines(
     more = len(told) - most
     if more > 0:
         where = {"cli": " (--all shows them)", "python": " (findings_ has them)"}.get(audience, "")
-        lines.append(f"and {more} note{'' if more == 1 else 's'}{where}.")
+        lines.append(f"and {more} more finding{'' if more == 1 else 's'}{where}.")
     return lines
 
 

@@ -52,14 +52,18 @@ def _long_last_block(it: Said) -> str:
 
 @says("which-segment")
 def _which_segment(it: Said) -> str:
-    used = "forecasts, effects and graph"
+    used = "Forecasts, effects and graph"
     drift = (
-        f" Of weights that drift {'they' if it['n'] > 1 else used} use the last values."
+        f" {'They' if it['n'] > 1 else used} use the last values of weights that drift."
         if it["drifts"]
         else ""
     )
     if it["n"] < 2:
-        return f"Nothing changes at once.{drift}" if drift else "One network for all rows: nothing changes."
+        return (
+            f"There is no sudden change.{drift}"
+            if drift
+            else "Nothing changes: one network describes all rows."
+        )
     if it["unit"] == "regime":
         return f"Forecasts, effects and graph are those of {it['last']}, the last one, which some sites may not have reached."
     return f"Forecasts, effects and graph are those of the last segment, from {it['last']} on.{drift}"

@@ -19,11 +19,11 @@ _LEVELS = {
     "categorical": "looks like codes or names, perhaps without an order",
     "positive": "is positive and skewed, and is less so on a log scale",
 }
-_DATES = "dates as 2024-01-31T12:00, others need to be told apart by day or month first"
+_DATES = "dates as 2024-01-31T12:00; for other formats, say whether day or month comes first"
 _SENTENCES = {
     "glued/blocks": (
-        "{one} has {n_values} values, each in one block of rows. It seems to name recordings that stand below each "
-        "other in this file.",
+        "{one} has {n_values} values, each in one block of rows. It seems to name several recordings in "
+        "this file.",
         "{cure}",
     ),
     "glued/counter": (
@@ -102,8 +102,8 @@ _SENTENCES = {
     ),
     "few-values": (
         "few values in {columns} (yes/no, codes, counts).",
-        "read edges to them as linear trends; name what is only set from outside with {exogenous}, and leave codes without "
-        "an order out with {variables}",
+        "read edges to them as linear trends; declare inputs that are set from outside with {exogenous}; leave out codes "
+        "without an order with {variables}",
     ),
     "held": (
         "{columns} repeat{s} the same value for about {n_rows} rows while others change. A cause that is measured late looks "
@@ -142,7 +142,7 @@ _SENTENCES = {
     "coarser-rows": (
         "rows are {own} apart, which is {every} steps of {step}. Empty rows were put between them. Effects over single steps "
         "come from sites that measure every step.",
-        "{freq} says another step for all",
+        "{freq} sets another step for all",
     ),
     "uneven-times": (
         "{share:.1%} of the times in {one} are off the step of {step}, by at most {most:.1%} of it. They count as regular.",
@@ -159,16 +159,16 @@ _SENTENCES = {
     ),
     "beyond-limits": (
         "{listed} lie beyond their limits and were left empty.",
-        "look at such cells, and change the limits with {as_limits} if they are right",
+        "check such cells, and change the limits with {as_limits} if the cells are right",
     ),
     "text-format": (
         "the text file is read with {how}.",
-        "if that is wrong, say it with {separator} and {decimal}",
+        "if that is wrong, set it with {separator} and {decimal}",
     ),
     "limits": ("cells beyond these limits are left empty: {listed}.", "change them with {as_limits}"),
     "auto-step": (
-        "a time step of {step} was chosen: the longest usual one that keeps most readings apart ({part:.0%} of them).",
-        "say it with {cure}, so that it stays the same with other data and at every site",
+        "a time step of {step} was chosen: the longest common one that keeps most readings in separate rows ({part:.0%}).",
+        "set it with {cure}, so that it stays the same with other data and at every site",
     ),
     "steps": (
         "readings are not equally far apart: {listed}.",
@@ -196,7 +196,7 @@ _SENTENCES = {
         "{cure}, the default, gives them less weight",
     ),
     "cycles": (
-        "cycles of {listed} rows stand out.",
+        "there are cycles of {listed} rows.",
         "{cure}, the default, removes them where that is better",
     ),
     "scales": (
@@ -260,7 +260,7 @@ def _parts(it: Said) -> dict[str, Any]:
     }
     parts["at"] = f": row {values['row']} (counted from 0) has {values['cell']!r}" if "row" in values else ""
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq")}
-    parts["of_far"] = f"; {names_of(about)} by so much as other units do" if about else ""
+    parts["of_far"] = f"; {names_of(about)} differ as much as different units would" if about else ""
     parts["as_limits"] = it.option("limits")
     if about:
         parts |= {f"as_{role}": it.setting(role, about[0]) for role in ("site", "series")}
@@ -303,7 +303,7 @@ def _own_parts(it: Said) -> dict[str, Any]:
             "finer": f"{way} {it.option('freq')}, or ContinuousDBN, which needs no step",
         }
     if code == "text-format":
-        said = {"separator": "columns that {!r} separates", "decimal": "decimals that {!r} begins"}
+        said = {"separator": "columns separated by {!r}", "decimal": "the decimal sign {!r}"}
         how = " and ".join(
             said[name].format(value) for name, value in it.finding.values.items() if name in said
         )
@@ -331,9 +331,9 @@ def _step_said(row: dict[str, Any]) -> str:
     """What a step keeps, and how full its rows are."""
     shares = row["filled"]
     low, high = (end(shares, key=shares.__getitem__) for end in (min, max))
-    often = f"{shares[high]:.0%} of them have {high!r}"
+    often = f"{shares[high]:.0%} of the steps have {high!r}"
     rarely = "" if low == high else f" and {shares[low]:.0%} {low!r}"
-    return f"steps of {row['step']} keep {row['kept']:.0%} apart, and {often}{rarely}"
+    return f"steps of {row['step']} keep {row['kept']:.0%} of the readings apart, and {often}{rarely}"
 
 
 def _told(it: Said, found: str, cure: str) -> Card:

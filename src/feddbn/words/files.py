@@ -5,34 +5,34 @@ from __future__ import annotations
 from feddbn.words import Card, Said, counted, says
 
 _ASKED = {
-    "hello": "whether this site takes part; the answer has its version of feddbn and where its audit log stands, no data",
+    "hello": "whether this site takes part; the answer holds its feddbn version and the state of its audit log, no data",
     "task": "{tasks}. The answer is NOT masked: whoever reads it sees this site's own numbers",
-    "sealed": "{tasks}. The answer is a sealed part for each of two keepers: by itself each is random numbers",
-    "parts": "to take the sealed parts of sites; the answer has this keeper's share of what checks their proofs",
-    "open": "to check proofs and to open sums; the answer has this keeper's share of a sum, sealed for the lead, or none",
-    "advertise": "a public key for masks; the answer has nothing of the data but a keyed mark of their version",
-    "share": "shares of this site's secrets, each sealed for one other site; nothing of the data",
-    "deliver": "to take the other sites' sealed shares; the answer is a receipt",
-    "masked": "{tasks}. The answer is masked: by itself it is random numbers",
-    "survivors": "a signature under the list of sites that have answered; nothing of the data",
-    "unmask": "what opens the sum of all sites that answered, and no site's own numbers",
-    "heads": "to keep where the other sites' audit logs stand, so that nobody can rewrite one unseen",
-    "finish": "nothing: it brings the result of the run, which this site keeps; the answer is a receipt",
+    "sealed": "{tasks}. The answer is one encrypted part for each of two keepers; either part alone is random numbers",
+    "parts": "to store the sites' encrypted parts; the answer holds this keeper's share of the check of their proofs",
+    "open": "to check proofs and open sums; the answer holds this keeper's share of a sum, encrypted for the lead, or none",
+    "advertise": "a public key for masks; about the data, the answer holds only a keyed fingerprint of their version",
+    "share": "shares of this site's secrets, each encrypted for one other site; no data",
+    "deliver": "to store the other sites' encrypted shares; the answer is a receipt",
+    "masked": "{tasks}. The answer is masked: alone, it is random numbers",
+    "survivors": "a signature under the list of sites that have answered; no data",
+    "unmask": "the keys that open the sum over all sites that answered; they open no single site's numbers",
+    "heads": "to store the state of the other sites' audit logs, so that nobody can rewrite a log unnoticed",
+    "finish": "nothing: it delivers the result of the run, which this site keeps; the answer is a receipt",
 }
 _HELD = {
-    "hello": "that this site takes part, its version and where its audit log stands; no data",
+    "hello": "that this site takes part, its version and the state of its audit log; no data",
     "task": "{numbers} of this site, NOT masked: whoever reads this file can read them",
-    "sealed": "a sealed part for each of two keepers ({bytes:,} bytes): by itself each is random numbers",
-    "parts": "this keeper's share of what checks the sites' proofs ({bytes:,} bytes); no numbers of a site",
-    "open": "who is valid, and, if it was asked for, this keeper's share of a sum ({bytes:,} bytes), sealed for the lead",
-    "advert": "a public key for masks and a keyed mark of the version of the data",
-    "shares": "shares of this site's secrets, each sealed for one other site ({bytes:,} bytes)",
-    "ready": "a receipt of the other sites' sealed shares",
-    "masked": "{numbers}, masked: by themselves they are random",
+    "sealed": "one encrypted part for each of two keepers ({bytes:,} bytes); either part alone is random numbers",
+    "parts": "this keeper's share of the check of the sites' proofs ({bytes:,} bytes); no numbers of a site",
+    "open": "which sites are valid and, if asked for, this keeper's share of a sum ({bytes:,} bytes), encrypted for the lead",
+    "advert": "a public key for masks and a keyed fingerprint of the version of the data",
+    "shares": "shares of this site's secrets, each encrypted for one other site ({bytes:,} bytes)",
+    "ready": "a receipt for the other sites' encrypted shares",
+    "masked": "{numbers}, masked: alone, they are random",
     "survivors": "a signature under the list of sites that have answered",
-    "unmask": "what opens the sum of all sites that answered ({bytes:,} bytes); no numbers of this site",
-    "heads": "receipts for where other sites' audit logs stand",
-    "finish": "a receipt of the result",
+    "unmask": "the keys that open the sum over all sites that answered ({bytes:,} bytes); no numbers of this site",
+    "heads": "receipts for the state of other sites' audit logs",
+    "finish": "a receipt for the result",
 }
 
 
@@ -84,7 +84,7 @@ def _files_awaited(it: Said) -> str:
         )
     lines.append("Each site answers with `feddbn site answer FILE --kit KIT` and sends the answer back.")
     lines.append(
-        f"Put the answers anywhere into {it['folder']}, then run `feddbn study step {it['folder']}` again."
+        f"Put the answers anywhere in {it['folder']}, then run `feddbn study step {it['folder']}` again."
     )
     return "\n".join(lines)
 
@@ -93,7 +93,9 @@ def _files_awaited(it: Said) -> str:
 def _files_finished(it: Said) -> str:
     if not it["files"]:
         return f"run {it['run']} has finished, and all its sites have the result."
-    lines = [f"run {it['run']} has finished. With these files its sites get the result, too:"]
+    lines = [
+        f"run {it['run']} has finished. Send these files to the sites, so that they get the result, too:"
+    ]
     return "\n".join([*lines, *(f"  {site}: {path}" for site, path in sorted(it["files"].items()))])
 
 
@@ -106,7 +108,7 @@ def _files_kit(it: Said) -> Card:
 
 @says("files-kit-other")
 def _files_kit_other(it: Said) -> Card:
-    said = f"files.toml is of {it['named']!r}, the settings of {it['site']!r}, or identity.key is not the key of that site"
+    said = f"files.toml names {it['named']!r} and the settings {it['site']!r}, or identity.key is not the key of that site"
     return Card("kit", "", f"{said} in peers.toml; use the kit as it was made")
 
 
@@ -117,7 +119,9 @@ def _peers_listed(it: Said) -> Card:
 
 @says("folder-shared")
 def _folder_shared(it: Said) -> Card:
-    there = "is watched by `feddbn start`" if it["there"] else "is not there; make it, or correct files.toml"
+    there = (
+        "is watched by `feddbn start`" if it["there"] else "does not exist; create it, or correct files.toml"
+    )
     return Card("shared folder", "", f"{it['folder']} {there}")
 
 

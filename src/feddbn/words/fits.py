@@ -22,19 +22,19 @@ def alone_counts(values: Mapping[str, Any]) -> str:
 def _alone(it: Said) -> str:
     if not any(it[word] for word in ("better", "equal", "worse")):
         return (
-            "whether this network is better for a site than its own is not known: a site does not answer the task "
-            "'loss.alone', or all have too few rows to tell."
+            "it is not known whether this network is better for a site than its own: a site does not answer the task "
+            "'loss.alone', or all have too few rows to compare."
         )
     which = f" ({it.names})" if it.finding.about else ""
     if it.get("untold"):
-        which += f"; {counted(it['untold'], 'site')} could not tell"
+        which += f"; {counted(it['untold'], 'site')} could not decide"
     start = (
         f"compared with what each site learns alone, this network is {alone_counts(it.finding.values)}{which}"
     )
     if not it["worse"]:
         return f"{start}."
     personal = it.method("PFDBNL", "pfdbnl")
-    own = f" {it.cure} takes off the levels of recordings." if it.finding.cure else ""
+    own = f" {it.cure} subtracts the mean of each recording." if it.finding.cure else ""
     return (
         f"{start}. Where it is worse, the sites differ, or edges are missing from it: check units and column names, or use "
         f"{personal}, which gives each site a network of its own.{own}"

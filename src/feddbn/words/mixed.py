@@ -44,8 +44,8 @@ def _separated(it: Said) -> str:
 def _cycles_left_in(it: Said) -> str:
     periods = " and ".join(f"{period:.4g}" for period in it["periods"])
     return (
-        f"values have cycles of {periods} rows, and this method leaves them in: edges between variables with the same cycle "
-        f"may stand for it. Take the cycles off first, or use {it.method('OneShotDBN', 'oneshot')}, which does."
+        f"values have cycles of {periods} rows, which this method does not subtract. Edges between variables with the same "
+        f"cycle may be due to it. Subtract the cycles first, or use {it.method('OneShotDBN', 'oneshot')}, which does so."
     )
 
 

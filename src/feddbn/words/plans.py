@@ -8,25 +8,25 @@ from feddbn.words.studies import listed
 _SAID = {
     "plan-not-asked": "the sites were not asked: {why}",
     "plan-agreed": "all {n} sites agree to a check of their data: {names}.",
-    "plan-awaited": "the answers of {names} are awaited; run `feddbn study plan` again when they have come.",
+    "plan-awaited": "no answer yet from {names}; run `feddbn study plan` again later.",
     "plan-stopped": "the sites could not all be asked: {sentence}",
     "plan-refused": "{names} refused: {reason}",
     "plan-units-refused": "{names} refused: {reason}",
-    "plan-units-said/known": "every owner has said the unit of every variable, and all mean the same.",
-    "plan-units-said/open": "the study gives a unit for every variable; no owner was asked yet.",
-    "plan-earlier-none": "no run that this kit has sent stands in the way of these sites.",
-    "plan-leaves": "{usual:,} numbers leave each of {n_sites} sites if its data are clean, at most {most:,}; {how}.",
+    "plan-units-said/known": "all owners have stated the unit of every variable, and the units agree.",
+    "plan-units-said/open": "the study gives a unit for every variable; no owner has been asked yet.",
+    "plan-earlier-none": "no earlier run sent with this kit prevents a study of these sites.",
+    "plan-leaves": "each of {n_sites} sites sends {usual:,} numbers if its data are clean, at most {most:,}; {how}.",
     "plan-costs": "{sentence}.",
     "plan-costs-none": "the study promises no epsilon and costs none.",
     "plan-tasks": (
-        "the study asks for {names}, which a site answers only if `tasks` of its policy lists them. Ask the owners; `feddbn "
-        "site check --study` tells them."
+        "the study asks for {names}. A site answers this only if `tasks` in its policy lists it. Ask the owners; they can "
+        "check it with `feddbn site check --study`."
     ),
 }
 _LEVELS = {
-    "auto": 'each recording has its own mean where the sums speak for it (prepare.center = "auto").',
-    "recording": "the mean of each recording is taken off.",
-    "none": 'all recordings share one mean. If patients or machines differ in level, use prepare.center = "recording".',
+    "auto": 'each recording gets its own mean if the data favour that (prepare.center = "auto").',
+    "recording": "the mean of each recording is subtracted.",
+    "none": 'all recordings share one mean. If patients or machines differ in their means, use prepare.center = "recording".',
 }
 
 
@@ -35,7 +35,7 @@ def _plan(it: Said) -> Card:
     code = it.finding.code
     if code == "plan-units-said":
         code += "/known" if it["known"] else "/open"
-    how = "masks hide all but their sum" if it.get("masks") else "nothing hides them from the server"
+    how = "masks hide everything except the sum over sites" if it.get("masks") else "the server can read them"
     # A site's sentence may begin with who it is.
     reason = str(it.get("sentence", "")).rpartition(" refused: ")[2]
     names = listed(it.finding.about, 8)
@@ -43,7 +43,7 @@ def _plan(it: Said) -> Card:
 
 
 _SEEN = {
-    "cycles": "no cycle stands out.",
+    "cycles": "no cycle was found.",
     "gaps": "no cell is empty.",
     "kinds": "no variable has only 0 and 1, or only whole numbers.",
     "scales": "the scales of the sites do not differ more than chance allows.",
@@ -66,14 +66,14 @@ def _waits(it: Said) -> Card:
 def _units_open(it: Said) -> Card:
     names = listed(it.finding.about, 6)
     compared = (
-        f"with {it['n_sites']} sites nothing compares their scales"
+        f"with only {it['n_sites']} sites, their scales cannot be compared"
         if it["n_sites"] < it["fewest"]
-        else "other units may pass for other patients"
+        else "a difference in units may look like a difference between patients"
     )
     return Card(
         "",
         "",
-        f"the study gives no unit for {names}, so no owner has to say one; {compared}.",
+        f"the study gives no unit for {names}, so no owner has to state one; {compared}.",
         "Add [units].",
     )
 
@@ -85,9 +85,9 @@ def _earlier(it: Said) -> Card:
     return Card(
         "",
         "",
-        f"sites {sure} sums over these sites, because together with earlier runs they could show single sites ({runs}); "
-        "unless many sites have new data since.",
-        f"Ask the same sites, add at least {it['fewest']} at once, or use noise (epsilon) for which sites have a budget.",
+        f"sites {sure} sums over these sites, unless many sites have new data since then. Together with earlier runs, such "
+        f"sums could reveal single sites ({runs}).",
+        f"Ask the same sites, add at least {it['fewest']} at once, or use noise (epsilon) within the budgets of the sites.",
     )
 
 
@@ -102,7 +102,7 @@ def _rows(it: Said) -> Card:
     if it["effect"] is None:
         return Card("", "", f"{what}: too few for {it['columns']} columns.", "Use fewer variables or lags.")
     size = f"worth {it['n_effective']:,} complete ones"
-    found = f"Effects from {it['effect']:.2f} sd on are found in at least 4 of 5 studies"
+    found = f"Effects of {it['effect']:.2f} sd or more are found in at least 4 of 5 studies"
     fewer = "" if it.finding.level == "note" else "Use fewer variables or lags, or more sites."
     if it["threshold"] is not None:
         fewer = f"The method leaves out effects below its threshold of {it['threshold']:g}. {fewer}".rstrip()

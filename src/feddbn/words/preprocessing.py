@@ -184,7 +184,7 @@ def _no_intercepts(it: Said) -> str:
 
 _NO_CURE = {
     "empty": "it would lose all rows with empty cells",
-    "courses": "it would take what recordings have of their own for effects",
+    "courses": "it would mistake differences between recordings for effects",
 }
 
 
@@ -202,7 +202,7 @@ def _kinds_as_lines(it: Said) -> str:
     line = "it is treated as a number" if len(told) == 1 else "they are treated as numbers"
     but = [_NO_CURE[why] for why in it.get("but") or ()]
     if but:
-        return f"{shown}; {line}. {it.method('MixedDBN', 'mixed')} is no cure here: {', and '.join(but)}."
+        return f"{shown}; {line}. {it.method('MixedDBN', 'mixed')} does not help here: {', and '.join(but)}."
     if it.in_python:
         cure = f"MixedDBN(kinds={kinds!r})"
     elif it.audience == "cli":

@@ -31,8 +31,8 @@ def _noise_memory(it: Said) -> str:
 
 @says("residuals-not-looked-at")
 def _not_looked_at(it: Said) -> str:
-    needed = f"it takes {it['fewest']} complete rows, and there are {it['n']}"
-    return f"whether residuals contradict the model was not looked at: {needed}."
+    needed = f"this needs {it['fewest']} complete rows, and there are {it['n']}"
+    return f"residuals were not checked: {needed}."
 
 
 @says("residuals")

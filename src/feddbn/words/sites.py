@@ -17,7 +17,7 @@ _CHECKED = {
     "approval-valid": ("study: approval", "until {expires}, {left} of {runs} runs left"),
     "approval-missing": (
         "study: approval",
-        "{state}; `feddbn site approve` approves it, before that it is refused",
+        "{state}; the study is refused until you approve it with `feddbn site approve`",
     ),
     "approval-wrong": ("study: approval", "{sentence}"),
     "state-place": ("state", "{place}, {free:.1f} GiB free"),
@@ -32,14 +32,14 @@ _CHECKED = {
     "keys-private": ("private keys", "only their owner can read them"),
     "keys-readable": (
         "private keys",
-        "others can read {names}; run `chmod -R go= {kit}`, and ask for a new kit if it may be too late",
+        "others can read {names}; run `chmod -R go= {kit}`, and ask for a new kit if somebody may have copied them",
     ),
     "clock-right": ("clock", "{now}"),
-    "clock-behind": ("clock", "{now}, before the certificate begins"),
+    "clock-behind": ("clock", "{now} is before the certificate becomes valid"),
     "certificate": ("certificate", "valid for {days} more days"),
     "certificate-other": (
         "certificate",
-        "startup/client.crt is that of {named!r}, but this site is {site!r}; use the kit that was made for it",
+        "startup/client.crt belongs to {named!r}, but this site is {site!r}; use the kit that was made for this site",
     ),
     "certificate-unreadable": ("certificate", "startup/client.crt is missing or unreadable"),
     "server-answers": (
@@ -55,12 +55,12 @@ _CHECKED = {
     "server-unnamed": ("server", "startup/fed_client.json is missing or unreadable"),
     "tasks-not-listed": (
         "study: note",
-        "it may ask for {names}, which the policy does not list and this site would refuse then",
+        "it may ask for {names}; the policy does not list this, so this site would refuse it",
     ),
     "columns-unused": ("study: note", "not asked for: {some}; these columns are not read"),
     "units-unsaid-there": (
         "study: note",
-        "the study does not say the units of {names}; ask the lead for a [units] table",
+        "the study gives no units for {names}; ask the lead for a [units] table",
     ),
     "rows-usable": (
         "study: note",
@@ -69,7 +69,7 @@ _CHECKED = {
     ),
     "rows-not-filled": (
         "study: note",
-        "the {rows} rows with an empty cell are too few to be filled in and are left out (min_rows in the policy)",
+        "the {rows} rows with an empty cell are left out, because they are too few to be filled in (min_rows in the policy)",
     ),
 }
 """Code -> what was checked, and what is said; names are what the finding is about."""
@@ -86,7 +86,7 @@ def _checked(it: Said) -> Card:
 def _data_read(it: Said) -> Card:
     rows = f"{it['rows']} rows"
     if it["left_out"]:
-        rows = f"{it['rows']} of {it['rows'] + it['left_out']} rows, the others left out for missing values"
+        rows = f"{it['rows']} of {it['rows'] + it['left_out']} rows, the others are left out because of missing values"
     if it["missing_percent"] > 0:
         rows += f" ({it['missing_percent']:.1f} % of their cells missing, {it['complete']} rows complete)"
     names = listed(it.finding.about, 8)
@@ -123,14 +123,18 @@ def _own_data(it: Said) -> Card:
     found = Finding.from_dict(it["finding"])
     said = card(found, it.audience)
     # What a fit does about it is decided by all who take part.
-    alone = " By these rows alone." if any(name.startswith("prepare.") for name in found.cure) else ""
+    alone = (
+        " This was judged from the rows of this site alone."
+        if any(name.startswith("prepare.") for name in found.cure)
+        else ""
+    )
     return Card(f"data: {found.code}", "", f"{found.level}: {said.detail}{alone} {said.advice}".rstrip())
 
 
 @says("site-policy")
 def _site_policy(it: Said) -> Card:
-    masked = "only under secure aggregation or for two keepers" if it["masks"] else "also in the clear"
-    budget = "no noise demanded" if it["max_epsilon"] is None else f"epsilon up to {it['max_epsilon']:g}"
+    masked = "only under secure aggregation or for two keepers" if it["masks"] else "also unprotected sums"
+    budget = "no noise required" if it["max_epsilon"] is None else f"epsilon up to {it['max_epsilon']:g}"
     whom = "any study within these rules" if it["by_rule"] else "approved studies only"
     rules = f"at least {it['min_sites']} sites; {budget}; {it['max_rounds']} rounds; {whom}"
     return Card("policy", "", f"{', '.join(it['methods'])}; {masked}; {rules}")
@@ -143,7 +147,7 @@ def _budget_unset(it: Said) -> Card:
 
 @says("budget-unknown")
 def _budget_unknown(it: Said) -> Card:
-    return Card("budget", "", f"not known, and counts as all spent: {it['doubt']}")
+    return Card("budget", "", f"not known, so it is treated as fully spent: {it['doubt']}")
 
 
 @says("budget")
@@ -151,7 +155,7 @@ def _budget(it: Said) -> Card:
     limit, unit = f"{it['limit']:g}", it["unit"]
     if it["spent"] is None:
         return Card(
-            "budget", "", f"all of {limit} spent: answers without noise for each {unit} have left this site"
+            "budget", "", f"all of {limit} spent: this site has sent answers without noise for each {unit}"
         )
     left = max(it["limit"] - it["spent"], 0.0)
     spent = f"epsilon {it['spent']:.3g} of {limit} for each {unit} spent"
@@ -161,10 +165,10 @@ def _budget(it: Said) -> Card:
 @says("run-here")
 def _run_here(it: Said) -> str:
     who = f" from lead {it['lead']}" if it["lead"] else ""
-    said = f"Study {it['study']}{who} began {when(it['began'])}; it asked last {when(it['last'])}."
+    said = f"Study {it['study']}{who} began {when(it['began'])}; its last question came {when(it['last'])}."
     if it.get("answers"):
-        said += f" It has {counted(it['answers'], 'answer')} of this site."
-    return f"{said} It has stopped, or waits for other sites." if it["is_silent"] else said
+        said += f" This site has sent it {counted(it['answers'], 'answer')}."
+    return f"{said} The run has stopped, or waits for other sites." if it["is_silent"] else said
 
 
 @says("left-in-all")
@@ -182,14 +186,12 @@ def _approval_given(it: Said) -> str:
 
 @says("approval-refused")
 def _approval_refused(it: Said) -> str:
-    return f"You refused the study {it['study']}; it does not wait any more."
+    return f"You refused the study {it['study']}; it no longer waits."
 
 
 @says("approval-revoked")
 def _approval_revoked(it: Said) -> str:
-    return (
-        f"You took the approval of {it['study']} back; a run under way is refused from its next message on."
-    )
+    return f"You withdrew the approval of {it['study']}. A run under way is refused from its next message on."
 
 
 @says("networks-compared")
@@ -197,37 +199,37 @@ def _networks_compared(it: Said) -> str:
     both = f"{it['both']} {'is' if it['both'] == 1 else 'are'} in both"
     edges = counted(it["first"], "edge")
     if it.audience == "owner":
-        return f"The federation's network has {edges}, this site's own {it['second']}; {both}."
+        return f"The federation's network has {edges}, this site's own network {it['second']}; {both}."
     return f"The first network has {edges}, the second {it['second']}; {both}."
 
 
 @says("networks-not-compared")
 def _networks_not_compared(it: Said) -> str:
     return {
-        "none": "This study left no network of this site's own. One can be learned here from its rows alone.",
-        "kinds": "Networks with curves or variables of other kinds are compared in their reports, not here.",
+        "none": "This study learned no network for this site alone. You can learn one here from its own rows.",
+        "kinds": "Networks with curved effects, counts or categories cannot be compared here. Compare their reports.",
     }.get(it["why"], f"The two networks cannot be compared: {it.get('sentence', '')}")
 
 
 @says("site-own-network")
 def _own_network(it: Said) -> str:
     how = "`dbns_` has it" if it.in_python else "learn it with `feddbn fit` from the data of this site alone"
-    return f"if this site stays out of the common network, it has one of its own, which stays here: {how}."
+    return f"if this site is left out of the common network, it has a network of its own, which stays here: {how}."
 
 
 @says("rows-left-out")
 def _rows_left_out(it: Said) -> str:
     return (
-        f"{it['n']} rows are left out of sums with n_lags = {it['n_lags']}: without them, sums of this study and of earlier "
-        "ones together show no few rows."
+        f"{it['n']} rows are left out of sums with n_lags = {it['n_lags']}. Otherwise, sums of this study and of earlier "
+        "ones together could reveal a few rows."
     )
 
 
 @says("variable-left-out")
 def _variable_left_out(it: Said) -> str:
     why = (
-        f"it varies in too few rows of {it['n_few']} of the sites, which its sums would show"
+        f"at {it['n_few']} of the sites it varies in too few rows, and its sums would reveal them"
         if it["n_few"]
-        else f"it varies at {it['n_sites']} sites, and sums of fewer than {it['needed']} would show one"
+        else f"it varies at only {it['n_sites']} sites, and sums over fewer than {it['needed']} could reveal one of them"
     )
     return f"{it.names} was left out of the study: {why}."

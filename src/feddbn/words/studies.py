@@ -13,7 +13,7 @@ _GOALS = {
     "confidence": "how far each edge can be trusted",
     "select": "a network whose parameters are chosen on held-out rows",
     "compare": "a network, and how well this and other methods predict held-out rows",
-    "check": "what is wrong with the data of all sites together; nothing is learned from them",
+    "check": "a check of the data of all sites; no network is learned",
 }
 
 
@@ -77,19 +77,22 @@ _STATED = {
     "study-publication": "Will it be published?",
 }
 _ABOUT = {
-    "study-update": ("New rows of", "run {run}; rows of that run must not be offered again"),
+    "study-update": (
+        "New rows for",
+        "run {run}; the data must not contain rows that this run has used already",
+    ),
     "study-uncounted": ("Data of this site", "cannot be counted: {sentence}"),
     "study-personal": (
         "Is a sum personal data?",
-        "A sum over many people does not show one of them; a sum over few can. Rules against few rows, or noise, protect "
-        "against that here, but none is perfect. What the law says depends on where you are: ask your data-protection "
-        "officer. This page is no legal advice.",
+        "A sum over many people does not reveal one of them; a sum over few can. Here, minimum numbers of rows or noise "
+        "protect against that, but neither is perfect. The law depends on where you are: ask your data-protection officer. "
+        "This page is not legal advice.",
     ),
     "study-withdrawal": (
         "Can I withdraw?",
-        "Yes, until a run has ended: `feddbn site refuse {name}`, or Refuse in the console, stops it at its next message. "
-        "Sums that were already added up, and the result, cannot be taken back. To leave a patient out, remove the rows "
-        "before the run.",
+        "Yes, until a run has ended. `feddbn site refuse {name}`, or Refuse in the console, stops it at its next message. "
+        "Sums that were sent before, and the result, cannot be taken back. To leave out a patient, remove the patient's "
+        "rows before the run.",
     ),
     "study-digest": (
         "What is signed",
@@ -131,7 +134,7 @@ def _study_rows(it: Said) -> Card:
     who = (
         f"{recordings}, one for each {it['series']!r}"
         if it["series"]
-        else f"{recordings}; the data do not say how many patients that are"
+        else f"{recordings}; the data do not say how many patients these are"
     )
     used = f"{it['usable']:,} of {it['rows']:,} rows are used, with {counted(it['n_lags'], 'lag')}"
     return Card("Data of this site", "", f"{who}; {used}")
@@ -155,11 +158,11 @@ def _study_goal(it: Said) -> Card:
 
 
 _TELLS = {
-    "survey": "A first look",
-    "agree": "Whether sites fit",
+    "survey": "Summary of the data",
+    "agree": "Comparison of sites",
     "counts": "Counts",
     "gram": "Means and products",
-    "gram.pairs": "Pairs with gaps",
+    "gram.pairs": "Rows with empty cells",
     "gram.resamples": "Resampled products",
     "residuals": "Checks of the network",
     "local": "A network of this site",
@@ -183,7 +186,7 @@ def _study_asks(it: Said) -> Card:
 def _study_size(it: Said) -> Card:
     if not it["times"]:
         return Card(
-            "How much?", "", "Not known: this method has no plan, so only this site's policy bounds it"
+            "How much?", "", "Not known: this method does not announce it. Only this site's policy limits it"
         )
     clean = "" if it["usual"] == it["most"] else f"{it['usual']:,} if the data are clean, "
     said = f"Sums, no rows. In each run {clean}at most {it['most']:,} numbers in {counted(it['times'], 'answer')}"
@@ -198,7 +201,7 @@ def _study_privacy(it: Said) -> Card:
         )
     both = f", by {' and '.join(it['keepers'])} together" if it["keepers"] else ""
     return Card(
-        "Who can read them?", "", f"Only sums of at least {it['min_sites']} sites can be opened{both}"
+        "Who can read them?", "", f"Only sums over at least {it['min_sites']} sites can be opened{both}"
     )
 
 
@@ -206,7 +209,7 @@ def _study_privacy(it: Said) -> Card:
 def _noise(it: Said) -> Card:
     factor, unit = math.exp(min(it["epsilon"], 700.0)), it["unit"]
     weak = (
-        " That is too much to hide one, so the rules about rows apply as well."
+        f" That is too weak to hide one {unit}, so minimum numbers of rows apply as well."
         if it.finding.level != "good"
         else ""
     )
@@ -222,8 +225,8 @@ def _no_noise(it: Said) -> Card:
     return Card(
         "Noise and epsilon",
         "",
-        "No noise and no epsilon: the sums are exact, and no proof bounds what they tell about one patient. Rules about few "
-        "rows protect them",
+        "No noise and no epsilon: the sums are exact. No proof limits what they reveal about one patient. Minimum numbers of "
+        "rows protect patients",
     )
 
 
@@ -232,11 +235,11 @@ def _sampling_noise(it: Said) -> Card:
     row = (
         ""
         if it["row"] is None or not it["rows"]
-        else f"; for an ordinary row that is like epsilon {it['row']:.3g}"
+        else f"; for a typical row this corresponds to epsilon {it['row']:.3g}"
     )
     said = (
-        f"Every sum carries noise of {it['share']:g} of its sampling error{row}. There is no promised epsilon: no proof "
-        "bounds what the sums tell about one patient"
+        f"Every sum carries noise of {it['share']:g} of its sampling error{row}. No epsilon is promised: no proof "
+        "limits what the sums reveal about one patient"
     )
     return Card("Noise and epsilon", "", said)
 
@@ -245,7 +248,7 @@ def _sampling_noise(it: Said) -> Card:
 def _unlearnable(it: Said) -> Card:
     said = "Rows and names: only sums over rows leave."
     if it["masks"]:
-        said += " The sums of this site alone: they are hidden in those of all."
+        said += " The sums of this site alone: they are hidden in the sums of all sites."
     if it["hides"]:
         said += f" Whether one {it['unit']} is in the data, beyond what epsilon allows."
     return Card("What can nobody learn?", "", said)
@@ -261,35 +264,37 @@ def _collusion(it: Said) -> Card:
     elif it["keepers"]:
         said = f"{' and '.join(it['keepers'])} together, or {others} and the server, can work out the sums of this site"
     else:
-        said = f"The server and {others} together can work out the sums of this site; with fewer it cannot"
+        said = (
+            f"The server and {others} together can work out the sums of this site; with fewer sites it cannot"
+        )
     noise = ""
     if it["epsilon"] is not None:
-        noise = f" Noise is in them; its epsilon holds if at most {counted(it['colluding'], 'site')} tell their share."
+        noise = f" They contain noise; its epsilon holds if at most {counted(it['colluding'], 'site')} reveal their part."
     return Card("If others work together?", "", f"{said}. Rows never leave.{noise}")
 
 
 @says("study-headline")
 def _study_headline(it: Said) -> str:
     goals = _GOALS | {
-        "confidence": "how far the edges of a network can be trusted",
         "compare": "a network and a comparison of methods",
+        "check": "a check of the data, no network",
     }
     n_variables, n_sites = counted(it["n_variables"], "variable"), counted(it["n_sites"], "site")
     lead = it["lead"] or "somebody who is not named"
-    return f"Asked by {lead}: {goals[it['goal']]} of {n_variables} from the rows of {n_sites}."
+    return f"Asked by {lead}: {goals[it['goal']]}. The study uses {n_variables} and the rows of {n_sites}."
 
 
 @says("noise-few-rows")
 def _noise_few_rows(it: Said) -> str:
     return (
-        f"With about {it['rows']:,} rows, noise of .3 of the sampling error may cost an edge in some networks (docs/noise.md "
-        f"has the table); from {it['usual']:,} on it cost none."
+        f"With about {it['rows']:,} rows, noise of 0.3 of the sampling error may lose an edge in some networks (table in "
+        f"docs/noise.md). From {it['usual']:,} rows on, no edge was lost."
     )
 
 
 @says("study-untold")
 def _study_untold(it: Said) -> str:
-    return "it cannot be told in plain words, so it cannot be approved here; ask its lead for another."
+    return "it cannot be described in plain words, so it cannot be approved here; ask its lead for another study."
 
 
 @says("study-unnamed")
@@ -299,7 +304,7 @@ def _study_unnamed(it: Said) -> str:
 
 @says("study-unjudged")
 def _study_unjudged(it: Said) -> str:
-    return f"it cannot be judged: unexpected {it['error']}."
+    return f"it cannot be checked: unexpected {it['error']}."
 
 
 _JOBS = {
@@ -308,11 +313,11 @@ _JOBS = {
     "job-runs": "running",
     "job-finished": "finished",
     "job-collects": "waits for answers",
-    "job-aborted": "stopped on request; `feddbn study resume {run}` goes on",
-    "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` goes on",
+    "job-aborted": "stopped on request; `feddbn study resume {run}` continues it",
+    "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` continues it",
     "job-lacks-sites": "could not be started: sites were missing; `feddbn study resume {run}` tries again",
     "job-not-started": "could not be started; `feddbn study resume {run}` tries again",
-    "job-given-up": "was given up; `feddbn study resume {run}` goes on",
+    "job-given-up": "the server gave it up; `feddbn study resume {run}` continues it",
     "job-other": "{status}",
 }
 
@@ -324,7 +329,7 @@ def _job(it: Said) -> str:
 
 @says("run-finished")
 def _run_finished(it: Said) -> str:
-    return f"finished, without {it.names} in some sums" if it.names else "finished"
+    return f"finished; some sums do not include {it.names}" if it.names else "finished"
 
 
 @says("run-stopped")
@@ -347,7 +352,7 @@ _ENDED = {
     "job-stopped": "stopped; the console is fetching the reason",
     "job-lacks-sites": "could not be started, because sites were missing",
     "job-not-started": "could not be started",
-    "job-given-up": "was given up by the server",
+    "job-given-up": "the server gave it up",
 }
 
 
@@ -362,7 +367,9 @@ def _run_goes_on(it: Said) -> str:
     end = f"; no answer from {late}" if late else ""
     if it.finding.code == "run-starts":
         return f"is being started{end}"
-    return f"running: {counted(it['sums'], 'sum')}, {it['present']} of {it['sites']} sites in the last{end}"
+    return (
+        f"running: {counted(it['sums'], 'sum')}, {it['present']} of {it['sites']} sites in the last one{end}"
+    )
 
 
 @says("run-left")
@@ -370,12 +377,12 @@ def _run_left(it: Said) -> str:
     """How long a run still takes at most, as far as that is known."""
     each = "" if it["pace"] is None else f"{it['pace']:.2g} s for each sum"
     if it["reached"] is None:
-        return f"{each}; how many it needs is not known before" if each else ""
+        return f"{each}; the number of sums is not known in advance" if each else ""
     rounds = f"round {it['reached']:.0f} of at most {it['most']:.0f}"
     if not each:
         return rounds
     rest = span((it["most"] - it["reached"]) * it["pace"])
-    return f"{rounds}, {each}: at most {rest} left, less if it converges before"
+    return f"{rounds}, {each}: at most {rest} left, less if it converges earlier"
 
 
 @says("not-in-last-sum")
@@ -401,7 +408,7 @@ def _run_aborted(it: Said) -> str:
 
 @says("run-resumed")
 def _run_resumed(it: Said) -> str:
-    return f"Run {it['run']} goes on where it stopped."
+    return f"Run {it['run']} continues where it stopped."
 
 
 @says("run-sent")
@@ -411,7 +418,7 @@ def _run_sent(it: Said) -> str:
 
 @says("study-possible")
 def _study_possible(it: Said) -> str:
-    return "The study file is complete, and its method can begin with it."
+    return "The study file is complete, and its method can use it."
 
 
 @says("site-here")
@@ -426,7 +433,7 @@ def _site_away(it: Said) -> Card:
 
 @says("site-silent")
 def _site_silent(it: Said) -> Card:
-    return Card(it["site"], f"is silent since {when(it['heard'])} ({span(it['seconds'])})")
+    return Card(it["site"], f"has been silent since {when(it['heard'])} ({span(it['seconds'])})")
 
 
 @says("site-unknown")
@@ -435,7 +442,7 @@ def _site_unknown(it: Said) -> Card:
     if seconds is None:
         return Card(it["site"], "not known")
     last = "just now" if seconds < 5 else f"{span(seconds)} ago"
-    return Card(it["site"], f"not known; connected {last}")
+    return Card(it["site"], f"not known; last connected {last}")
 
 
 @says("site-absent")
@@ -455,15 +462,15 @@ def _site_refuses(it: Said) -> str:
 @says("site-not-proved")
 def _site_not_proved(it: Said) -> str:
     return (
-        f"site {it['site']!r} is left out: its proof does not hold, so nobody knows that rows could have made what it sent. "
-        "Either its software is not the same, or it has altered its numbers; ask its owner."
+        f"site {it['site']!r} is left out because its proof is invalid: its numbers may not come from rows of data. "
+        "Either its software differs, or its numbers were altered; ask its owner."
     )
 
 
 @says("weights-shown")
 def _weights_shown(it: Said) -> str:
     return (
-        f"each of {it['n_sites']} sites has proved to the keepers that in no direction it weighs more than "
+        f"each of {it['n_sites']} sites has proved to the keepers that its influence in any direction is at most "
         f"{it['most']:.2g} times its share of the rows"
     )
 
@@ -471,15 +478,15 @@ def _weights_shown(it: Said) -> str:
 @says("weight-not-shown")
 def _weight_not_shown(it: Said) -> str:
     return (
-        f"{it.names} did not prove to the keepers to weigh at most {it['most']:.2g} times the share of its rows, so it may "
-        "move edges by more than that: its values vary more than those of others, or they are made up. Look at its data, "
-        "or begin a study of the others"
+        f"{it.names} did not prove to the keepers that its influence is at most {it['most']:.2g} times its share of the "
+        "rows, so it may change edges by more than that. Its values vary more than those of other sites, or they are made "
+        "up. Check its data, or start a study without it"
     )
 
 
 @says("sums-differ")
 def _sums_differ(it: Said) -> str:
     return (
-        "sites sent other moments when they had to prove how much they weigh than before, so some site may have sent numbers "
-        "that are not those of its rows, and the network may be wrong"
+        "the moments that the sites proved differ from those that they sent first. Some site may have sent numbers that do "
+        "not come from its rows, so the network may be wrong"
     )

@@ -63,13 +63,13 @@ def _selection(facts: Mapping[str, Any]) -> Table:
         for row in facts["candidates"]
     )
     rule = (
-        "The candidate with the lowest loss was taken."
+        "The candidate with the lowest loss was chosen."
         if facts.get("rule") == "best"
-        else "The simplest candidate was taken that is within one standard error of the lowest loss."
+        else "The simplest candidate within one standard error of the lowest loss was chosen."
     )
     remarks = tuple(full_sentence(str(text)) for text in facts.get("remarks") or ())
     note = (
-        f"Loss per row, {_where(facts.get('share'))}. Standard errors are of the difference to the lowest loss. "
+        f"Loss per row, {_where(facts.get('share'))}. Standard errors refer to the difference from the lowest loss. "
         f"{'' if remarks else rule}".strip()
     )
     heads = (*names, "Held-out loss", "Standard error", "")
@@ -92,10 +92,10 @@ def _comparison(facts: Mapping[str, Any]) -> Table:
     )
     note = (
         f"Mean log-likelihood, {_where(facts.get('held_out_share'))}; higher is better. "
-        "It says how well a method predicts, not whether its arrows are right."
+        "It shows how well a method predicts, not whether its arrows are right."
     )
     remarks = [
-        f"Weights of {line.get('label')} are no straight lines; it is not judged here."
+        f"Effects of {line.get('label')} are not straight lines, so it is not scored here."
         for line in lines
         if line.get("held_out_log_likelihood") is None
     ]
@@ -111,7 +111,7 @@ def _comparison(facts: Mapping[str, Any]) -> Table:
 def _where(share: object) -> str:
     known = known_number(share)
     part = "later rows" if known is None else f"the last {known:.0%} of every recording"
-    return f"on {part}, which the fits did not learn from"
+    return f"on {part}, which no fit has used"
 
 
 def change_tables(found: Any) -> list[Table]:
@@ -144,7 +144,7 @@ def change_tables(found: Any) -> list[Table]:
             "Noise variances and levels that change",
         ),
         Table(
-            ("Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"),
+            ("Cause", "Effect", "Lag", "At the start", "In the middle", "At the end", "Probability"),
             [
                 (
                     row["source"] or "(level)",
@@ -171,8 +171,8 @@ def change_tables(found: Any) -> list[Table]:
 
 
 _NOTE = (
-    "What the data of all sites showed before anything was learned from them. An error makes a network wrong, a warning may, "
-    "a note is good to know."
+    "Findings in the data of all sites before learning. An error makes a network wrong; a warning may do so; a note is for "
+    "information."
 )
 
 

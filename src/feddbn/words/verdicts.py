@@ -32,12 +32,12 @@ def _alone(it: Said) -> Card:
     if it["answer"] == "unknown":
         return Card(
             question,
-            "The sites did not say.",
-            "A site does not answer the task 'loss.alone', or all have too few rows to tell.",
+            "Not known.",
+            "A site does not answer the task 'loss.alone', or all have too few rows to compare.",
         )
     detail = (
-        "Each site learned a network from its own rows and compared the two on rows that neither was learned from. Equal: no "
-        "difference that matters and that the rows can tell."
+        "Each site learned a network from its own rows and compared the two on rows that neither was learned from. "
+        "Equal: the difference is too small to matter, or to be detected with these rows."
     )
     answer = full_sentence(alone_counts(it.finding.values))
     if it["answer"] == "none":
@@ -130,13 +130,13 @@ _ORDERS: dict[str, Callable[[Said], tuple[str, str]]] = {
 _OWN = "The fit lets every variable have its own noise variance, so units do not decide directions."
 _ORDER_DETAILS = {
     "nothing": "Every effect is delayed, so time itself gives the direction.",
-    "identified": f"{_OWN} The data tell the direction of every contemporaneous link.",
+    "identified": f"{_OWN} The data show the direction of every contemporaneous link.",
     "not-stored": f"{_OWN} With Gaussian noise some contemporaneous directions fit equally well either way, and the result "
     "does not say which; delayed effects are not affected.",
     "scales": "The contemporaneous directions follow the size of the variances.",
     "not-scales": "Rescaling the variables did not change the directions.",
-    "alike": "The variables were scaled to unit variance; {method} then takes their noise to be alike.",
-    "units": "{method} assumes that all noise variances are alike in the given units.",
+    "alike": "The variables were scaled to unit variance; {method} then assumes equal noise variances.",
+    "units": "{method} assumes that all noise variances are equal in the given units.",
 }
 
 
@@ -202,9 +202,9 @@ def _certainty(it: Said) -> Card:
         return Card(question, "No probabilities were computed.", "", advice)
     detail = f"{counted(it['n_sure'], 'edge')} of {it['n']} at probability 0.9 or more; {it['n_unsure']} below 0.5."
     if it["answer"] == "not-told":
-        return Card(question, "These data do not tell.", detail, "Do not act on single edges.")
+        return Card(question, "The data do not show it.", detail, "Do not act on single edges.")
     if it["answer"] == "differ":
-        return Card(question, "The table of edges is of another network.", detail)
+        return Card(question, "The table of edges belongs to another network.", detail)
     if it["answer"] == "contradicted":
         detail += " They assume that the model is right, and the residuals contradict it."
         return Card(question, "Less sure than the probabilities say.", detail)
@@ -215,7 +215,7 @@ def _certainty(it: Said) -> Card:
 def _residuals(it: Said) -> Card:
     question, parts = "Do the residuals fit the model?", []
     if it["answer"] == "unknown":
-        return Card(question, "Not checked.", "Edges may stand for something else, and nobody looked.")
+        return Card(question, "Not checked.", "So it is not known whether the model fits the data.")
     for name in it["violations"]:
         try:
             parts.append(_CONTRADICTIONS[name].format(**it.finding.values))
@@ -323,7 +323,7 @@ def _revealed(it: Said) -> Card:
 
 @says("truth-left-out")
 def _truth_left_out(it: Said) -> str:
-    return "the truth has other variables than the learned network and is left out."
+    return "the true network has other variables than the learned one and is not shown."
 
 
 def _evidence(value: float | None) -> str:
@@ -371,7 +371,7 @@ def _treated_empty(it: Said) -> Card:
 def _treated_sites(it: Said) -> Card:
     what = "Sites that do not fit"
     if it["left_out"]:
-        return Card(what, f"{it['left_out']:.0f} stayed out of the sums", "each found out by itself")
+        return Card(what, f"{it['left_out']:.0f} stayed out of the sums", "each site found this itself")
     return Card(what, f"{it['n_disagreeing']:.0f}, which stayed in" if it["n_disagreeing"] else "none known")
 
 
@@ -391,14 +391,14 @@ def _treated_inputs(it: Said) -> Card:
 
 @says("predicts-best")
 def _predicts_best(it: Said) -> str:
-    return f"{it.names} predicts held-out rows best, of {it['n']} methods that predict."
+    return f"{it.names} predicts held-out rows best among {it['n']} methods."
 
 
 @says("fewest-wrong-edges")
 def _fewest_wrong_edges(it: Said) -> str:
-    return f"{it.names} has the fewest wrong edges, of {it['n']} methods."
+    return f"{it.names} has the fewest wrong edges among {it['n']} methods."
 
 
 @says("nothing-compares")
 def _nothing_compares(it: Said) -> str:
-    return f"{it['n']} methods; without a truth or held-out rows nothing says which is better."
+    return f"{it['n']} methods. Without a true network or held-out rows, it is unknown which is better."

@@ -263,8 +263,12 @@ def test_what_a_site_alone_found_is_said_with_its_name():
         ("site-absent", {"site": "b", "missed": 1, "sums": 3, "why": "late."}, "1 of 3 sums: late."),
         ("run-goes-on", {"sums": 1, "present": 1, "sites": 2, "late": {"b": 75}}, "b for 1 min 15 s"),
         ("run-left", {"pace": 2.0, "reached": 11.0, "most": 100.0}, "at most 2 min 58 s left"),
-        ("run-left", {"pace": 2.0, "reached": None}, "2 s for each sum; how many it needs is not known"),
-        ("job-stopped", {"run": "x"}, "`feddbn study results x` says why, `feddbn study resume x` goes on"),
+        ("run-left", {"pace": 2.0, "reached": None}, "2 s for each sum; the number of sums is not known"),
+        (
+            "job-stopped",
+            {"run": "x"},
+            "`feddbn study results x` says why, `feddbn study resume x` continues it",
+        ),
     ],
 )
 def test_runs_and_sites(code, values, words):
