@@ -12,11 +12,11 @@ from feddbn.settings import Settings, in_order
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = (
     "# Every setting\n\n"
-    "What a person may choose, by method. Names are those of the arguments in Python. On the command line a setting is given "
-    "as `-p name=value`, in a study as a key under `[parameters]`.\n"
-    'Settings that belong together are one object: `OneShotDBN(prepare=Prepare(robust="off"))` is '
+    "This page lists the settings of every method. In Python they are arguments. On the command line, write `-p name=value`. "
+    "In a study, they are keys under `[parameters]`.\n"
+    'Related settings form one object: `OneShotDBN(prepare=Prepare(robust="off"))` is '
     '`-p prepare.robust=off`, and `prepare.robust = "off"` in a study.\n'
-    "This page is made from the settings (`python tools/settings_page.py`).\n"
+    "`python tools/settings_page.py` generates this page.\n"
 )
 
 
@@ -38,12 +38,12 @@ def page() -> str:
     parts = [
         HEAD,
         "## What is done to the rows: `prepare=Prepare(...)`\n",
-        "Every method that learns from sums takes it; what a method cannot do is refused. "
-        "`feddbn.AS_THEY_ARE` leaves rows as they are ([preparing data](preparing-data.md)).\n",
+        "Most methods have these settings; a method refuses those that it does not support. "
+        "`feddbn.AS_THEY_ARE` leaves rows unchanged ([preparing data](preparing-data.md)).\n",
         f"{table(Prepare)}\n",
         "## How a table is read: `layout=Layout(...)`\n",
-        "Whatever reads data takes it (`fit`, `check`, `confidence`, `compare_methods`, `select`, `update`, `summary`, "
-        '`simulated`, `read_sites`), or its fields by name: `fit(rows, site="ward", time="t")`.\n',
+        "All functions that read data accept a layout (`fit`, `check`, `confidence`, `compare_methods`, `select`, `update`, "
+        '`summary`, `simulated`, `read_sites`), or its fields by name: `fit(rows, site="ward", time="t")`.\n',
         f"{table(Layout)}\n",
     ]
     shown: set[type[Settings]] = {Prepare}

@@ -119,112 +119,114 @@ class Layout(Settings):
     Layout(site='ward', time='t', freq='1h')
     """
 
-    site: str | None = setting(None, _column(), "Column that names the site, in one table of all sites.")
-    series: str | None = setting(None, _column(), "Column that names the recording within its site.")
+    site: str | None = setting(
+        None, _column(), "Column with the name of the site, if one table has all sites."
+    )
+    series: str | None = setting(None, _column(), "Column with the name of the recording within its site.")
     time: str | None = setting(
         None,
         _column(),
-        "Column with the time. Without it, dates in the index of a DataFrame are its times; any other index is ignored and "
-        "rows directly follow each other.",
+        "Column with the time. Without it, dates in the index of a DataFrame are used. Any other index is ignored, and "
+        "rows count as consecutive.",
     )
     label: str | None = setting(
         None,
         _column(),
-        'Column with a label per row, kept beside the variables; "@time" for the times of rows, if these are dates.',
+        'Column with a label for each row, which is kept but is not a variable. "@time": the rows\' times are the labels, '
+        "if they are dates.",
     )
     variables: tuple[str, ...] | None = setting(
         None,
         _anything("a list of columns"),
-        "Columns to use, in this order; by default every column that has no other role. Sites are aligned by name. Arrays "
-        "have x0, x1, ... unless `variables` names all their columns. Or a mapping that says of variables where they are, in "
-        'which unit, and what is plausible: ``{"sbp": {"name": "SYS", "unit": "kPa", "to": "mmHg", "limits": (20, 300)}}``.',
+        "Columns to use, in this order; by default every column without another role. Sites are matched by column names. "
+        "Columns of arrays are called x0, x1, ... unless `variables` names all of them. Or a mapping with the column name, "
+        'units and plausible limits of each variable: ``{"sbp": {"name": "SYS", "unit": "kPa", "to": "mmHg", "limits": '
+        "(20, 300)}}``.",
     )
     sources: Any = setting(
         None,
         _anything("a mapping from variables to names in the table"),
-        "Names of variables in the table, where they have others there; what `variables` says as a mapping is put here.",
+        "Column name of each variable, if it differs from the variable's name. A mapping in `variables` sets this too.",
     )
     freq: Freq = setting(
         None,
         _anything("a step"),
-        'Expected step from row to row: a number, or text such as "1h", "D", "MS"; by default the most common step of each '
-        "site, which must then be the same for all. A larger step starts a new segment; a smaller one is an error. Where "
-        'readings are averaged, "auto" or nothing takes the largest usual step (1 s to 7 days; 1, 2, 5, 10 and so on) that'
-        " keeps four fifths of the readings of all sites apart, and says so.",
+        'Expected time step between rows: a number, or text such as "1h", "D", "MS". By default each site\'s most common '
+        "step, which must be the same for all sites. A larger step starts a new segment; a smaller one is an error. If "
+        'readings are averaged, "auto" or None chooses the largest usual step (1 s to 7 days; 1, 2, 5, 10 and so on) that '
+        "keeps four fifths of all readings separate, and reports it.",
     )
     names: str | None = setting(
         None,
         _column(),
-        "Column that names the variable of a reading, in a table with one reading per row; `variables` then chooses among "
-        "the names, and rows of others are left out.",
+        "Column with the variable's name, in a table with one reading per row. `variables` then selects names; other rows "
+        "are left out.",
     )
-    values: str | None = setting(None, _column(), "Column with the value of a reading, beside `names`.")
+    values: str | None = setting(None, _column(), "Column with the reading's value, used with `names`.")
     irregular: str | None = setting(
         None,
         word(*IRREGULAR) | nothing(),
-        'Rows whose times are not equally far apart: "refuse" them; "average" what lies within one step `freq`, and leave '
-        'steps empty in which nothing was read; or "keep" the times as they are, which methods in continuous time need. By '
-        'default "average" with `names` or ``freq="auto"``, and otherwise "refuse".',
+        'What to do if rows are not equally spaced in time. "refuse": stop. "average": average the readings within each '
+        'time step `freq`; steps without readings stay empty. "keep": keep the times, for methods in continuous time. By '
+        'default "average" with `names` or ``freq="auto"``, otherwise "refuse".',
     )
     limits: Any = setting(
         None,
         _anything("a mapping from variables to (low, high)"),
-        'Lowest and highest plausible value of variables, such as ``{"pulse": (10, 300)}``; cells beyond are left empty, and '
-        'counted. "adult-icu" has them for vital signs and common laboratory values (`feddbn.data.PLAUSIBLE`).',
+        'Lowest and highest plausible value of variables, such as ``{"pulse": (10, 300)}``. Cells outside become empty and '
+        'are counted. "adult-icu" sets limits for vital signs and common laboratory values (`feddbn.data.PLAUSIBLE`).',
     )
     units: Any = setting(
         None,
         _anything("a mapping from variables to (unit, wanted unit)"),
-        'Units of variables: the one a column has, or that and the one wanted, such as ``{"temp": ("F", "C")}``; or the '
-        "factor, or factor and offset, by which its numbers change. `limits` are in the unit wanted.",
+        'Unit of each column, or its unit and the wanted one, such as ``{"temp": ("F", "C")}``. Or a factor, or a factor '
+        "and an offset, to convert its numbers. `limits` are in the wanted unit.",
     )
     missing: str = setting(
         "keep",
         word(*MISSING),
-        'Rows with empty cells: "keep" leaves them in, NaN where a cell is empty, so that the others are used; rows without '
-        "any cell are left out at the ends of a segment, and more than ten of them in a row end it. What a fit does with "
-        'empty cells is then said by `Prepare`. "drop" leaves out rows with any empty cell and starts a new segment after '
-        'them; "error" refuses them.',
+        'Rows with empty cells. "keep": keep them, with NaN in empty cells; `Prepare` says what a fit then does. Rows '
+        'without any value are removed at the ends of a segment, and more than ten in a row end the segment. "drop": leave '
+        'out rows with an empty cell and start a new segment. "error": refuse them.',
     )
     sort: bool = setting(
         False,
         flag(),
-        "True puts the rows of every recording in the order of their times, which reads files of any size at once; otherwise "
-        "rows that are not in order are refused.",
+        "True: sort the rows of every recording by time; this reads a whole file into memory. False: refuse unsorted rows.",
     )
     jitter: float | None = setting(
         None,
         _anything("a share"),
-        "By which share of the step the distance of two neighbouring rows may be off, less than 0.5. By default 0.05, and "
-        "where it was needed the site says so (`remarks`); 0 allows nothing.",
+        "Allowed deviation of the distance between neighbouring rows, as a share of the time step, below 0.5. By default "
+        "0.05; the site reports if it was needed (`remarks`). 0 allows no deviation.",
     )
     day_first: bool | None = setting(
         None,
         flag() | nothing(),
-        "How dates such as 01/02/2024 are meant: True for the day first, False for the month. By default such dates are "
-        "refused; 2024-02-01 is always read.",
+        "How to read dates such as 01/02/2024. True: day first. False: month first. By default they are refused. "
+        "2024-02-01 is always read.",
     )
     kinds: Any = setting(
         None,
         _anything("a mapping from variables to kinds"),
         'Kinds of variables by name, as in `feddbn.core.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north", '
-        '"south"]}``. A level becomes its position, 0, 1, 2, ...; a cell that is no declared level, or no value of its kind, '
-        "is refused. Data that already are a `SiteData` have numbers and pass through.",
+        '"south"]}``. A category is stored as its position 0, 1, 2, ... Undeclared categories and values that do not fit '
+        "the kind are refused. A `SiteData` already has numbers and is not changed.",
     )
     separator: str | None = setting(
         None,
         Rule(lambda value: isinstance(value, str) and len(value) == 1, ("one character",)) | nothing(),
-        "What stands between the columns of a text file: by default a comma, and a tab in .tsv files.",
+        "Character between the columns of a text file. By default a comma, or a tab in .tsv files.",
     )
     decimal: str | None = setting(
         None,
         word(".", ",") | nothing(),
-        'What begins the decimals of numbers in a text file: "." by default, or ",".',
+        'Decimal mark of numbers in a text file: "." (default) or ",".',
     )
     encoding: str | None = setting(
         None,
         Rule(_is_encoding, ("an encoding that Python knows",)) | nothing(),
-        'How letters of a text file are written: UTF-8 by default, or such as "latin-1".',
+        'Character encoding of a text file: UTF-8 by default; another example is "latin-1".',
     )
 
     @classmethod

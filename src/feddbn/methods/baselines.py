@@ -45,7 +45,7 @@ class LocalSettings(PenalisedSettings):
 
     n_lags: int = setting(1, whole(0), "Number of lags p; 0 learns a static network.", kw_only=False)
     lambda_w: float = setting(0.05, number(0), "L1 penalty of contemporaneous edges.", kw_only=False)
-    lambda_a: float = setting(0.05, number(0), "The same of lagged edges.", kw_only=False)
+    lambda_a: float = setting(0.05, number(0), "L1 penalty of lagged edges.", kw_only=False)
 
 
 @dataclass(frozen=True, repr=False)

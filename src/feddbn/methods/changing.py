@@ -290,48 +290,51 @@ class ChangingSettings(PreparedSettings):
         "auto",
         # Reading it is the check.
         Rule(lambda value: True, ("a way to cut time into blocks",)),
-        "How time is cut into blocks; changes are found to within one. A number of rows of a recording, a power of two (so "
-        'that no two studies differ by a few rows); "auto": about 24 blocks of rows, fewer where sites of a given '
-        '`federation` would have too few rows in a block to tell them; "year", "month", "week", "day", "hour" or "minute" of '
-        "the rows' times (UTC where these have a time zone), with a `federation` with the first one, such as "
-        '"month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.',
+        "How time is divided into blocks; changes are located to within one block. A number: rows per block, a power of "
+        'two, so that two studies never differ by a few rows. "auto": about 24 blocks, fewer if sites of a given '
+        '`federation` would have too few rows per block. "year", "month", "week", "day", "hour" or "minute": by the rows\' '
+        'times (UTC if they have a time zone); a `federation` also needs the first block, such as "month from 2024-01". '
+        '"column:NAME": a column with block numbers 0, 1, ... that is not a variable.',
     )
     clock: str = setting(
         "common",
         word("common", "site"),
-        '"common": all sites change at the same time. "site": every site goes through the same networks, and changes at '
-        "times of its own (`site_changes_`); only with all sites in this process, without drift and checks of residuals.",
+        '"common": all sites change at the same time. "site": all sites have the same sequence of networks, but each '
+        'changes at its own times (`site_changes_`). "site" needs all data in this process, and has no drift and no checks '
+        "of residuals.",
     )
-    max_changes: int = setting(5, whole(0), "Most changes that are looked for.")
+    max_changes: int = setting(5, whole(0), "Largest number of changes.")
     drift: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        '"auto": weights and levels may drift slowly instead, where that explains the blocks better than changes do (BIC); '
-        "True: they may drift, and nothing changes at once; False: slow drift is cut into steps.",
+        '"auto": weights and intercepts drift slowly, if this explains the data better than sudden changes (BIC). True: '
+        "only drift, no sudden changes. False: only sudden changes.",
     )
     noise_variance: str = setting(
         "auto",
         word("auto", "equal", "free"),
-        'By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).',
+        'Noise variances assumed in the search for the order: "equal", "free" or "auto" (see `OneShotDBN`).',
     )
     penalty: float = setting(
         2.0,
         number(above=0),
-        "Price in log(n) of an edge, and of each weight, level or variance that differs between segments; weights and levels "
-        "that differ cost ``2 log(d runs)`` more, since there are many that could.",
+        "Penalty, times log(n), for each edge, and for each weight, intercept or variance that differs between segments. "
+        "Different weights and intercepts cost ``2 log(d runs)`` more, because many could differ.",
     )
-    change_penalty: float = setting(2.0, number(0), "Price in log(n) of a change besides what differs there.")
+    change_penalty: float = setting(2.0, number(0), "Additional penalty, times log(n), for each change.")
     forbidden_edges: Sequence[Edge] | None = setting(
-        None, edges(), '``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.'
+        None,
+        edges(),
+        'Edges ``(from, to, lag)`` that must not exist, by name or position; ``"*"`` means every variable.',
     )
-    required_edges: Sequence[Edge] | None = setting(None, edges(), "As `forbidden_edges`.")
+    required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must exist, in the same form.")
     check_residuals: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        "Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `findings_`); the networks "
-        'stay as they are. "auto": yes, unless rows are used as they are or sites do not answer such questions.',
+        "Check by one more sum whether residuals contradict the model (`residuals_`, `findings_`). The networks do not "
+        'change. "auto": yes, except for unprepared rows (`feddbn.AS_THEY_ARE`), or if sites do not answer such questions.',
     )
-    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the search.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of the search.")
     # A level that changes at a row would look like a trend.
     auto: ClassVar[Mapping[str, Any]] = {**PreparedSettings.auto, "detrend": 0, "missing": "drop"}
     may_be: ClassVar[Mapping[str, Rule]] = {

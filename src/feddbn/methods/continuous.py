@@ -49,27 +49,30 @@ class ContinuousSettings(MethodSettings):
     longest: float | None = setting(
         None,
         number(above=0) | nothing(),
-        "Longest delay between two readings that is looked at, in steps; 32 if None. Effects that last longer need more.",
+        "Longest delay between two readings that is used, in time steps. None: 32. Effects that last longer need more.",
         kw_only=False,
     )
     shortest: float | None = setting(
         None,
         number(above=0) | nothing(),
-        "Shortest delay, in steps; an eighth of a step if None, one step where rows have no times.",
+        "Shortest delay that is used, in time steps. None: an eighth of a step, or one step if rows have no times.",
     )
     step: str | None = setting(
         None,
         text("a length of time such as '1h' or '15min'", "a number of the clock such as '0.5'") | nothing(),
-        "Length of a step, in which rates and delays are counted. None: an hour where times are dates, 1 where they are "
-        "numbers, one row where rows have no times; with a `federation`, one row, since only its sites know their clocks.",
+        "Length of a time step, the unit of rates and delays. None: an hour if times are dates, 1 if they are numbers, one "
+        "row if there are no times. With a `federation`, None means one row, because only its sites know their clocks.",
     )
     units: Mapping[str, Sequence[float]] | None = setting(
         None,
         by_variable(several(number(), "two numbers"), "a mapping from variables to (level, scale)")
         | nothing(),
-        "Under differential privacy: variable -> usual level and scale, which everybody may know; noise is fitted to them.",
+        "Only for differential privacy: usual level and scale of each variable, which must be public. The noise is scaled "
+        "by them.",
     )
-    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the average over sets of edges.")
+    random_state: int | None = setting(
+        0, whole(0) | nothing(), "Random seed of the average over sets of edges."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -81,49 +81,48 @@ class LaggedRankerSettings(MethodSettings):
     features: str | Callable[[FloatArray], FloatArray] = setting(
         "linear",
         FEATURES,
-        '"linear", "quadratic", "spline" (natural cubic, public knots), a function ``(n, d) -> (n, d, m)`` of standardised '
-        'values that works row by row, or "auto": the one with the largest marginal likelihood.',
+        'Shape of effects: "linear", "quadratic", "spline" (natural cubic, public knots), or a function ``(n, d) -> (n, d, '
+        'm)`` of standardised values that works row by row. "auto": the one with the largest marginal likelihood.',
         kw_only=False,
     )
     smoothing: float | str | None = setting(
         None,
         SMOOTHING,
-        'Weight s in (0, 1] of the newest value in the regulators\' causal moving average, None for none, or "auto": the s '
-        "among 1, .8, .6, .4, .2 with the largest marginal likelihood.",
+        'Weight s in (0, 1] of the newest value in a causal moving average of the regulators. None: no smoothing. "auto": '
+        "the s among 1, .8, .6, .4, .2 with the largest marginal likelihood.",
         kw_only=False,
     )
     center_by: str | None = setting(
         None,
         text("the name of a column", "'recording'") | nothing(),
-        'None: one mean for all rows. "recording": a mean per recording. Otherwise the name of a label column: rows '
-        "labelled 0, False or empty (or `baseline`) share one mean over all sites, rows with any other label have a mean per "
-        "recording and label, rows without a label are left out. Use it for a stimulus whose effect differs between "
-        "recordings.",
+        'None: one mean for all rows. "recording": one mean per recording. Otherwise the name of a label column, for a '
+        "stimulus whose effect differs between recordings: rows with label 0, False or empty (or `baseline`) share one "
+        "mean over all sites. Other labels have one mean per recording and label. Rows without a label are left out.",
         kw_only=False,
     )
     baseline: str | int | float | bool | None = setting(
         None,
         text("a label") | number(-math.inf) | flag() | nothing(),
-        'The label that counts as "no stimulus".',
+        'The label that means "no stimulus".',
     )
     standardise: bool = setting(
         True,
         flag(),
-        "Make a common origin and scale public by a first sum; knots and squares are relative to them.",
+        "True: a first sum makes a common mean and scale public; knots and squares refer to these.",
     )
     knots: Sequence[float] = setting(
-        DEFAULT_KNOTS, increasing(3), "Knots of the spline, in public standard deviations."
+        DEFAULT_KNOTS, increasing(3), "Knots of the spline, in standard deviations."
     )
     edge_rate: float | None = setting(
         None,
         number(above=0, below=1) | nothing(),
-        "Prior probability of an edge; by default min(1/2, 2/d), which expects about two regulators.",
+        "Prior probability of an edge. None: min(1/2, 2/d), that is, about two regulators per target.",
     )
     n_hub_steps: int = setting(
-        5, whole(0), "EM steps that let each regulator have its own rate (hubs); 0 for one rate."
+        5, whole(0), "EM steps that give each regulator its own edge probability (hubs). 0: one for all."
     )
     forbidden_edges: Sequence[Edge] | None = setting(
-        None, edges(), '``(from, to, lag)`` that must not be considered; ``"*"`` stands for every variable.'
+        None, edges(), 'Edges ``(from, to, lag)`` to leave out; ``"*"`` means every variable.'
     )
     ridge: float = setting(1e-3, number(0), "Numerical regularisation of the regulators' correlations.")
 

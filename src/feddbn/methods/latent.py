@@ -31,21 +31,23 @@ class LatentSettings(SummarySettings):
     """What a person may choose of `LatentDBN`."""
 
     n_lags: int = setting(
-        1, whole(0), "Largest lag p of an edge. Rows of twice as many lags are summed.", kw_only=False
+        1, whole(0), "Largest lag p of an edge. Sums use twice as many lags.", kw_only=False
     )
     alpha: float = setting(
         0.01,
         number(above=0, below=0.5),
-        "Pairs whose partial correlation has a larger p-value are independent.",
+        "Significance level: pairs whose partial correlation has a larger p-value are treated as independent.",
         kw_only=False,
     )
     n_passes: int = setting(
         3,
         whole(1),
-        "How often all edges are looked at; each pass knows the causes that the one before found.",
+        "How often all edges are tested. Each pass uses the causes found before.",
     )
     max_conditions: int | None = setting(
-        None, whole(0) | nothing(), "Most variables to condition on beyond known causes; None for no limit."
+        None,
+        whole(0) | nothing(),
+        "Most variables to condition on, in addition to known causes. None: no limit.",
     )
 
 

@@ -114,30 +114,32 @@ class MixedSettings(MethodSettings):
     kinds: Mapping[str, Any] | None = setting(
         None,
         Rule(lambda value: isinstance(value, Mapping), ("a mapping from variables to kinds",)) | nothing(),
-        'What the values of variables are: ``{"visits": "count", "alarm": "binary", "ward": ["north", "south"], '
-        '"pain": {"ordinal": ["no", "some", "bad"]}}``. Who is not named is continuous.',
+        'Kind of each variable: ``{"visits": "count", "alarm": "binary", "ward": ["north", "south"], "pain": {"ordinal": '
+        '["no", "some", "bad"]}}``. Unnamed variables are continuous.',
     )
-    penalty: float = setting(1.0, number(above=0), "Price in log(n) of each number that an edge has.")
+    penalty: float = setting(1.0, number(above=0), "Penalty, times log(n), for each parameter of an edge.")
     level_rows: int = setting(
         LEVEL_ROWS,
         whole(1),
-        "Rows that a level needs to stand alone; rarer ones are put together. Sites tell how many rows have a level in whole "
-        "units of so many.",
+        "Fewest rows of a category; rarer categories are merged. Sites report the rows of a category only in multiples of "
+        "this number.",
     )
     review: bool = setting(
         True,
         flag(),
-        "Whether contemporaneous directions that Gaussian scores leave open are decided by the likelihoods; sites then tell "
-        "about a few more models of the variables concerned.",
+        "True: likelihoods decide contemporaneous directions that Gaussian scores leave open. Sites then send sums for a "
+        "few more models of these variables.",
     )
     forbidden_edges: Sequence[Edge] | None = setting(
-        None, edges(), '``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.'
+        None,
+        edges(),
+        'Edges ``(from, to, lag)`` that must not exist, by name or position; ``"*"`` means every variable.',
     )
-    required_edges: Sequence[Edge] | None = setting(None, edges(), "As `forbidden_edges`.")
+    required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must exist, in the same form.")
     exogenous: Sequence[str] | None = setting(
-        None, names_of_variables(), "Names of variables that only act on others."
+        None, names_of_variables(), "Names of known inputs, which only act on others."
     )
-    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the search.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of the search.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

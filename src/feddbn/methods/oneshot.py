@@ -80,77 +80,80 @@ class OneShotSettings(PreparedSettings):
     n_lags: int | str = setting(
         1,
         whole(0) | word("auto"),
-        'Number of lags, or "auto": the number up to `max_lags` with the lowest score, from the same sum.',
+        'Number of lags. "auto": the number up to `max_lags` with the best score; needs no further sum.',
         kw_only=False,
     )
-    max_lags: int = setting(3, whole(0), 'Largest number considered by ``n_lags="auto"``.')
+    max_lags: int = setting(3, whole(0), 'Largest number that ``n_lags="auto"`` tries.')
     noise_variance: str = setting(
         "auto",
         word("auto", "equal", "free"),
-        '"equal" reads the order off the scales and so depends on the units; "free" does not depend on them but leaves some '
-        'directions open; "auto" takes "free" if BIC is for it, clearly so where Bartlett\'s test of the residuals is not.',
+        '"equal": all noise variances are equal, which gives directions but depends on the units. "free": variances may '
+        'differ; some directions stay open. "auto": "free" if BIC prefers it; the preference must be clear if Bartlett\'s '
+        "test does not reject equal variances.",
     )
     criterion: str = setting(
         "bic",
         word("bic", "ebic"),
-        '"bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of networks of '
+        'Score of a network. "bic": ``penalty log(n)`` per edge. "ebic": in addition the log of the number of networks of '
         "that size, which adapts to the density.",
     )
     penalty: float | None = setting(
         None,
         number(above=0) | nothing(),
-        'Multiplier of log(n); by default 2 for "bic" and 1 for "ebic". With 1, BIC adds wrong edges, because it does not '
-        "charge for choosing among many candidates.",
+        'Multiplier of log(n). None: 2 for "bic", 1 for "ebic". With 1, BIC adds wrong edges, because it ignores that many '
+        "candidates were tried.",
     )
     average: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        "Average over orders and parent sets and take the edges with probability above one half, instead of the single best "
-        'network. "auto": with equal noise variances, or below 200 rows, up to 40 variables, unless a `penalty` or "ebic" is '
-        "asked for, which only the single best network obeys. False: probabilities given the order found, which is faster.",
+        "True: average over orders and sets of causes, and keep edges with probability above one half. False: keep the "
+        'single best network, with probabilities given its order; this is faster. "auto": True up to 40 variables, if '
+        'noise variances are equal or there are fewer than 200 rows, and no `penalty` or "ebic" is set.',
     )
-    n_restarts: int = setting(2, whole(0), "How often the search shakes its best order and tries again.")
+    n_restarts: int = setting(
+        2, whole(0), "How often the search restarts from a random change of its best order."
+    )
     use_nongaussian: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        "Use the shape of noise that is not Gaussian, by sums of nonlinear functions of the residuals: with free variances "
-        'to direct what covariances leave open, with equal variances to review every edge. "auto": only if the residuals '
-        "are clearly not Gaussian. That is tested by one more sum; with free variances if something is open, with equal "
-        "ones if skewness and kurtosis of the variables, which come with the moments, give reason to.",
+        "Use the shape of non-Gaussian noise, from sums of nonlinear functions of the residuals. With free variances this "
+        'decides directions that covariances leave open; with equal variances it reviews every edge. "auto": only if '
+        "residuals are clearly not Gaussian. One more sum tests this, if directions are open (free variances) or if the "
+        "variables are skewed or heavy-tailed (equal variances).",
     )
     features: str | Callable[[FloatArray], FloatArray] = setting(
         "auto",
         text("the name of a feature map", "'auto'") | function("a function"),
         '"linear": every effect is a straight line. "spline", "quadratic" or a function ``(n, d) -> (n, d, m)`` of '
-        "standardised values: effects, contemporaneous and lagged, are a line and a curve of that kind where the evidence is "
-        'for it, edge by edge (docs/oneshot.md). "auto": straight lines, and splines if the residuals show curvature and '
-        "the evidence is clearly for it; under differential privacy, and of more than 200 variables, straight lines.",
+        'standardised values: each effect may also be curved, if the data show it (docs/oneshot.md). "auto": splines if '
+        "residuals show curvature and curves clearly score better, otherwise lines; always lines under differential "
+        "privacy or above 200 variables.",
     )
     interactions: bool = setting(
         False,
         flag(),
-        'Whether pairs of variables may act together at a lag (products; with `features` other than "linear"). Of more than '
-        "40 variables only causes of the same target in a linear network.",
+        'True: pairs of variables at the same lag may act together (products); `features` must not be "linear". Above 40 '
+        "variables, only pairs of causes of the same target in a linear network are tried.",
     )
     forbidden_edges: Sequence[Edge] | None = setting(
         None,
         edges(),
-        'Edges ``(from, to, lag)`` that must not be; names or positions; ``"*"`` stands for every variable.',
+        'Edges ``(from, to, lag)`` that must not exist, by name or position; ``"*"`` means every variable.',
     )
-    required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must be, written alike.")
-    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of restarts and averaging.")
+    required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must exist, in the same form.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of restarts and averaging.")
     check_residuals: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        "Ask for one more sum, which tells whether residuals contradict the model, and act on it (docs/oneshot.md). "
-        '"auto": not under differential privacy.',
+        'Check by one more sum whether residuals contradict the model, and correct for it (docs/oneshot.md). "auto": not '
+        "under differential privacy.",
     )
     resamples: int | str = setting(
         "auto",
         whole(0) | word("auto"),
-        "Number of resamples of recordings, or of blocks of rows, over which probabilities are averaged, from one more sum. "
-        '"auto": 12 up to 40 variables, 4 up to 200, else none; none under differential privacy. 0: probabilities of all '
-        "rows, which are too sure where a model is not quite right.",
+        "Number of resamples over which probabilities are averaged, from one more sum. Recordings, or blocks of rows, are "
+        'resampled. "auto": 12 up to 40 variables, 4 up to 200, otherwise 0; 0 under differential privacy. With 0, '
+        "probabilities are too extreme if the model is not quite right.",
     )
     may_be: ClassVar[Mapping[str, Rule]] = {
         **PreparedSettings.may_be,

@@ -78,7 +78,7 @@ class MomentSettings(SummarySettings):
     n_lags: int = setting(
         1,
         whole(0),
-        "Number of lags. Tests that condition on the past of causes need twice the largest lag of an edge.",
+        "Number of lags. Some tests condition on the past of causes; they need twice the largest lag of an edge.",
         kw_only=False,
     )
 

@@ -67,22 +67,28 @@ class Rounds(Settings):
     """
 
     rho1: float | None = setting(
-        None, number(above=0) | nothing(), "Price of cycles at the beginning; None: the schedule's own."
+        None, number(above=0) | nothing(), "Initial penalty on cycles. None: set by the schedule."
     )
     rho2: float | None = setting(
-        None, number(above=0) | nothing(), 'Pull between sites at the beginning; schedule "paper" only.'
+        None,
+        number(above=0) | nothing(),
+        'Initial penalty on differences between sites; only for schedule "paper".',
     )
     phi1: float | None = setting(
-        None, number(1) | nothing(), "By which rho1 grows; None: the schedule's own."
+        None, number(1) | nothing(), "Factor by which rho1 grows. None: set by the schedule."
     )
-    phi2: float | None = setting(None, number(1) | nothing(), 'By which rho2 grows; schedule "paper" only.')
+    phi2: float | None = setting(
+        None, number(1) | nothing(), 'Factor by which rho2 grows; only for schedule "paper".'
+    )
     max_rounds: int = setting(
-        MOST_ROUNDS, whole(1), "Most rounds; where the server solves the problem itself, most of its steps."
+        MOST_ROUNDS,
+        whole(1),
+        "Largest number of rounds, or of the server's steps if it solves the problem alone.",
     )
-    h_tol: float = setting(1e-8, number(above=0), "How far from acyclic the weights may be.")
-    tol: float = setting(1e-6, number(above=0), "How large residuals may be.")
+    h_tol: float = setting(1e-8, number(above=0), "Tolerance for cycles at convergence.")
+    tol: float = setting(1e-6, number(above=0), "Tolerance for the solver's residuals at convergence.")
     acyclicity: str = setting(
-        "expm", word(*ACYCLICITIES), 'How cycles are measured: "expm" (the paper) or "logdet".'
+        "expm", word(*ACYCLICITIES), 'Measure of cycles: "expm" (the paper) or "logdet".'
     )
 
     def schedule(self, name: str, n_sites: int, total_weight: float) -> Schedule:
@@ -111,51 +117,52 @@ class PenalisedSettings(PreparedSettings):
     n_lags: int | str = setting(
         1,
         whole(0) | word("auto"),
-        'Number of lags p; 0 learns a static network (NOTEARS-ADMM); "auto" chooses by held-out loss.',
+        'Number of lags p; 0 learns a static network (NOTEARS-ADMM). "auto": chosen by held-out loss.',
         kw_only=False,
     )
     lambda_w: float | str = setting(
         0.05,
         number(0) | word("auto"),
-        'L1 penalty of contemporaneous edges; "auto" chooses by held-out loss (see `feddbn.select`).',
+        'L1 penalty of contemporaneous edges. "auto": chosen by held-out loss (see `feddbn.select`).',
         kw_only=False,
     )
     lambda_a: float | str = setting(
-        0.05, number(0) | word("auto"), "The same of lagged edges.", kw_only=False
+        0.05, number(0) | word("auto"), "L1 penalty of lagged edges, in the same form.", kw_only=False
     )
     rounds: Rounds = setting(
-        Rounds(), group(Rounds), "How the solver goes on, and when it ends (`feddbn.Rounds`)."
+        Rounds(),
+        group(Rounds),
+        "Settings of the solver: penalties, number of rounds, tolerances (`feddbn.Rounds`).",
     )
     w_threshold: float = setting(0.2, number(0), "Smaller contemporaneous weights are not edges.")
     a_threshold: float = setting(0.2, number(0), "Smaller lagged weights are not edges.")
     refit: bool = setting(
         True,
         flag(),
-        "Refit the chosen edges without penalty before the thresholds; False is the paper's rule.",
+        "True: refit the chosen edges without penalty, then remove small weights. False: no refit, as in the paper.",
     )
     forbidden_edges: Any = setting(
         None,
         edges(),
-        'Edges that may not be: a list of (from, to, lag); names or positions; "*" is every variable.',
+        'Edges (from, to, lag) that must not exist, by name or position; "*" means every variable.',
     )
-    required_edges: Any = setting(None, edges(), "Edges that must be.")
+    required_edges: Any = setting(None, edges(), "Edges that must exist, in the same form.")
     optimum: str = setting(
         "order",
         word(*OPTIMA),
-        'The problem has many local optima. "order": the best order of the variables that a search finds, proven to be the '
-        'global optimum for about a dozen variables (`certificate_`); "exact": the same with up to 50 times the work, for '
-        'some twenty; "path": where the path to acyclicity ends. The search needs no sums. Of more than 200 variables '
-        '"order" takes the order that OneShotDBN finds on the same sums, and follows no path. The paper\'s schedule has its '
-        "path only.",
+        'The problem has many local optima. "order": search for the best order of the variables; for up to about a dozen '
+        'variables, the result is proven to be the global optimum (`certificate_`). "exact": the same with up to 50 times '
+        'the work, for about twenty. "path": the optimum that the solver reaches. The search needs no further sums. Above '
+        '200 variables, "order" uses the order found by OneShotDBN instead. The paper\'s schedule allows only "path".',
     )
-    random_state: int | None = setting(0, whole(0) | nothing(), "Not used: nothing is drawn.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Not used: nothing is random.")
     check_residuals: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        "Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `findings_`); the network "
-        "stays as it is. They are those of the network near this one that the evidence prefers, so what thresholds leave out "
-        'is no violation. "auto": not under differential privacy, not with the paper\'s schedule, and not for rows that are '
-        "used as they are (`feddbn.AS_THEY_ARE`).",
+        "Check by one more sum whether residuals contradict the model (`residuals_`, `findings_`). The network does not "
+        "change. The residuals are those of a similar network with the best score, so edges removed by thresholds do not "
+        'count as violations. "auto": not under differential privacy, with the paper\'s schedule, or for unprepared rows '
+        "(`feddbn.AS_THEY_ARE`).",
     )
     auto: ClassVar[Mapping[str, Any]] = {}
     may_be: ClassVar[Mapping[str, Rule]] = {}
@@ -181,15 +188,17 @@ class FDBNLSettings(PenalisedSettings):
     schedule: str = setting(
         "gram",
         word(*SCHEDULES),
-        '"gram": the server solves the problem on the summed second moments, which sites send in one piece. "rounds": the '
-        "same network by some 60 to 130 sums of gradients, for sites that must not do that (give `prepare` by name then, or "
-        'the survey asks for second moments, too). "paper": Algorithm 1 of the paper, message by message. Plain messages '
-        "of a few rounds determine a site's second moments, so each tells a server that sees them as much as the others.",
+        '"gram": sites send their second moments once, and the server solves the problem. "rounds": the same network from '
+        "60 to 130 sums of gradients, for sites that must not send second moments; then set all of `prepare`, because the "
+        'survey also asks for second moments. "paper": Algorithm 1 of the paper, message by message. Without masks, a few '
+        "rounds of messages determine a site's second moments. So all three reveal equally much to a server that sees "
+        "single sites.",
     )
     weighting: str = setting(
         "samples",
         word(*WEIGHTINGS),
-        '"samples" weighs sites by their rows, "sites" equally as in the paper (there lambda acts as lambda / K).',
+        '"samples": sites count by their number of rows. "sites": all sites count equally, as in the paper (lambda then '
+        "acts as lambda / K).",
     )
     gone: ClassVar[Mapping[str, str]] = {"device": _DEVICE}
     renamed: ClassVar[Mapping[str, Mapping[str, str]]] = RENAMED

@@ -49,64 +49,66 @@ class Prepare(Settings):
     center: str = setting(
         "auto",
         word("auto", "none", "recording", "federated"),
-        '"none": one mean for all rows; "recording": every recording has its own; "auto": that if the evidence is for it. '
-        '"federated" (methods with penalties): the mean of all rows is taken off first.',
+        '"none": one mean for all rows. "recording": subtract the mean of every recording. "auto": decide by the data. '
+        '"federated" (methods with penalties): subtract the mean of all rows first.',
     )
     detrend: int | str = setting(
         "auto",
         whole(0) | word("auto"),
-        'Degree of a polynomial in time of every recording, 0 for none, or "auto".',
+        'Degree of the polynomial in time that is subtracted from every recording. 0: none. "auto": decide by the data.',
     )
     period: float | Sequence[float] | str | None = setting(
         "auto",
         number(2.0) | several(number(2.0), "a list of such") | nothing() | word("auto"),
-        'One or several cycles of every recording, in rows; None for none; "auto": from spectra.',
+        'Length of one or several cycles that are subtracted from every recording, in rows. None: no cycle. "auto": find '
+        "cycles in spectra.",
     )
     gains: str = setting(
         "auto",
         word("auto", "none", "site"),
-        '"site": every site\'s variables are brought to common scales; "none"; "auto": if the evidence is for it '
-        "(PFDBNL: none).",
+        '"site": scale the variables of every site to common standard deviations. "none": do not. "auto": decide by the '
+        'data (PFDBNL: "none").',
     )
     robust: str = setting(
         "auto",
         word("auto", "off"),
-        '"auto": cells farther from their recording\'s median than 5 robust standard deviations count for less, from 10 on '
-        'not at all; "off": moments are those of all cells as they are.',
+        '"auto": cells more than 5 robust standard deviations from their recording\'s median get less weight, beyond 10 '
+        'none. "off": use all cells unchanged.',
     )
     missing: str = setting(
         "auto",
         word("auto", "fill", "drop"),
-        '"fill": rows with empty cells count for what they hold; "drop": they are left out; "auto": "fill" (ChangingDBN, '
-        'MixedDBN: "drop").',
+        '"fill": use the cells that a row with gaps has. "drop": leave out rows with empty cells. "auto": "fill" '
+        '(ChangingDBN, MixedDBN: "drop").',
     )
     scale: str = setting(
         "auto",
         word("auto", "none", "federated"),
-        '"federated": variables are brought to unit variance for learning; "none"; "auto": methods with penalties do so '
-        "where variables need it, others do not. Weights are in the units of the data.",
+        '"federated": scale variables to unit variance for learning. "none": do not. "auto": methods with penalties scale '
+        "if units clearly differ, others never. Weights are always in the units of the data.",
     )
     on_disagreement: str = setting(
         "auto",
         word("auto", "exclude", "personal", "warn", "ignore"),
-        '"exclude": a site that finds that it does not fit the others stays out; "personal": and has a network of its own; '
-        '"warn": it is only counted; "ignore": nobody looks; "auto": "exclude" (PFDBNL: "warn").',
+        'What happens to a site whose data do not fit the others. "exclude": leave it out. "personal": leave it out and '
+        'learn a network for it alone. "warn": only count such sites. "ignore": do not check. "auto": "exclude" (PFDBNL: '
+        '"warn").',
     )
     exogenous: Sequence[str] | None = setting(
         None,
         names_of_variables(),
-        "Names of known inputs, which only act on others: nothing above is decided by what they look like.",
+        "Names of known inputs, which only act on others. Their values do not influence the settings above.",
     )
     empty_values: float | Sequence[float] | None = setting(
         None,
         CELL_MAPS["empty_values"][1] | nothing(),
-        "One or several values that stand for an empty cell, such as -999; None for none.",
+        "One or several values that mean an empty cell, such as -999. None: there are none.",
     )
     made_up: Mapping[str, str] | None = setting(
         None,
         CELL_MAPS["made_up"][1] | nothing(),
-        'Variables with values that somebody made up: ``{"temp": "lines"}`` empties cells on the line between their '
-        'neighbours, "repeats" cells that repeat the one before.',
+        'Variables with filled-in values, which become empty again. ``{"temp": "lines"}`` empties cells on the straight '
+        'line between their neighbours; "repeats" empties cells that repeat the one before.',
     )
     definitions: Mapping[str, str] | None = setting(
         None,
@@ -114,8 +116,8 @@ class Prepare(Settings):
             lambda value: value is None or isinstance(value, Mapping),
             ("formulas by names of variables", "None"),
         ),
-        'Variables that are computed from others, with their formulas: ``{"map": "(sbp + 2 dbp) / 3"}``. They are left out '
-        "of learning, and forecasts show them.",
+        'Variables that are computed from others, with their formulas: ``{"map": "(sbp + 2 dbp) / 3"}``. Learning leaves '
+        "them out; forecasts show them.",
     )
     noisy: ClassVar[bool] = False
     """Whether sums carry noise: then nothing is looked at."""
@@ -299,7 +301,7 @@ class PreparedSettings(MethodSettings):
     prepare: Prepare = setting(
         Prepare(),
         group(Prepare),
-        "What is done to the rows first (`feddbn.Prepare`, docs/preparing-data.md).",
+        "How rows are prepared first (`feddbn.Prepare`, docs/preparing-data.md).",
     )
     auto: ClassVar[Mapping[str, Any]] = {"scale": "none"}
     may_be: ClassVar[Mapping[str, Rule]] = {

@@ -89,40 +89,42 @@ class PersonalRounds(Rounds):
     50
     """
 
-    max_rounds: int = setting(MOST_ROUNDS, whole(1), "Most rounds.")
+    max_rounds: int = setting(MOST_ROUNDS, whole(1), "Largest number of rounds.")
     tol: float = setting(
         1e-4,
         number(above=0),
-        "How large residuals of the rounds may be; personal weights are then solved exactly.",
+        "Tolerance for the residuals of the rounds. Personal weights are then solved exactly.",
     )
     alpha: str = setting(
         "site",
         word("site", "shared"),
-        '"site": each site keeps its own multiplier of acyclicity; "shared": the paper\'s one for all.',
+        '"site": each site has its own multiplier of the acyclicity constraint. "shared": one for all, as in the paper.',
     )
     average: str = setting(
         "running",
         word(*AVERAGES),
-        '"running": the common weights are the mean over all sites that ever joined, whoever was drawn; "participants": the '
-        "paper's mean over this round's sites.",
+        '"running": the common weights average all sites that ever took part. "participants": they average only the sites '
+        "of this round, as in the paper.",
     )
     weighting: str = setting(
         "samples",
         word(*WEIGHTINGS),
-        '"samples": w_k = n_k / mean n; "sites": 1, as in the paper. The same if sites have as many rows.',
+        'Weight of a site. "samples": w_k = n_k / mean n. "sites": 1, as in the paper. Both are equal if all sites have '
+        "the same number of rows.",
     )
     refit: bool = setting(
         True,
         flag(),
-        "Each site refits its edges without penalty before the thresholds, the pull as it is; False is the paper's rule.",
+        "True: each site refits its edges without the L1 penalty, keeping the pull to the common weights, then removes "
+        "small weights. False: no refit, as in the paper.",
     )
     optimum: str = setting(
         "order",
         word(*OPTIMA),
-        "As in `FDBNL`, but every site searches on its own penalised objective, pull included; nothing of it leaves the "
-        "site.",
+        "As in `FDBNL`, but every site searches on its own objective, including the pull to the common weights. The search "
+        "sends nothing.",
     )
-    random_state: int | None = setting(0, whole(0) | nothing(), "Seed of the draws of participants.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed for the choice of participants.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,12 +142,12 @@ class Partial(Settings):
     """
 
     site_lags: Mapping[str, int] | None = setting(
-        None, lags_of_sites(), "Site name -> its own number of lags, at most `n_lags`."
+        None, lags_of_sites(), "Number of lags by site name, at most `n_lags`."
     )
     different_variables: bool = setting(
         False,
         flag(),
-        "Whether sites may hold different variables (`feature_names_in_` is the union of their names).",
+        "True: sites may have different variables (`feature_names_in_` then lists all of them).",
     )
 
     @property
@@ -162,7 +164,7 @@ class PFDBNLSettings(PreparedSettings):
         0.5,
         replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
         | word("auto"),
-        'Pull of every site towards the common weights; `numpy.inf` for one graph, "auto" to choose by held-out loss.',
+        'Pull of every site towards the common weights. `numpy.inf`: one graph for all. "auto": chosen by held-out loss.',
         kw_only=False,
     )
     n_lags: int | str = _as_in(PenalisedSettings, "n_lags")
@@ -171,24 +173,26 @@ class PFDBNLSettings(PreparedSettings):
     participation: float | int = setting(
         1.0,
         share_or_count(),
-        "Share of the sites, or their number, that is drawn for each round; the others keep their state.",
+        "Share or number of sites drawn for each round; the others keep their state.",
     )
     n_clusters: int | str = setting(
         1,
         whole(1) | word("auto"),
-        'Number of common models: every site picks the one that fits its own data best, in secret; "auto" chooses by '
-        "held-out loss.",
+        'Number of common networks. Every site secretly picks the one that fits its data best. "auto": chosen by held-out '
+        "loss.",
     )
     partial: Partial = setting(
-        Partial(), group(Partial), "Sites with other variables or lags than the others (`feddbn.Partial`)."
+        Partial(), group(Partial), "Sites with fewer variables or lags than others (`feddbn.Partial`)."
     )
     schedule: str = setting(
         "rounds",
         word("rounds", "paper"),
-        '"rounds", or "paper": the published penalties and the published alternation.',
+        '"rounds": the improved algorithm. "paper": the published penalties and steps.',
     )
     rounds: PersonalRounds = setting(
-        PersonalRounds(), group(PersonalRounds), "How rounds go, and when they end (`feddbn.PersonalRounds`)."
+        PersonalRounds(),
+        group(PersonalRounds),
+        "Settings of the rounds: penalties, number, tolerances (`feddbn.PersonalRounds`).",
     )
     w_threshold: float = _as_in(PenalisedSettings, "w_threshold")
     a_threshold: float = _as_in(PenalisedSettings, "a_threshold")
@@ -197,8 +201,8 @@ class PFDBNLSettings(PreparedSettings):
     check_residuals: bool | str = setting(
         "auto",
         flag() | word("auto"),
-        "As in `FDBNL`, each site about its own network, which stays there; sites with few rows have no part in that sum, "
-        "and where sites are `partial` it is not asked for.",
+        "As in `FDBNL`, but each site checks its own network, which stays at the site. Sites with few rows do not take "
+        "part. With `partial` sites there is no check.",
     )
     # Sites with networks of their own have scales of their own, and none is left out.
     auto: ClassVar[Mapping[str, Any]] = {"gains": "none", "on_disagreement": "warn"}
