@@ -118,8 +118,8 @@ class OneShotSettings(PreparedSettings):
         flag() | word("auto"),
         "Use the shape of non-Gaussian noise, from sums of nonlinear functions of the residuals. With free variances this "
         'decides directions that covariances leave open; with equal variances it reviews every edge. "auto": only if '
-        "residuals are clearly not Gaussian. One more sum tests this, if directions are open (free variances) or if the "
-        "variables are skewed or heavy-tailed (equal variances).",
+        "residuals are clearly not Gaussian. One more sum tests this, if directions are open (free variances) or if "
+        "skewness or kurtosis of the variables suggest it (equal variances).",
     )
     features: str | Callable[[FloatArray], FloatArray] = setting(
         "auto",

@@ -127,7 +127,10 @@ class PenalisedSettings(PreparedSettings):
         kw_only=False,
     )
     lambda_a: float | str = setting(
-        0.05, number(0) | word("auto"), "L1 penalty of lagged edges, in the same form.", kw_only=False
+        0.05,
+        number(0) | word("auto"),
+        'L1 penalty of lagged edges. "auto": chosen by held-out loss.',
+        kw_only=False,
     )
     rounds: Rounds = setting(
         Rounds(),
