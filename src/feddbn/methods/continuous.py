@@ -59,7 +59,8 @@ class ContinuousSettings(MethodSettings):
     )
     step: str | None = setting(
         None,
-        text("a length of time such as '1h' or '15min'", "a number of the clock such as '0.5'") | nothing(),
+        text("a length of time such as '1h' or '15min'", "a number in the unit of the times such as '0.5'")
+        | nothing(),
         "Length of a time step, the unit of rates and delays. None: an hour if times are dates, 1 if they are numbers, one "
         "row if there are no times. With a `federation`, None means one row, because only its sites know their clocks.",
     )

@@ -192,8 +192,8 @@ class FDBNLSettings(PenalisedSettings):
         "gram",
         word(*SCHEDULES),
         '"gram": sites send their second moments once, and the server solves the problem. "rounds": the same network from '
-        "60 to 130 sums of gradients, for sites that must not send second moments; then set all of `prepare`, because the "
-        'survey also asks for second moments. "paper": Algorithm 1 of the paper, message by message. Without masks, a few '
+        "60 to 130 sums of gradients, for sites that must not send second moments. Then set all of `prepare`, because the "
+        'survey asks for second moments. "paper": Algorithm 1 of the paper, message by message. Without masks, a few '
         "rounds of messages determine a site's second moments. So all three reveal equally much to a server that sees "
         "single sites.",
     )

@@ -59,7 +59,7 @@ class Prepare(Settings):
     )
     period: float | Sequence[float] | str | None = setting(
         "auto",
-        number(2.0) | several(number(2.0), "a list of such") | nothing() | word("auto"),
+        number(2.0) | several(number(2.0), "a list of such numbers") | nothing() | word("auto"),
         'Length of one or several cycles that are subtracted from every recording, in rows. None: no cycle. "auto": find '
         "cycles in spectra.",
     )
