@@ -394,7 +394,11 @@ def step(
             "'_' and '-', beginning with a-z or 0-9.",
             code="bad-run-id",
         )
-    is_new = session.folder_of(run_id) is None
+    known = session.folder_of(run_id)
+    is_new = known is None
+    if known is not None and not folder.exists():
+        # The name of a run is enough where its folder is known.
+        folder = known
     path = folder / "study.toml"
     if is_new and not path.is_file():
         raise StateError(

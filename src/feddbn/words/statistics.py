@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, says
+from feddbn.words import Said, counted, says
 
 _SHOWN = 4
 _ROUNDED = 1e-3
@@ -58,10 +58,11 @@ def _slow_levels(it: Said) -> str:
 
 @says("rests-on-units")
 def _rests_on_units(it: Said) -> str:
+    loses = "loses its" if it["n_open"] == 1 else "lose their"
     return (
-        f"directions depend on the units of the variables: in other units {it['n_changed']} weights change, and"
-        f" {it['n_open']} more edges lose their direction (varsortability {it['varsortability']:.2f}). This is fine if the"
-        f" noise of all variables has one size in these units. If units are arbitrary, use {it.cure}."
+        f"directions depend on the units of the variables: in other units {counted(it['n_changed'], 'weight')} would change"
+        f" and {counted(it['n_open'], 'other edge')} {loses} direction (varsortability {it['varsortability']:.2f}). This is"
+        f" fine if the noise of all variables has one size in these units. If units are arbitrary, use {it.cure}."
     )
 
 

@@ -235,7 +235,7 @@ def _sampling_noise(it: Said) -> Card:
     row = (
         ""
         if it["row"] is None or not it["rows"]
-        else f"; for a typical row this corresponds to epsilon {it['row']:.3g}"
+        else f"; for a typical row this corresponds to epsilon {it['row']:.3g}, and to less with the rows of other sites"
     )
     said = (
         f"Every sum carries noise of {it['share']:g} of its sampling error{row}. No epsilon is promised: no proof "

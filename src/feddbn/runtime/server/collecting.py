@@ -212,7 +212,12 @@ class Collecting:
             came = self._ask(name, near, said) if near else False
             refuse = {site for site in pending if site in said and "site" in said[site].values}
             if self._accepts_refusals and not came and refuse == set(pending):
-                raise too_few(f"{what} were refused by {', '.join(pending)}.", pending, said, "refused")
+                raise too_few(
+                    f"{what} was not answered: {', '.join(pending)} refused, or did not approve the study.",
+                    pending,
+                    said,
+                    "refused",
+                )
             if came:
                 heard, pause = self._clock(), self._pause_s
             elif not near or self._clock() - heard >= self._stay_s:

@@ -396,8 +396,10 @@ class RunLog:
         kept: LogLine | None = None
         for entry in self.entries:
             line = _line(entry)
-            # What the owner decided is about one study each.
-            is_round = entry.event not in DECISIONS
+            # What the owner decided is about one study each, and refusals may have different reasons.
+            is_round = entry.event not in DECISIONS and (
+                entry.event != "refused" or kept is None or kept.asked == line.asked
+            )
             if kept is not None and is_round and (kept.task, kept.outcome) == (line.task, line.outcome):
                 kept = replace(line, time=kept.time, times=kept.times + 1)
                 continue
@@ -428,7 +430,9 @@ def _in_order(entries: Iterable[AuditEntry]) -> list[AuditEntry]:
 
 
 def _line(entry: AuditEntry) -> LogLine:
-    epsilon = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
+    # Sampling noise promises no epsilon; what it compares to depends on the rows of all sites.
+    is_promised = entry.epsilon is not None and not entry.protection.endswith("sampling noise")
+    epsilon = f"{entry.epsilon:.3g} per {entry.unit}" if is_promised else "-"
     left = "-"
     if entry.budget is not None and entry.epsilon is not None:
         left = f"{max(entry.budget - entry.epsilon, 0):.3g} of {entry.budget:g}"
@@ -438,7 +442,7 @@ def _line(entry: AuditEntry) -> LogLine:
     if entry.event == "sent":
         # Entries of version 1 know no other word for a sum that the server could read.
         protection = "in the clear" if entry.protection == "none" else entry.protection
-        cost = entry_epsilon(entry)
+        cost = entry_epsilon(entry) if is_promised else None
         outcome = f"sent {entry.length} numbers, {protection}" + (
             "" if cost is None else f", epsilon {cost:.3g}"
         )

@@ -326,8 +326,9 @@ def open_site(
         if event.error is not None:
             log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
         elif event.what == "refused":
-            of = "" if event.study is None else f"{_about(event.study, submitter)} was "
-            log.warning("%srefused: %s", of, event.sentence)
+            of = "" if event.study is None else f"{_about(event.study, submitter)} "
+            how = "waits" if event.code == "not-approved" else "was refused" if of else "refused"
+            log.warning("%s%s: %s", of, how, event.sentence)
         elif event.what == "agreed":
             about = _about(event.study, submitter)
             log.info("%s began (run %s): %s", about, event.run_id, event.sentence)

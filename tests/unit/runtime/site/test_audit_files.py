@@ -2,9 +2,9 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import FileError, NotEnoughSites
-from feddbn.privacy.audit import AuditChain, parse_entries, verify_chain
+from feddbn.privacy.audit import AuditChain, AuditEntry, parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.site.audit import MOST_REFUSED, SITE_LOG, SiteAudit
+from feddbn.runtime.site.audit import MOST_REFUSED, SITE_LOG, RunLog, SiteAudit
 from support.owned_sites import OwnedSites, killed, make_study
 from support.saying import refused
 from support.states import log_lines, rewrite_log
@@ -143,3 +143,18 @@ def test_a_site_that_cannot_write_its_log_does_not_agree(tmp_path):
     with pytest.raises(NotEnoughSites) as error:
         sites.run(study)
     assert set(error.value.values["reasons"]) == {"north"}
+
+
+def test_people_read_each_reason_of_a_refusal_and_no_epsilon_that_nobody_promised():
+    of = {"index": 0, "site": "north", "asked_by": "lead"}
+    waits = [AuditEntry(time=f"{k}", event="refused", task="hello", note="not yet", **of) for k in (1, 2)]
+    said = AuditEntry(time="3", event="refused", task="hello", note="never", **of)
+    sent = [
+        AuditEntry(
+            time="4", event="sent", task="gram.rows", length=5, protection=kind, epsilon=9.0, unit="row", **of
+        )
+        for kind in ("masked and sampling noise", "masked and noise")
+    ]
+    lines = list(RunLog("run-1", (*waits, said, *sent)).lines())
+    assert [(line.time, line.times) for line in lines] == [("1", 2), ("3", 1), ("4", 1), ("4", 1)]
+    assert [line.epsilon for line in lines[2:]] == ["-", "9 per row"]
