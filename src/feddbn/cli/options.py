@@ -240,7 +240,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
     "limits": (
         list[str] | None,
         "--limits",
-        "Plausible values of a column, such as pulse=10,300; others count as empty. Or adult-icu. Repeat for more.",
+        "Plausible values of a column, such as pulse=10,300; others become empty. Or adult-icu. Repeat for more.",
     ),
     "units": (
         list[str] | None,

@@ -133,7 +133,7 @@ _SENTENCES = {
     "others-looked-at": ("{listed} can be read; the other remarks are about {them}.", ""),
     "usable-rows/complete": (
         "{usable} of {rows} rows are complete, and this method uses no others: the network rests on these few.",
-        "{filling} uses rows with empty cells for what they hold; or choose columns with few gaps by {variables}",
+        "{filling} also uses rows with empty cells; or choose columns with few gaps by {variables}",
     ),
     "usable-rows/any": (
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
@@ -205,12 +205,12 @@ _SENTENCES = {
     ),
     "not-compared/few": (
         "not checked: whether one site has different units, swapped columns or different relations.",
-        "sites are compared where there are {fewest} or more of them with enough rows",
+        "sites are compared if {fewest} or more of them have enough rows",
     ),
     "not-compared/asked": (
         "not checked: whether one site has different units, swapped columns or different relations.",
-        "{cure} has sites compare themselves, if their owners allow the task 'agreement'; they are compared where there are "
-        "{fewest} or more of them with enough rows",
+        "{cure} has sites compare themselves, if their owners allow the task 'agreement'; this needs {fewest} or more "
+        "sites with enough rows",
     ),
     "disagreement/few": (
         "{n} of {of} sites do not fit the others; the owners are told why.",

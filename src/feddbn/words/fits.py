@@ -145,7 +145,7 @@ def _treated_as_before(it: Said) -> str:
 @says("not-selected-by-spread")
 def _no_spread(it: Said) -> str:
     return (
-        f"fewer than {it['fewest']} sites take part, so their spread cannot be shown without showing a site. The candidate "
+        f"fewer than {it['fewest']} sites take part, so their spread cannot be shown without revealing a site. The candidate "
         "with the lowest loss was chosen, without a standard error."
     )
 

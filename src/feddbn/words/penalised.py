@@ -47,7 +47,7 @@ def _variables_scaled(it: Said) -> str:
 
 @says("mean-has-cycles")
 def _mean_has_cycles(it: Said) -> str:
-    return "the averaged graph has cycles, so it is not a network; the paper leaves them in."
+    return "the averaged graph has cycles, so it is not a valid network; the method of the paper keeps them."
 
 
 @says("more-of-sites")

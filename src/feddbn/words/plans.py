@@ -17,7 +17,7 @@ _SAID = {
     "plan-earlier-none": "no earlier run sent with this kit prevents a study of these sites.",
     "plan-leaves": "each of {n_sites} sites sends {usual:,} numbers if its data are clean, at most {most:,}; {how}.",
     "plan-costs": "{sentence}.",
-    "plan-costs-none": "the study promises no epsilon and costs none.",
+    "plan-costs-none": "the study has no epsilon and uses no privacy budget.",
     "plan-tasks": (
         "the study asks for {names}. A site answers this only if `tasks` in its policy lists it. Ask the owners; they can "
         "check it with `feddbn site check --study`."

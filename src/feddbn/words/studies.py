@@ -10,7 +10,7 @@ from feddbn.words import Card, Said, counted, full_sentence, says
 
 _GOALS = {
     "network": "a network",
-    "confidence": "how far each edge can be trusted",
+    "confidence": "how certain each edge is",
     "select": "a network whose parameters are chosen on held-out rows",
     "compare": "a network, and how well this and other methods predict held-out rows",
     "check": "a check of the data of all sites; no network is learned",

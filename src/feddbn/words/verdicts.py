@@ -313,7 +313,7 @@ def _revealed(it: Said) -> Card:
     if it["epsilon"] is not None:
         delta = f" at delta {it['delta']:.1g}" if it["delta"] is not None else ""
         unit = f" for each {it['unit']}" if it["unit"] else ""
-        spent = f"Differential privacy bounds what they say: epsilon {it['epsilon']:.3g}{delta}{unit}."
+        spent = f"Differential privacy limits what they reveal: epsilon {it['epsilon']:.3g}{delta}{unit}."
     if it["answer"] == "noise":
         return Card(question, "Noisy messages of each site.", spent)
     spent = spent or "The sums themselves carry no differential privacy."
