@@ -73,7 +73,7 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
     _, findings = checked(*kit, "--study", study)
-    assert all(part in findings["data"]["text"] for part in ("1 recordings", "20 rows", "u, v"))
+    assert all(part in findings["data"]["text"] for part in ("1 recording, ", "20 rows", "u, v"))
     good = {what for what, told in findings.items() if told["ok"] is True}
     assert {"settings", "data", "study", "state", "classes", "logs", "clock", "certificate"} <= good
     assert {"code in jobs", "private keys"} <= good
