@@ -77,7 +77,7 @@ def test_a_forecast_says_when(run, model, stored, tmp_path):
 def test_missing_cells_at_the_end_do_not_move_the_first_step(run, model, stored, tmp_path):
     whole = next(iter(model[1].values()))
     for hole, said in (
-        ((slice(-3, None), 0), "1 cells"),
+        ((slice(-3, None), 0), "1 missing cell."),
         ((slice(-2, None), slice(None)), "2 rows"),
     ):
         frame = whole.copy()

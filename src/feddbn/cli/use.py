@@ -14,6 +14,7 @@ from feddbn.cli.printed import print_notes
 from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
 from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding
+from feddbn.words import counted
 from feddbn.words import say as say_finding
 
 if TYPE_CHECKING:
@@ -423,7 +424,7 @@ def forecast(
             dbn, course, past.rows, steps, end=past.end, held=held, interval=interval, random_state=0
         )
     if ahead.n_inferred and not past.n_empty:
-        remark(f"note: {ahead.n_inferred} missing cells in the last rows were inferred.")
+        remark(f"note: inferred in the last rows: {counted(ahead.n_inferred, 'missing cell')}.")
     table = ahead.to_frame().drop(columns="time")
     times = past.times(steps)
     if times is not None:
