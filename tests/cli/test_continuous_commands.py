@@ -60,8 +60,11 @@ def test_a_long_table_becomes_rates(result):
 
 
 def test_effects_have_intervals_at_any_hour(run, result, tmp_path):
-    told = json.loads(run("effects", result, "a", "b", "--hours", 2.5, "--json").stdout)["effects"]
-    expected = Result.load(result).rates.effect("a", "b", hours=2.5)
+    told = json.loads(run("effects", result, "a", "b", "--hours", 2.5, "--by", 1, "--json").stdout)["effects"]
+    rates = Result.load(result).rates
+    expected = rates.effect("a", "b", hours=2.5)
+    (usual,) = json.loads(run("effects", result, "a", "b", "--hours", 2.5, "--json").stdout)["effects"]
+    assert usual["effect"] == pytest.approx(expected.value * rates.stationary[0, 0] ** 0.5)
     assert told == [
         {
             "steps": 2.5,
@@ -105,7 +108,7 @@ def test_pictures_tables_and_page(run, result, tmp_path):
 
 def test_what_has_no_meaning_is_refused(refuses, result, folder, federation):
     one = folder / "one.csv"
-    assert "--by" in refuses("effects", result, "a", "b", "--by", 2)
+    assert "--by" in refuses("effects", result, "a", "b", "--by", "much")
     assert "--through" in refuses("effects", result, "a", "b", "--through", "b")
     assert "--do" in refuses("forecast", result, one, "--time", "when", "--do", "a=1")
     assert "--at" in refuses("forecast", federation / "truth.json", federation / "site-0.csv", "--at", "3")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -11,6 +11,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block, Recording, SiteData, over_parts
+from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
 __all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
@@ -106,6 +107,31 @@ class AlignedSite:
         order = tuple(own.index(name) for name in self.variables)
         for recording in self.site.recordings():
             yield _Reordered(recording, order)
+
+
+LARGEST = 1e100
+"""Cells beyond this cannot be squared and summed."""
+
+
+def check_magnitudes(sites: Mapping[str, SiteData]) -> None:
+    """Refuse cells in memory that are too large to compute with.
+
+    For fits in one process only: where sites answer for themselves, whether one refuses must not depend on a single cell.
+    """
+    for name, site in sites.items():
+        for recording in site.recordings() if isinstance(site, MemorySite) else ():
+            n_before = 0
+            for block in recording.blocks():
+                huge = np.abs(block.values) > LARGEST
+                if huge.any():
+                    row, column = (int(one) for one in np.argwhere(huge)[0])
+                    raise DataError(
+                        f"recording {recording.name!r} of site {name!r} has {block.values[row, column]:g} in column "
+                        f"{site.variables[column]!r} at row {n_before + row} (counted from 0), which is too large to compute "
+                        f"with; leave such cells empty, or say what is plausible with {Given('limits')}.",
+                        code="huge",
+                    )
+                n_before += len(block.values)
 
 
 def with_columns(site: SiteData, variables: tuple[str, ...]) -> SiteData:

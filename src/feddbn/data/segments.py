@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Block
-from feddbn.errors import DataError, Given
+from feddbn.errors import DataError
 
 __all__ = ["MISSING", "MOST_EMPTY", "Segmenter"]
 
 MISSING = ("drop", "keep", "error")
 """What can be done about missing cells."""
-LARGEST = 1e100
-"""Cells beyond this cannot be squared and summed."""
 MOST_EMPTY = 10
 """How many rows without any cell may lie within a segment, one after the other."""
 
@@ -218,10 +216,9 @@ class Segmenter:
 
     def _unusable(self, values: FloatArray, unlabelled: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         """(n,) rows that cannot begin or end a segment, None if there are none."""
-        # One finite total proves that every value is finite and no square too large, without an (n, d) mask; the reverse
-        # need not hold.
+        # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not hold.
         with np.errstate(invalid="ignore", over="ignore"):
-            suspicious = not np.vdot(values, values) < LARGEST**2
+            suspicious = not np.isfinite(values.sum())
         drop = None
         if suspicious:
             infinite = np.isinf(values)
@@ -231,15 +228,6 @@ class Segmenter:
                     f"{self.where} has an infinite value in column {self.variables[column]!r} at row "
                     f"{self.n_rows + int(row)} (counted from 0); remove it or mark it as missing (NaN).",
                     code="infinite",
-                )
-            huge = np.abs(values) > LARGEST
-            if huge.any():
-                row, column = np.argwhere(huge)[0]
-                raise DataError(
-                    f"{self.where} has {values[row, column]:g} in column {self.variables[column]!r} at row "
-                    f"{self.n_rows + int(row)} (counted from 0), which is too large to compute with; leave such cells "
-                    f"empty, or say what is plausible with {Given('limits')}.",
-                    code="huge",
                 )
             absent = np.isnan(values)
             if self.missing == "error" and absent.any():

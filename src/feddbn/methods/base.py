@@ -29,7 +29,7 @@ from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
-from feddbn.data.memory import with_columns
+from feddbn.data.memory import check_magnitudes, with_columns
 from feddbn.errors import (
     DataError,
     DependentColumnsWarning,
@@ -391,6 +391,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         sites = self._without_defined(as_read)
         n_lags = self._largest_lag if longest_lag is None else longest_lag
         self._check(sites, n_lags)
+        check_magnitudes(sites)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         self._tell(*far_definitions(as_read.values(), self._rows.definitions))

@@ -132,7 +132,6 @@ def test_one_file_is_one_site_or_a_long_table(tmp_path: Path) -> None:
         ("none.csv", None),
         ("a.xlsx", b"x"),
         ("a.csv", b"a,b\n\xff\xfe,1\n"),
-        ("a.csv", b"a;b\n1;2\n"),
     ],
 )
 def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: bytes | None) -> None:

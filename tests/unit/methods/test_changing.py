@@ -152,7 +152,7 @@ def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
     curved = {name: rows.copy() for name, rows in data.items()}
     for rows in curved.values():
         rows[:, 2] += 0.5 * rows[:, 0] ** 2
-    with pytest.warns(feddbn.errors.ResidualsWarning, match="squares"):
+    with pytest.warns(feddbn.errors.ResidualsWarning, match="straight lines"):
         found = ChangingDBN().fit(curved)
     assert len(found.segments_) == 2
     assert "curvature" in found.residuals_.violations

@@ -28,7 +28,7 @@ from feddbn.runtime.settings import SiteSettings
 from feddbn.runtime.site.open_site import study_checks
 from feddbn.runtime.site.protection import Protection
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
-from support.study_files import ABOUT
+from support.study_files import ABOUT, ABOUT_LINE
 
 ONE_FILE = "support.toy_method"
 MADE = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0)
@@ -98,11 +98,15 @@ def test_the_command_line_finds_it_by_its_entry_point(offered, tmp_path):
 def test_a_study_file_may_name_it(offered, tmp_path):
     from feddbn.cli.study import read_study
 
-    text = 'name = "s"\nmethod = "toy"\nvariables = ["x0"]\nsites = ["a"]\n[parameters]\nthreshold = {}\n'
+    text = (
+        'name = "s"\nmethod = "toy"\nvariables = ["x0"]\nsites = ["a"]\n'
+        + ABOUT_LINE
+        + "\n[parameters]\nthreshold = {}\n"
+    )
     path = tmp_path / "study.toml"
-    path.write_text(text.format("0.3"))
+    path.write_text(text + "threshold = 0.3")
     assert read_study(path).method == "toy"
-    path.write_text(text.format('"high"'))
+    path.write_text(text + 'threshold = "high"')
     with pytest.raises(ParameterError, match="threshold='high'"):
         read_study(path)
 

@@ -22,7 +22,7 @@ def test_a_network_is_read_only_and_says_its_size() -> None:
     dbn = DBN(W, A)
     with pytest.raises(ValueError, match="read-only"):
         dbn.W[0, 0] = 1.0
-    assert repr(dbn) == "<DBN: 2 variables, 1 lags, 1 contemporaneous and 0 lagged edges>"
+    assert repr(dbn) == "<DBN: 2 variables, 1 lag, 1 contemporaneous and 0 lagged edges>"
 
 
 def test_equality_is_exact_unless_a_tolerance_is_given() -> None:

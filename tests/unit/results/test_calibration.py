@@ -211,8 +211,8 @@ def test_what_the_data_do_not_tell_is_said_first_and_drawn_in_grey(untold, tmp_p
 def test_the_command_line_says_it_before_the_edges_and_shows_both_numbers(untold, capsys):
     print_result(Result.from_estimator(untold))
     out, err = capsys.readouterr()
-    assert "do not tell which" in " ".join(out.splitlines()[:3])
-    assert "do not tell which" not in err
+    assert "do not show which" in " ".join(out.splitlines()[:3])
+    assert "do not show which" not in err
     (heads,) = [line.split() for line in out.splitlines() if "from" in line and "lag" in line]
     assert heads[6:9] == ["link", "edge", "raw"]
 
