@@ -98,11 +98,7 @@ def test_the_command_line_finds_it_by_its_entry_point(offered, tmp_path):
 def test_a_study_file_may_name_it(offered, tmp_path):
     from feddbn.cli.study import read_study
 
-    text = (
-        'name = "s"\nmethod = "toy"\nvariables = ["x0"]\nsites = ["a"]\n'
-        + ABOUT_LINE
-        + "\n[parameters]\nthreshold = {}\n"
-    )
+    text = 'name = "s"\nmethod = "toy"\nvariables = ["x0"]\nsites = ["a"]\n' + ABOUT_LINE + "\n[parameters]\n"
     path = tmp_path / "study.toml"
     path.write_text(text + "threshold = 0.3")
     assert read_study(path).method == "toy"
