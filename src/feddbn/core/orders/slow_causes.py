@@ -144,7 +144,9 @@ class _Pair:
             variances[self.pair], loads[self.pair] = np.exp(x[-5:-3]), x[-3:-1]
             return self._deviance(weights, variances, loads, float(np.tanh(x[-1]))) / self.n
 
-        found = minimize(cost, x[moves], method="BFGS", options={"maxiter": _STEPS})
+        # A step of the search may leave all bounds; such a place is far from every solution (`_FAR`).
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = minimize(cost, x[moves], method="BFGS", options={"maxiter": _STEPS})
         x[moves] = found.x
         n_kept = float(self.support.sum()) - float((~free).sum())
         return float(found.fun) * self.n + self.price * (n_kept + 3.0), x
