@@ -40,7 +40,7 @@ class Progress:
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
     >>> with feddbn.Progress("OneShotDBN") as watch:
     ...     model = feddbn.OneShotDBN().fit(data.sites, observer=watch)
-    >>> watch.n_sums == model.n_rounds_
+    >>> watch.n_sums >= model.n_rounds_
     True
     """
 
