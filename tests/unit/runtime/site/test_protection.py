@@ -163,6 +163,7 @@ def test_what_depends_on_data_or_rounds_is_told_to_the_owner_alone(
     assert all(number in entry.note and number in caplog.text for number in numbers)
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
     place = make_sites(tmp_path, OPEN + "max_epsilon = 60.0\ndelta = 1e-5\n")
     privacy = {"epsilon": 50.0, "delta": 1e-5, "clip": 100.0, "unit": "recording"}
