@@ -217,11 +217,11 @@ def _axes(
         i = variable_index(shock, dbn.variables, "--shock")
         curved = "linear effects; here responses depend on the value: use feddbn effects --at --by"
         needs(f"{curved}, or a plot of curves", not dbn.bends)
-        low, high = (None, None) if result.n_rows is None else dbn.response_bands(horizon, result.n_rows)
-        bands: dict[str, Any] = {} if low is None or high is None else {"low": low[:, i], "high": high[:, i]}
-        return report.plot_responses(
-            dbn.impulse_responses(horizon)[:, i], dbn.variables, **bands, shock=shock
+        low, high = (
+            (bound[:, i] for bound in bands) if (bands := result.response_bands(horizon)) else (None, None)
         )
+        responses = dbn.impulse_responses(horizon)[:, i]
+        return report.plot_responses(responses, dbn.variables, low=low, high=high, shock=shock)
     found = stored_changes(result.diagnostics, result.parameters)
     needs(f"segments, which {result.method} does not have; use feddbn fit --method changing", found)
     assert found is not None

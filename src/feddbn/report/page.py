@@ -461,10 +461,12 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     [high]], ...]}``, without bounds where they are not known.
     """
     rates = record.rates
+    # Bands are as wide as complete rows make them, of which rows with empty cells are worth fewer.
+    worth = record.diagnostics.get("n_samples")
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
     ]
-    networks[0]["effects"] = _effects(record.dbn, record.n_rows if rates is None else None)
+    networks[0]["effects"] = _effects(record.dbn, None if rates is not None else worth or record.n_rows)
     in_budget = (len(record.personal) + 1) * record.dbn.d <= EFFECTS_BUDGET
     for site, dbn in record.personal.items():
         columns = [*EDGE_COLUMNS, "standardised", "oriented"]

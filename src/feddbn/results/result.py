@@ -40,6 +40,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn._version import __version__
+from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
@@ -48,7 +49,7 @@ from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Finding, Findings
 from feddbn.model.dbn import DBN
 from feddbn.model.rates import RateNetwork
-from feddbn.results.text import summary_text
+from feddbn.results.text import rows_of_errors, summary_text
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -375,16 +376,18 @@ class Result(Shown):
     def impulse_responses(self, horizon: int = 10, level: float = 0.9) -> pd.DataFrame:
         """Frame source, target, step, response, lower, upper: what a unit shock does, with bands (`DBN.response_bands`).
 
-        The bounds are NaN where nobody knows from how many rows the network was learned.
+        The bounds are NaN where they are not known (`response_bands`).
         """
-        table = self.dbn.frames.impulse_responses(horizon)
-        bounds = (
-            [np.full((horizon + 1, self.dbn.d, self.dbn.d), np.nan)] * 2
-            if self.n_rows is None
-            else self.dbn.response_bands(horizon, self.n_rows, level)
-        )
-        low, high = (np.moveaxis(bound, 0, 2).ravel() for bound in bounds)
-        return table.assign(lower=low, upper=high)
+        table = self.dbn.frames.impulse_responses(horizon).assign(lower=np.nan, upper=np.nan)
+        bounds = self.response_bands(horizon, level)
+        if bounds is not None:
+            table["lower"], table["upper"] = (np.moveaxis(bound, 0, 2).ravel() for bound in bounds)
+        return table
+
+    def response_bands(self, horizon: int = 10, level: float = 0.9) -> tuple[FloatArray, FloatArray] | None:
+        """Return `DBN.response_bands` for the rows that it was learned from; None where sampling errors are not known."""
+        n = rows_of_errors(self)
+        return None if n is None else self.dbn.response_bands(horizon, n, level)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored layout as plain dicts, lists, numbers and text."""

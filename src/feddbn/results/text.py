@@ -15,20 +15,30 @@ from feddbn.words import first_lines, full_sentence, say
 if TYPE_CHECKING:
     from feddbn.results.result import Result
 
-__all__ = ["rows_words", "summary_text", "weight_errors"]
+__all__ = ["rows_of_errors", "rows_words", "summary_text", "weight_errors"]
 
 _WIDTH, _MOST_NAME = 79, 16
 
 
-def weight_errors(result: Result) -> FloatArray | None:
-    """(p+1, d, d) standard errors of the weights; None where they are not known: curves, other kinds, no number of rows."""
-    dbn, n = result.dbn, result.n_rows
-    if dbn.bends or result.rates is not None or not n or not np.all(dbn.noise_variances > 0):
+def rows_of_errors(result: Result) -> int | None:
+    """How many rows the sampling errors of weights follow from; None where they are not known.
+
+    Known they are for straight effects that settle, where the noise and the number of rows are known.
+    """
+    dbn = result.dbn
+    if dbn.bends or result.rates is not None or not np.all(dbn.noise_variances > 0):
         return None
     try:
-        return dbn.standard_errors(n)
+        return result.n_rows if dbn.is_stationary else None
     except (ParameterError, np.linalg.LinAlgError):
+        # An average of graphs may hold a cycle of weight 1.
         return None
+
+
+def weight_errors(result: Result) -> FloatArray | None:
+    """(p+1, d, d) standard errors of the weights; None where they are not known."""
+    n = rows_of_errors(result)
+    return None if n is None else result.dbn.standard_errors(n)
 
 
 def rows_words(result: Result) -> str:

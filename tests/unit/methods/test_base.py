@@ -61,3 +61,11 @@ def test_responses_come_with_bands(table: pd.DataFrame) -> None:
     assert moved["lower"] < 0.49 < moved["upper"]
     still = found.query("source == 'c' and target == 'a'")
     assert (still[["response", "lower", "upper"]] == 0).all(axis=None)
+
+
+def test_a_network_whose_shocks_grow_has_responses_without_bands() -> None:
+    grows = feddbn.DBN(np.zeros((2, 2)), [[[1.1, 0.3], [0.0, 0.5]]], ["a", "b"])
+    result = Result(method="OneShotDBN", dbn=grows, diagnostics={"n_samples": 400})
+    assert result.response_bands(3) is None
+    assert result.impulse_responses(3)[["lower", "upper"]].isna().all(axis=None)
+    assert "std err" in result.summary()
