@@ -18,7 +18,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal
@@ -116,6 +116,19 @@ def says(*codes: str) -> Callable[[Sentence], Sentence]:
         return sentence
 
     return register
+
+
+def says_as(words: Mapping[str, str | tuple[str, ...]]) -> None:
+    """Register words in which only values change, ``{name}`` or ``{it.names}``; the parts of a card are a tuple."""
+    for code, template in words.items():
+        says(code)(partial(_filled_in, template))
+
+
+def _filled_in(words: str | tuple[str, ...], it: Said) -> str | Card:
+    values = it.finding.values
+    if isinstance(words, str):
+        return words.format(it=it, **values)
+    return Card(*(part.format(it=it, **values) for part in words))
 
 
 @cache

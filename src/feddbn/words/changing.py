@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, says
+from feddbn.words import Said, says, says_as
 
 
 @says("changes")
@@ -37,17 +37,18 @@ def _drift(it: Said) -> str:
     )
 
 
-@says("few-rows-for-changes")
-def _few_rows(it: Said) -> str:
-    return "there are too few rows for two segments, so one network was learned for all. Use longer recordings or more sites."
-
-
-@says("long-last-block")
-def _long_last_block(it: Said) -> str:
-    return (
-        f"the last block has {it['n']:.0f} rows, the others about {it['usual']:.0f}, because recordings differ in length or "
-        "have gaps. Changes late in the longest recordings cannot be seen."
-    )
+says_as(
+    {
+        "few-rows-for-changes": (
+            "there are too few rows for two segments, so one network was learned for all. Use longer recordings "
+            "or more sites."
+        ),
+        "long-last-block": (
+            "the last block has {n:.0f} rows, the others about {usual:.0f}, because recordings differ in length or "
+            "have gaps. Changes late in the longest recordings cannot be seen."
+        ),
+    }
+)
 
 
 @says("which-segment")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.words import Card, Said, counted, says
+from feddbn.words import Card, Said, counted, says, says_as
 
 _ASKED = {
     "hello": "whether this site takes part; the answer holds its feddbn version and the state of its audit log, no data",
@@ -39,16 +39,20 @@ _HELD = {
 _ASKED["batch"], _HELD["batch"] = _ASKED["task"], _HELD["task"]
 
 
-@says("file-question")
-def _file_question(it: Said) -> Card:
-    return Card("file", "", f"question {it['number']} to the site {it['site']} in the run {it['run']}")
-
-
-@says("file-answer")
-def _file_answer(it: Said) -> Card:
-    return Card(
-        "file", "", f"answer of the site {it['site']} to question {it['number']} in the run {it['run']}"
-    )
+says_as(
+    {
+        "file-question": ("file", "", "question {number} to the site {site} in the run {run}"),
+        "file-answer": ("file", "", "answer of the site {site} to question {number} in the run {run}"),
+        "file-refuses": ("holds", "", "a refusal, no data: {sentence}"),
+        "files-kit": ("kit", "", "of {site!r}, for questions that {lead} has signed (key {key}...)"),
+        "peers-listed": ("public keys", "", "of {it.names}"),
+        "folder-none": (
+            "shared folder",
+            "",
+            "none in files.toml; questions are answered with `feddbn site answer`",
+        ),
+    }
+)
 
 
 @says("file-signed")
@@ -67,11 +71,6 @@ def _file_asks(it: Said) -> Card:
 def _file_holds(it: Said) -> Card:
     values = {"numbers": counted(it["numbers"], "number"), "bytes": it["bytes"]}
     return Card("holds", "", _HELD.get(it["phase"], it["phase"]).format(**values))
-
-
-@says("file-refuses")
-def _file_refuses(it: Said) -> Card:
-    return Card("holds", "", f"a refusal, no data: {it['sentence']}")
 
 
 @says("files-awaited")
@@ -99,22 +98,10 @@ def _files_finished(it: Said) -> str:
     return "\n".join([*lines, *(f"  {site}: {path}" for site, path in sorted(it["files"].items()))])
 
 
-@says("files-kit")
-def _files_kit(it: Said) -> Card:
-    return Card(
-        "kit", "", f"of {it['site']!r}, for questions that {it['lead']} has signed (key {it['key']}...)"
-    )
-
-
 @says("files-kit-other")
 def _files_kit_other(it: Said) -> Card:
     said = f"files.toml names {it['named']!r} and the settings {it['site']!r}, or identity.key is not the key of that site"
     return Card("kit", "", f"{said} in peers.toml; use the kit as it was made")
-
-
-@says("peers-listed")
-def _peers_listed(it: Said) -> Card:
-    return Card("public keys", "", f"of {it.names}")
 
 
 @says("folder-shared")
@@ -123,8 +110,3 @@ def _folder_shared(it: Said) -> Card:
         "is watched by `feddbn start`" if it["there"] else "does not exist; create it, or correct files.toml"
     )
     return Card("shared folder", "", f"{it['folder']} {there}")
-
-
-@says("folder-none")
-def _folder_none(it: Said) -> Card:
-    return Card("shared folder", "", "none in files.toml; questions are answered with `feddbn site answer`")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from feddbn.findings import Finding
-from feddbn.words import Said, counted, say, says
+from feddbn.words import Said, counted, say, says, says_as
 
 _MOST_EDGES = 8
 
@@ -55,9 +55,31 @@ def _alone_here(it: Said) -> str:
     )
 
 
-@says("few-rows-for-marks")
-def _few_rows_for_marks(it: Said) -> str:
-    return f"{it['n']:,.0f} rows are few for {it['q']} columns. Weak edges will be missing; some marks may be due to chance."
+says_as(
+    {
+        "few-rows-for-marks": (
+            "{n:,.0f} rows are few for {q} columns. Weak edges will be missing; some marks may be due to "
+            "chance."
+        ),
+        "cyclic-marks": "{n} contemporaneous edges form a cycle and are left out. The data contradict each other there.",
+        "rows-added": (
+            "{n_new} new rows were added to {n_before} earlier ones. Only covariances were added. The noise, curves "
+            "and residuals were not checked again."
+        ),
+        "not-selected-by-spread": (
+            "fewer than {fewest} sites take part, so their spread cannot be shown without revealing a site. The candidate "
+            "with the lowest loss was chosen, without a standard error."
+        ),
+        "sites-not-compared": (
+            "not checked: whether one site has different units, swapped columns or different relations. "
+            "{it.cure} makes the sites compare themselves, if their owners allow the task 'agreement'."
+        ),
+        "noise-shape-not-looked-at": (
+            "some contemporaneous directions are unknown. The shape of the noise might decide them, but it was not checked. "
+            "{it.cure} checks it, if the owners allow the task 'residuals.shapes'."
+        ),
+    }
+)
 
 
 @says("marks")
@@ -73,11 +95,6 @@ def _marks(it: Said) -> str:
 def _plain_autoregression(it: Said) -> str:
     what = " `summary_` is for the algorithms of feddbn.interop." if it.in_python else ""
     return f"this network is a plain vector autoregression. It keeps every lagged weight; no edge was selected.{what}"
-
-
-@says("cyclic-marks")
-def _cyclic_marks(it: Said) -> str:
-    return f"{it['n']} contemporaneous edges form a cycle and are left out. The data contradict each other there."
 
 
 @says("could-be-hidden")
@@ -117,14 +134,6 @@ def _few_rows_for_curves(it: Said) -> str:
     )
 
 
-@says("rows-added")
-def _rows_added(it: Said) -> str:
-    return (
-        f"{it['n_new']} new rows were added to {it['n_before']} earlier ones. Only covariances were added. The noise, curves "
-        "and residuals were not checked again."
-    )
-
-
 @says("treated-as-before")
 def _treated_as_before(it: Said) -> str:
     told = {
@@ -139,30 +148,6 @@ def _treated_as_before(it: Said) -> str:
     return (
         f"on their own, the new rows would be prepared differently ({changes}). They were prepared like the old rows. Fit "
         "all rows again to decide for all of them."
-    )
-
-
-@says("not-selected-by-spread")
-def _no_spread(it: Said) -> str:
-    return (
-        f"fewer than {it['fewest']} sites take part, so their spread cannot be shown without revealing a site. The candidate "
-        "with the lowest loss was chosen, without a standard error."
-    )
-
-
-@says("sites-not-compared")
-def _sites_not_compared(it: Said) -> str:
-    return (
-        "not checked: whether one site has different units, swapped columns or different relations. "
-        f"{it.cure} makes the sites compare themselves, if their owners allow the task 'agreement'."
-    )
-
-
-@says("noise-shape-not-looked-at")
-def _noise_shape(it: Said) -> str:
-    return (
-        "some contemporaneous directions are unknown. The shape of the noise might decide them, but it was not checked. "
-        f"{it.cure} checks it, if the owners allow the task 'residuals.shapes'."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, says
+from feddbn.words import Said, says, says_as
 
 _ENDS = {
     "MAX_ROUNDS": "stopped at the maximum number of rounds before it had converged",
@@ -45,9 +45,16 @@ def _variables_scaled(it: Said) -> str:
     )
 
 
-@says("mean-has-cycles")
-def _mean_has_cycles(it: Said) -> str:
-    return "the averaged graph has cycles, so it is not a valid network; the method of the paper keeps them."
+says_as(
+    {
+        "mean-has-cycles": "the averaged graph has cycles, so it is not a valid network; the method of the paper keeps them.",
+        "own-residuals-not-looked-at": (
+            "residuals were not checked: no site has {rows_a_column} rows for each of the {n_columns} "
+            "columns."
+        ),
+        "no-own-network": "site {site!r} has no network of its own: {why}",
+    }
+)
 
 
 @says("more-of-sites")
@@ -62,19 +69,9 @@ def _never_joined(it: Said) -> str:
     return f"{n} site{'' if n == 1 else 's'} never took part and got the shared network: {names}."
 
 
-@says("own-residuals-not-looked-at")
-def _own_residuals(it: Said) -> str:
-    return f"residuals were not checked: no site has {it['rows_a_column']} rows for each of the {it['n_columns']} columns."
-
-
 @says("no-site-compared")
 def _no_site_compared(it: Said) -> str:
     return (
         f"{it.setting('prepare.on_disagreement', 'personal')} had no effect. Sites are compared only if there are at least "
         f"{it['fewest']} and all answer the tasks 'survey' and 'agreement'."
     )
-
-
-@says("no-own-network")
-def _no_own_network(it: Said) -> str:
-    return f"site {it['site']!r} has no network of its own: {it['why']}"

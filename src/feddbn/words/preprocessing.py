@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, counted, says
+from feddbn.words import Said, counted, says, says_as
 
 _MOST_SHOWN = 6
 _LEAST_SHARE = 0.01
-
-
-_CELLS = {
-    "cells-empty_values": "cells with the value {} were treated as empty.",
-    "cells-made_up": "cells that were filled in earlier were treated as empty: {}.",
-}
-
-
-@says(*_CELLS)
-def _cells(it: Said) -> str:
-    return _CELLS[it.finding.code].format(it["value"])
 
 
 _MADE_UP = {
@@ -35,9 +24,22 @@ def _made_up_values(it: Said) -> str:
     return f"some values seem to be filled in, and filled-in values can reverse edges. {each}{more}{cure}"
 
 
-@says("rows-treated")
-def _rows_treated(it: Said) -> str:
-    return f"the rows were prepared first: {it.parts}. {it.where_single} how to change this."
+says_as(
+    {
+        "cells-empty_values": "cells with the value {value} were treated as empty.",
+        "cells-made_up": "cells that were filled in earlier were treated as empty: {value}.",
+        "rows-treated": "the rows were prepared first: {it.parts}. {it.where_single} how to change this.",
+        "own-scales": (
+            "sites measure on different scales (BIC {evidence:.0f} better with one scale per site), so each is rescaled "
+            "to the mean scale. Weights are on that scale. {it.cure} keeps the values unchanged."
+        ),
+        "not-looked-at-under-noise": (
+            "not checked: whether recordings differ in means, trends or scales, and whether variables are yes/no or counts. "
+            "Under this differential privacy only one matrix is released. If means may differ, use {it.cure}."
+        ),
+        "sites-compared": "{it.parts}. {it.where_single} what to do about it.",
+    }
+)
 
 
 @says("own-courses", "own-means")
@@ -68,14 +70,6 @@ def _levels(it: Said, has_course: bool) -> str:
     if it.in_python:
         return f"{has}`dbn_.at_level(mean)` gives those of one recording, as `feddbn forecast` does."
     return f"{has}`feddbn forecast` uses those of the recording."
-
-
-@says("own-scales")
-def _own_scales(it: Said) -> str:
-    return (
-        f"sites measure on different scales (BIC {it['evidence']:.0f} better with one scale per site), so each is rescaled "
-        f"to the mean scale. Weights are on that scale. {it.cure} keeps the values unchanged."
-    )
 
 
 @says("cells-bounded")
@@ -165,14 +159,6 @@ def _two_rates(it: Said) -> str:
     )
 
 
-@says("not-looked-at-under-noise")
-def _not_looked_at(it: Said) -> str:
-    return (
-        "not checked: whether recordings differ in means, trends or scales, and whether variables are yes/no or counts. "
-        f"Under this differential privacy only one matrix is released. If means may differ, use {it.cure}."
-    )
-
-
 @says("no-intercepts")
 def _no_intercepts(it: Said) -> str:
     has = "`dbn_.at_level(mean)` has those of one recording (" if it.in_python else "("
@@ -210,8 +196,3 @@ def _kinds_as_lines(it: Said) -> str:
     else:
         cure = 'method = "mixed" with these kinds'
     return f"{shown}; {line}. {cure} treats them as what they are."
-
-
-@says("sites-compared")
-def _sites_compared(it: Said) -> str:
-    return f"{it.parts}. {it.where_single} what to do about it."

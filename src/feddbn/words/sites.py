@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from feddbn.findings import Finding
-from feddbn.words import Card, Said, card, counted, says
+from feddbn.words import Card, Said, card, counted, says, says_as
 from feddbn.words.studies import day, listed, when
 
 _CHECKED = {
@@ -140,14 +140,18 @@ def _site_policy(it: Said) -> Card:
     return Card("policy", "", f"{', '.join(it['methods'])}; {masked}; {rules}")
 
 
-@says("budget-unset")
-def _budget_unset(it: Said) -> Card:
-    return Card("budget", "", "no budget is set (max_epsilon in the policy)")
-
-
-@says("budget-unknown")
-def _budget_unknown(it: Said) -> Card:
-    return Card("budget", "", f"not known, so it is treated as fully spent: {it['doubt']}")
+says_as(
+    {
+        "budget-unset": ("budget", "", "no budget is set (max_epsilon in the policy)"),
+        "budget-unknown": ("budget", "", "not known, so it is treated as fully spent: {doubt}"),
+        "approval-refused": "You refused the study {study}; it no longer waits.",
+        "approval-revoked": "You withdrew the approval of {study}. A run under way is refused from its next message on.",
+        "rows-left-out": (
+            "{n} rows are left out of sums with n_lags = {n_lags}. Otherwise, sums of this study and of earlier "
+            "ones together could reveal a few rows."
+        ),
+    }
+)
 
 
 @says("budget")
@@ -184,16 +188,6 @@ def _approval_given(it: Said) -> str:
     return f"You approved the study {it['study']}; the approval ends {day(it['expires'])}."
 
 
-@says("approval-refused")
-def _approval_refused(it: Said) -> str:
-    return f"You refused the study {it['study']}; it no longer waits."
-
-
-@says("approval-revoked")
-def _approval_revoked(it: Said) -> str:
-    return f"You withdrew the approval of {it['study']}. A run under way is refused from its next message on."
-
-
 @says("networks-compared")
 def _networks_compared(it: Said) -> str:
     both = f"{it['both']} {'is' if it['both'] == 1 else 'are'} in both"
@@ -215,14 +209,6 @@ def _networks_not_compared(it: Said) -> str:
 def _own_network(it: Said) -> str:
     how = "`dbns_` has it" if it.in_python else "learn it with `feddbn fit` from the data of this site alone"
     return f"if this site is left out of the common network, it has a network of its own, which stays here: {how}."
-
-
-@says("rows-left-out")
-def _rows_left_out(it: Said) -> str:
-    return (
-        f"{it['n']} rows are left out of sums with n_lags = {it['n_lags']}. Otherwise, sums of this study and of earlier "
-        "ones together could reveal a few rows."
-    )
 
 
 @says("variable-left-out")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from feddbn.words import Card, Said, counted, full_sentence, says
+from feddbn.words import Card, Said, counted, full_sentence, says, says_as
 
 _GOALS = {
     "network": "a network",
@@ -220,14 +220,54 @@ def _noise(it: Said) -> Card:
     return Card("Noise and epsilon", "", said)
 
 
-@says("study-exact")
-def _no_noise(it: Said) -> Card:
-    return Card(
-        "Noise and epsilon",
-        "",
-        "No noise and no epsilon: the sums are exact. No proof limits what they reveal about one patient. Minimum numbers of "
-        "rows protect patients",
-    )
+says_as(
+    {
+        "study-exact": (
+            "Noise and epsilon",
+            "",
+            (
+                "No noise and no epsilon: the sums are exact. No proof limits what they reveal about one patient. Minimum "
+                "numbers of rows protect patients"
+            ),
+        ),
+        "noise-few-rows": (
+            "With about {rows:,} rows, noise of 0.3 of the sampling error may lose an edge in some networks (table in "
+            "docs/noise.md). From {usual:,} rows on, no edge was lost."
+        ),
+        "study-untold": (
+            "it cannot be described in plain words, so it cannot be approved here; ask its lead for another "
+            "study."
+        ),
+        "study-unnamed": "the study does not name this site ({site}), so it cannot be approved here.",
+        "study-unjudged": "it cannot be checked: unexpected {error}.",
+        "run-failed": "ended by an error; the server's log says why",
+        "not-connected": "not connected at the moment: {it.names}.",
+        "run-fetched": "The result of {run} was fetched.",
+        "run-aborted": "Run {run} was stopped. It can be resumed.",
+        "run-resumed": "Run {run} continues where it stopped.",
+        "run-sent": "Run {run} was sent.",
+        "study-possible": "The study file is complete, and its method can use it.",
+        "site-here": ("{site}", "is connected"),
+        "site-away": ("{site}", "is not connected"),
+        "site-not-proved": (
+            "site {site!r} is left out because its proof is invalid: its numbers may not come from rows of data. "
+            "Either its software differs, or its numbers were altered; ask its owner."
+        ),
+        "weights-shown": (
+            "each of {n_sites} sites has proved to the keepers that its influence in any direction is at most "
+            "{most:.2g} times its share of the rows"
+        ),
+        "weight-not-shown": (
+            "{it.names} did not prove to the keepers that its influence is at most {most:.2g} times its share of the "
+            "rows, so it may change edges by more than that. Its values vary more than those of other sites, or they are "
+            "made up. Check its data, or start a study without it"
+        ),
+        "sums-differ": (
+            "the moments that the sites proved differ from those that they sent first. Some site may have sent numbers "
+            "that do not come from its rows, so the network may be wrong"
+        ),
+    }
+)
 
 
 @says("study-sampling-noise")
@@ -284,47 +324,21 @@ def _study_headline(it: Said) -> str:
     return f"Asked by {lead}: {goals[it['goal']]}. The study uses {n_variables} and the rows of {n_sites}."
 
 
-@says("noise-few-rows")
-def _noise_few_rows(it: Said) -> str:
-    return (
-        f"With about {it['rows']:,} rows, noise of 0.3 of the sampling error may lose an edge in some networks (table in "
-        f"docs/noise.md). From {it['usual']:,} rows on, no edge was lost."
-    )
-
-
-@says("study-untold")
-def _study_untold(it: Said) -> str:
-    return "it cannot be described in plain words, so it cannot be approved here; ask its lead for another study."
-
-
-@says("study-unnamed")
-def _study_unnamed(it: Said) -> str:
-    return f"the study does not name this site ({it['site']}), so it cannot be approved here."
-
-
-@says("study-unjudged")
-def _study_unjudged(it: Said) -> str:
-    return f"it cannot be checked: unexpected {it['error']}."
-
-
-_JOBS = {
-    "job-waits": "waits to be started",
-    "job-starts": "is being started",
-    "job-runs": "running",
-    "job-finished": "finished",
-    "job-collects": "waits for answers",
-    "job-aborted": "stopped on request; `feddbn study resume {run}` continues it",
-    "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` continues it",
-    "job-lacks-sites": "could not be started: sites were missing; `feddbn study resume {run}` tries again",
-    "job-not-started": "could not be started; `feddbn study resume {run}` tries again",
-    "job-given-up": "the server gave it up; `feddbn study resume {run}` continues it",
-    "job-other": "{status}",
-}
-
-
-@says(*_JOBS)
-def _job(it: Said) -> str:
-    return _JOBS[it.finding.code].format(**it.finding.values)
+says_as(
+    {
+        "job-waits": "waits to be started",
+        "job-starts": "is being started",
+        "job-runs": "running",
+        "job-finished": "finished",
+        "job-collects": "waits for answers",
+        "job-aborted": "stopped on request; `feddbn study resume {run}` continues it",
+        "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` continues it",
+        "job-lacks-sites": "could not be started: sites were missing; `feddbn study resume {run}` tries again",
+        "job-not-started": "could not be started; `feddbn study resume {run}` tries again",
+        "job-given-up": "the server gave it up; `feddbn study resume {run}` continues it",
+        "job-other": "{status}",
+    }
+)
 
 
 @says("run-finished")
@@ -340,11 +354,6 @@ def _run_stopped(it: Said) -> str:
 @says("run-collects")
 def _run_collects(it: Said) -> str:
     return f"waits for its sites: {it['sentence']}" if it["sentence"] else "waits for its sites"
-
-
-@says("run-failed")
-def _run_failed(it: Said) -> str:
-    return "ended by an error; the server's log says why"
 
 
 _ENDED = {
@@ -391,46 +400,6 @@ def _not_in_last_sum(it: Said) -> str:
     return f"not in the last sum: {', '.join(gone)}."
 
 
-@says("not-connected")
-def _not_connected(it: Said) -> str:
-    return f"not connected at the moment: {it.names}."
-
-
-@says("run-fetched")
-def _run_fetched(it: Said) -> str:
-    return f"The result of {it['run']} was fetched."
-
-
-@says("run-aborted")
-def _run_aborted(it: Said) -> str:
-    return f"Run {it['run']} was stopped. It can be resumed."
-
-
-@says("run-resumed")
-def _run_resumed(it: Said) -> str:
-    return f"Run {it['run']} continues where it stopped."
-
-
-@says("run-sent")
-def _run_sent(it: Said) -> str:
-    return f"Run {it['run']} was sent."
-
-
-@says("study-possible")
-def _study_possible(it: Said) -> str:
-    return "The study file is complete, and its method can use it."
-
-
-@says("site-here")
-def _site_here(it: Said) -> Card:
-    return Card(it["site"], "is connected")
-
-
-@says("site-away")
-def _site_away(it: Said) -> Card:
-    return Card(it["site"], "is not connected")
-
-
 @says("site-silent")
 def _site_silent(it: Said) -> Card:
     return Card(it["site"], f"has been silent since {when(it['heard'])} ({span(it['seconds'])})")
@@ -457,36 +426,3 @@ def _site_refuses(it: Said) -> str:
     if it["code"] == "not-approved":
         return f"site {it['site']!r}: its owner has not decided about this study yet."
     return full_sentence(it["sentence"])
-
-
-@says("site-not-proved")
-def _site_not_proved(it: Said) -> str:
-    return (
-        f"site {it['site']!r} is left out because its proof is invalid: its numbers may not come from rows of data. "
-        "Either its software differs, or its numbers were altered; ask its owner."
-    )
-
-
-@says("weights-shown")
-def _weights_shown(it: Said) -> str:
-    return (
-        f"each of {it['n_sites']} sites has proved to the keepers that its influence in any direction is at most "
-        f"{it['most']:.2g} times its share of the rows"
-    )
-
-
-@says("weight-not-shown")
-def _weight_not_shown(it: Said) -> str:
-    return (
-        f"{it.names} did not prove to the keepers that its influence is at most {it['most']:.2g} times its share of the "
-        "rows, so it may change edges by more than that. Its values vary more than those of other sites, or they are made "
-        "up. Check its data, or start a study without it"
-    )
-
-
-@says("sums-differ")
-def _sums_differ(it: Said) -> str:
-    return (
-        "the moments that the sites proved differ from those that they sent first. Some site may have sent numbers that do "
-        "not come from its rows, so the network may be wrong"
-    )

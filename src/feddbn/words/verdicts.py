@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from feddbn.words import Card, Said, counted, full_sentence, says
+from feddbn.words import Card, Said, counted, full_sentence, says, says_as
 from feddbn.words.fits import alone_counts
 
 _CONTRADICTIONS = {
@@ -259,15 +259,23 @@ def _agreement(it: Said) -> Card:
     return Card(question, no, "All sites are in the sums.", advice)
 
 
-@says("verdict-acyclic")
-def _acyclic(it: Said) -> Card:
-    return Card(
-        "Is the contemporaneous graph free of cycles?",
-        "No.",
-        "Some variables are their own cause within one time step, which the model does not allow. Averages and votes of "
-        "networks can have such cycles.",
-        "Use FDBNL or OneShotDBN, which cannot return cycles.",
-    )
+says_as(
+    {
+        "verdict-acyclic": (
+            "Is the contemporaneous graph free of cycles?",
+            "No.",
+            (
+                "Some variables are their own cause within one time step, which the model does not allow. Averages and "
+                "votes of networks can have such cycles."
+            ),
+            "Use FDBNL or OneShotDBN, which cannot return cycles.",
+        ),
+        "truth-left-out": "the true network has other variables than the learned one and is not shown.",
+        "predicts-best": "{it.names} predicts held-out rows best among {n} methods.",
+        "fewest-wrong-edges": "{it.names} has the fewest wrong edges among {n} methods.",
+        "nothing-compares": "{n} methods. Without a true network or held-out rows, it is unknown which is better.",
+    }
+)
 
 
 @says("verdict-stable")
@@ -319,11 +327,6 @@ def _revealed(it: Said) -> Card:
     spent = spent or "The sums themselves carry no differential privacy."
     detail = f"Secure aggregation: the server saw sums over sites only. {spent}"
     return Card(question, "Nothing beyond the sums.", detail)
-
-
-@says("truth-left-out")
-def _truth_left_out(it: Said) -> str:
-    return "the true network has other variables than the learned one and is not shown."
 
 
 def _evidence(value: float | None) -> str:
@@ -387,18 +390,3 @@ def _treated_unseen(it: Said) -> Card:
 def _treated_inputs(it: Said) -> Card:
     asked = f"asked for by {it.option('prepare.exogenous')}"
     return Card("Known inputs", f"{it.names}: no edge leads into them", asked)
-
-
-@says("predicts-best")
-def _predicts_best(it: Said) -> str:
-    return f"{it.names} predicts held-out rows best among {it['n']} methods."
-
-
-@says("fewest-wrong-edges")
-def _fewest_wrong_edges(it: Said) -> str:
-    return f"{it.names} has the fewest wrong edges among {it['n']} methods."
-
-
-@says("nothing-compares")
-def _nothing_compares(it: Said) -> str:
-    return f"{it['n']} methods. Without a true network or held-out rows, it is unknown which is better."
