@@ -39,7 +39,6 @@ COMMANDS = {
     "claims": ["collect {out} --seeds 900 --only smoothed"],
     "file_scan": ["500"],
     "files_kill": ["--kills 4 --seed 900"],
-    "ways": ["--sites 3 --rows 100 --variables 3"],
     "keepers": ["poison --seeds 900-900", "cost --columns 3 --sites 4", "rounding --seeds 900-900"],
     "continuous": [
         "--d 3 --seeds 1 --readings 2000 --methods sums oneshot --what plain regular",
@@ -63,7 +62,6 @@ COMMANDS = {
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
     "prio3": ["600"],
     "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],
-    "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "sum_cost": ["--sites 4 5 6 --tree 2 3 --total 100"],
     "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
@@ -85,13 +83,10 @@ CALLS = {
     "latent_picture": lambda m: sys.stdout.write(str(m.rows(20).shape)),
     "mixed": lambda m: m.table(m.LEARNERS, 150, m.MIXED, range(2), 3),
     "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
-    "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
     "noise": lambda m: m.main(2, settings=(("FDBNL", 3, 300, 3),)),
     "paper_setting": lambda m: m.main(2, settings=((3, 60),)),
     "personal_accuracy": lambda m: m.main(range(1), [0.1], d=3, n_samples=90),
     "personal_participation": lambda m: (m.table(range(1), d=3), m.curve(None, d=3)),
-    "personal_speed": lambda m: m.main(1, setting=(3, 2, 60)),
-    "personal_variables": lambda m: m.main(range(1), n_samples=300),
     "privacy_membership": lambda m: m.main(n_trials=5),
     "privacy_overhead": lambda m: m.fit(3, 3, 1, "rounds"),
 }
@@ -100,7 +95,6 @@ ON_REAL_DATA = {
         table.text() for part in (m.systems, m.evidence, m.battery) for table in part(["middleware"])
     ),
     "intensive_care": lambda m: sys.stdout.write("".join(table.text() for table in m.measured(1))),
-    "ranker_views": lambda m: m.of_sums([1], ["ranker"]),
     "real_data_ranking": lambda m: m.dream4_table([1, 2], {"linear": m.RECIPES["linear, no hubs"]}),
 }
 
