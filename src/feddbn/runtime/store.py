@@ -59,6 +59,8 @@ STORE = "_store.sqlite"
 """No run can be called so, nor like what lies beside it."""
 _FORMAT = 1
 _WAIT_S = 60.0
+SYNCHRONOUS = "FULL"
+"""What is committed outlives a machine that loses its power."""
 _TABLES = """
 CREATE TABLE kept (id INTEGER PRIMARY KEY AUTOINCREMENT, place TEXT NOT NULL, name TEXT NOT NULL, time REAL NOT NULL,
                    content BLOB NOT NULL, UNIQUE (place, name));
@@ -205,7 +207,7 @@ class Store:
         connection = sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
         try:
             mode = "TRUNCATE" if erase else "PERSIST"
-            for setting in (f"journal_mode = {mode}", "synchronous = FULL", "secure_delete = ON"):
+            for setting in (f"journal_mode = {mode}", f"synchronous = {SYNCHRONOUS}", "secure_delete = ON"):
                 connection.execute(f"PRAGMA {setting}")
             connection.execute(f"BEGIN {kind}")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
