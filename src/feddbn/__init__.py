@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from feddbn.analysis.confidence import edge_confidence as edge_confidence
     from feddbn.analysis.confidence import mark_confidence as mark_confidence
     from feddbn.analysis.data_check import check as check
+    from feddbn.analysis.monitor import Monitor as Monitor
     from feddbn.data.layout import Layout as Layout
     from feddbn.federation.programs.fdbnl import Rounds as Rounds
     from feddbn.federation.programs.pfdbnl.rounds import Partial as Partial
@@ -62,6 +63,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "AncestralGraph": "feddbn.model.graph",
     "DBN": "feddbn.model.dbn",
     "Layout": "feddbn.data.layout",
+    "Monitor": "feddbn.analysis.monitor",
     "Partial": "feddbn.federation.programs.pfdbnl.rounds",
     "PersonalRounds": "feddbn.federation.programs.pfdbnl.rounds",
     "Prepare": "feddbn.federation.sums.prepare",

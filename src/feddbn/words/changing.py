@@ -68,3 +68,19 @@ def _which_segment(it: Said) -> str:
     if it["unit"] == "regime":
         return f"Forecasts, effects and graph are those of {it['last']}, the last one, which some sites may not have reached."
     return f"Forecasts, effects and graph are those of the last segment, from {it['last']} on.{drift}"
+
+
+@says("edge-gone", "edge-new", "edge-changed", "level-changed", "noise-changed")
+def _alarm(it: Said) -> str:
+    what, _, how = it.finding.code.partition("-")
+    before, after = (f"{it[name]:.3g}" for name in ("before", "after"))
+    if what == "edge":
+        lag = f" at lag {it['lag']}" if it["lag"] else ""
+        start = f"the edge {it['source']} -> {it['target']}{lag} {_HOW[how]}"
+    else:
+        start = f"the {_PART[what]} of {it['target']} has changed"
+    return f"{start} since look {it['since']}, from {before} to {after} (e-value {it['evidence']:.3g})."
+
+
+_HOW = {"gone": "is gone", "new": "is new", "changed": "has another weight"}
+_PART = {"level": "level", "noise": "noise deviation"}

@@ -172,3 +172,19 @@ def test_an_update_does_not_speak_of_noise_that_nobody_added():
     first, second = months(made(seed=4), 150)
     fitted = OneShotDBN(1).fit(first).update(second)
     assert "not-looked-at-under-noise" not in fitted.findings_.codes
+
+
+@pytest.mark.parametrize("center", ["none", "recording"])
+def test_what_an_update_has_added_is_the_difference_of_two_tallies(center):
+    first, second = months(made(), 150)
+    learner = OneShotDBN(1, prepare=replace(AS_THEY_ARE, center=center), **SECOND)
+    base, alone = (learner.fit(part)._tally for part in (first, second))
+    both = base.plus(alone)
+    found = both.minus(base)
+    assert (found.moments.n, found.n_parts, found.rank) == (alone.moments.n, 1, alone.rank)
+    np.testing.assert_allclose(found.moments.mean, alone.moments.mean, atol=1e-10)
+    np.testing.assert_allclose(found.moments.scatter, alone.moments.scatter, atol=1e-8)
+    other = replace(base, treatment=replace(base.treatment, robust="site"))
+    for whole, part in ((base, both), (both, other), (both, replace(base, n_lags=2))):
+        with refused(DataError, code="no-update"):
+            whole.minus(part)

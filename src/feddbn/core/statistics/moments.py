@@ -180,6 +180,13 @@ class Moments:
         scatter = self.scatter + other.scatter + outer(delta, delta) * (self.n * other.n / n)
         return Moments(n, mean, scatter)
 
+    def without(self, other: Moments) -> Moments:
+        """Moments of the rows that were merged with those of `other`; the inverse of `merge`, up to rounding."""
+        n = self.n - other.n
+        mean = self.mean + (self.mean - other.mean) * (other.n / n)
+        delta = mean - other.mean
+        return Moments(n, mean, self.scatter - other.scatter - outer(delta, delta) * (other.n * n / self.n))
+
     def about(self, origin: FloatArray) -> FloatArray:
         """(q, q) ``sum_t (z_t - origin)(z_t - origin)'``."""
         delta = self.mean - origin

@@ -70,6 +70,21 @@ class Tally:
             return replace(self, moments=both, n_parts=n_parts, rank=rank)
         return replace(self, moments=old.merge(new), n_parts=n_parts)
 
+    def minus(self, part: Tally) -> Tally:
+        """Return the tally of the rows that were added to `part`: what `plus` made of both, up to rounding."""
+        n, known = self.moments.n - part.moments.n, part.to_dict()
+        if n < 1 or any(self.to_dict()[name] != known[name] for name in ("variables", "n_lags", *_KEPT)):
+            raise DataError(
+                f"sums of {self.moments.n:.0f} rows are no update of sums of {part.moments.n:.0f} rows: an update has more "
+                "rows, of the same variables and lags, treated the same way.",
+                code="no-update",
+            )
+        new = self.moments.without(part.moments)
+        if self.treatment.center != "recording":
+            return replace(self, moments=new, n_parts=self.n_parts - part.n_parts)
+        moments = replace(new, scatter=self.moments.scatter - part.moments.scatter)
+        return replace(self, moments=moments, n_parts=self.n_parts - part.n_parts, rank=self.rank - part.rank)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; numbers read back bit for bit."""
         return {

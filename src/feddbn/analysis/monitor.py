@@ -1,0 +1,422 @@
+"""Tell when a network changes, from the sums of new rows, however often one looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import logsumexp
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import one_thread
+from feddbn.core.constraints import topological_order
+from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.evidence import (
+    is_alarm,
+    noise_evidence,
+    noise_sums,
+    over_starts,
+    products,
+    weight_evidence,
+)
+from feddbn.core.statistics.moments import Moments, independent, safe_roots
+from feddbn.data import check_sites, read_sites
+from feddbn.data.layout import Layout
+from feddbn.errors import DataError, FileError, Given, InputError, ParameterError
+from feddbn.federation.protocol.task import Federation, run_program
+from feddbn.federation.sums.tally import Tally, new_moments_program
+from feddbn.findings import Finding
+from feddbn.methods.base import in_process
+from feddbn.model.dbn import DBN
+from feddbn.results.result import Result
+from feddbn.settings import number
+from feddbn.shown import Shown
+
+__all__ = ["EVIDENCE", "Look", "Monitor"]
+
+EVIDENCE = ("look", "rows", "what", "source", "target", "lag", "e_value")
+FORMAT = "feddbn-monitor"
+VERSION = 1
+_MOST_PARTS = 64
+# Two standard errors on either side.
+_WIDE = 1.96
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at new rows.
+
+    Attributes
+    ----------
+    number
+        1 for the first look.
+    n_rows
+        How many new rows it had.
+    alarms
+        What it tells for the first time: findings with the codes "edge-gone", "edge-new", "edge-changed", "level-changed",
+        "noise-changed", and the values source, target, lag, before, after, evidence, since.
+    """
+
+    number: int
+    n_rows: int
+    alarms: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows since one possible start: the look's number, products of columns, rows, and sums of the noise test."""
+
+    start: int
+    gram: FloatArray
+    n: float
+    noise: FloatArray
+
+
+class Monitor(Shown):
+    """Watches a network: says when an edge, a level or a noise variance has changed, valid however often one looks.
+
+    Every look asks for one sum: the moments of the new rows, treated as the rows of the fit were. Each variable has a
+    mechanism: its regression on everything that comes before it. The evidence that its mechanism has changed is an e-value
+    (`feddbn.core.statistics.evidence`). An alarm comes where e-BH at level `alpha` rejects "nothing has changed here".
+
+    If nothing changes, the probability that a false alarm ever comes is at most `alpha`, whatever the number of looks. A
+    change of one mechanism is no change of the variables it acts on. After a true alarm the expected share of false ones
+    among the mechanisms over the bar is still at most `alpha` at every look. What is named within a mechanism (which edge,
+    its level or its noise, and since when) is the most probable explanation; no probability is promised for it.
+
+    An alarm stays on record, and the monitor goes on with the old network: once it has changed, fit it again to rows since
+    the change and watch the new fit.
+
+    Evidence counts rows at what they are worth: ``residuals_`` of the fit says by how much unequal noise overstates it. A fit
+    without ``residuals_`` (``check_residuals=False``, an update) counts every row in full. Tails heavier than those of a
+    t distribution with five degrees of freedom make more false alarms; ``Prepare(robust="site")`` bounds far cells.
+
+    Run at one site on its own rows, it says whether that site drifts away from the network of all; nothing leaves the site.
+
+    Parameters
+    ----------
+    network
+        A fitted estimator to which rows can be added (`OneShotDBN`, `Dynotears`), or a `Result` with its sums
+        (``keep_sums=True``).
+    alpha
+        Largest probability of a false alarm over all looks.
+
+    Attributes
+    ----------
+    looks
+        One `Look` for every look.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=600, random_state=0)
+    >>> first, later = ({name: [rows[0].iloc[part]] for name, rows in data.sites.items()}
+    ...                 for part in (slice(0, 200), slice(199, 300)))
+    >>> monitor = feddbn.Monitor(feddbn.OneShotDBN().fit(first))
+    >>> look = monitor.look(later)
+    >>> look.number, look.n_rows, look.alarms
+    (1, 200, ())
+    """
+
+    def __init__(self, network: Any, alpha: float = 0.05) -> None:
+        number(above=0, below=1).check("alpha", alpha)
+        tally, dbn, residuals = _known(network)
+        inflation = max(1.0, float(residuals.get("inflation", 1.0)))
+        self._begin(float(alpha), tally, dbn, 1.0 / inflation)
+
+    def _begin(self, alpha: float, tally: Tally, dbn: DBN, worth: float) -> None:
+        self.alpha = alpha
+        self.looks: tuple[Look, ...] = ()
+        self._tally, self._dbn, self._worth = tally, dbn, worth
+        base, d = tally.whole, len(tally.variables)
+        outputs = outputs_of(d, tally.treatment.inputs)
+        order = [j for j in topological_order(np.asarray(dbn.W) != 0) if j in outputs]
+        level = [] if tally.treatment.center == "recording" else [-1]
+        before = [*level, *range(d, base.q), *(j for j in range(d) if j not in outputs)]
+        self._columns = np.array([*before, *order], dtype=np.intp)
+        self._origin = base.mean
+        self._scale = safe_roots(np.diag(base.scatter) / max(base.n, 1.0))
+        gram = products(base, self._columns, self._origin, self._scale)
+        # What follows exactly from columns before it has no mechanism of its own.
+        kept = independent(gram / max(base.n, 1.0))
+        self._first, self._columns = sum(k < len(before) for k in kept), self._columns[kept]
+        if (base.n - tally.rank) * worth <= len(kept) + 1 or len(kept) == self._first:
+            raise DataError(
+                f"the network was learned from rows worth {(base.n - tally.rank) * worth:.0f}, too few for regressions on "
+                f"{len(kept)} columns; watch a network of more rows or fewer variables or lags."
+            )
+        self._base = self._part(0, base, tally.rank)
+        self._parts: list[_Part] = []
+        self._settled = np.full((len(kept) - self._first, len(kept) + 1), -np.inf)
+        self._found: list[FloatArray] = []
+
+    def _part(self, start: int, moments: Moments, rank: float) -> _Part:
+        # Recordings that have lost their own levels have no common one.
+        mean = moments.mean if -1 in self._columns else self._origin
+        gram = products(replace(moments, mean=mean), self._columns, self._origin, self._scale) * self._worth
+        n = (moments.n - rank) * self._worth
+        return _Part(start, gram, n, noise_sums(gram, n, self._first))
+
+    def look(
+        self,
+        data: Any = None,
+        *,
+        federation: Federation | None = None,
+        layout: Layout | None = None,
+        **columns: Any,
+    ) -> Look:
+        """Look at new rows, and return what this look tells.
+
+        Where a recording goes on, give its last `n_lags` rows again in front of the new ones (`UpdatedEstimator.update`).
+
+        Parameters
+        ----------
+        data
+            New rows, as `fit` takes them, of the same variables. None with ``federation=``.
+        federation
+            Where the new rows are, if not in `data`.
+        layout, columns
+            As in `fit`.
+        """
+        if (data is None) == (federation is None):
+            raise ParameterError(
+                f"look needs either data or {Given('federation')}: the rows that are new, or the sites that hold them."
+            )
+        if federation is None:
+            read = replace(Layout.of(layout, columns, "look"), variables=self._tally.variables)
+            sites = read_sites(data, layout=read)
+            check_sites(sites, self._tally.n_lags)
+            federation = in_process(sites)
+        return self.look_at(run_program(new_moments_program(self._tally), federation))
+
+    def look_at(self, tally: Tally) -> Look:
+        """Look at sums of new rows that are there already, such as `Tally.minus` of two updates."""
+        if (tally.variables, tally.n_lags) != (self._tally.variables, self._tally.n_lags):
+            raise ParameterError(
+                f"the sums have the variables {', '.join(tally.variables)} at {tally.n_lags} lags; the network has "
+                f"{', '.join(self._tally.variables)} at {self._tally.n_lags}."
+            )
+        number = len(self.looks) + 1
+        rank = tally.rank if tally.treatment.center == "recording" else 0.0
+        with one_thread():
+            self._add(self._part(number, tally.whole, rank))
+            by_start = self._by_start()
+            starts = np.array([part.start for part in self._parts], dtype=np.float64)
+            found = over_starts(by_start, starts, self._settled, number)
+        found[by_start[0] == -np.inf] = -np.inf
+        self._found.append(found)
+        known = {alarm.values["target"] for alarm in self.alarms}
+        over = np.flatnonzero(is_alarm(_mechanisms(found), self.alpha))
+        alarms = [self._named(int(c), found, by_start) for c in over if self._name(int(c)) not in known]
+        look = Look(number, round(tally.moments.n), tuple(alarms))
+        self.looks = (*self.looks, look)
+        return look
+
+    def _add(self, part: _Part) -> None:
+        self._parts.append(part)
+        if len(self._parts) > _MOST_PARTS:
+            # The second start is followed no longer: it keeps what it has.
+            log_e = self._by_start()[1]
+            first, second, *rest = self._parts
+            self._settled = np.logaddexp(self._settled, log_e - np.log(second.start * (second.start + 1.0)))
+            both = (getattr(first, name) + getattr(second, name) for name in ("gram", "n", "noise"))
+            self._parts = [_Part(first.start, *both), *rest]
+
+    def _by_start(self) -> FloatArray:
+        """(k, m, Q + 1) log e-values of a change since each start: of the weight of each column, then of the noise."""
+        since, noise = (
+            np.cumsum([getattr(part, name) for part in self._parts[::-1]], axis=0)[::-1]
+            for name in ("gram", "noise")
+        )
+        n = self._base.n + sum(part.n for part in self._parts)
+        weights = weight_evidence(self._base.gram + since[0], since, n, self._first)
+        return np.concatenate(
+            [weights, noise_evidence(self._base.noise + noise[0], noise)[:, :, None]], axis=2
+        )
+
+    def _name(self, c: int) -> str:
+        return self._tally.variables[int(self._columns[self._first + c])]
+
+    def _what(self, column: int) -> tuple[str, str | None, int | None]:
+        """What a test is about: "edge" with its source and lag, "level" or "noise"."""
+        if column == len(self._columns):
+            return "noise", None, None
+        m, d = int(self._columns[column]), len(self._tally.variables)
+        return ("level", None, None) if m < 0 else ("edge", self._tally.variables[m % d], m // d)
+
+    def _named(self, c: int, found: FloatArray, by_start: FloatArray) -> Finding:
+        """The most probable change of a mechanism that is over the bar."""
+        column = int(np.argmax(found[c]))
+        starts = np.array([part.start for part in self._parts])
+        s = int(np.argmax(by_start[:, c, column] - np.log(starts * (starts + 1.0))))
+        what, source, lag = self._what(column)
+        before, after, error = self._sizes(c, column, s)
+        code = f"{what}-changed"
+        if what == "edge":
+            is_there = abs(before) > 0 and self._has_edge(c, column)
+            is_gone = abs(after) < _WIDE * error and abs(after) < abs(before) / 2
+            code = ("edge-gone" if is_gone else code) if is_there else "edge-new"
+        target = self._name(c)
+        values = {
+            "source": source,
+            "target": target,
+            "lag": lag,
+            "before": before,
+            "after": after,
+            "evidence": float(np.exp(min(_mechanisms(found)[c], 700.0))),
+            "since": int(starts[s]),
+        }
+        return Finding(code, "warning", values, about=(target,) if source is None else (source, target))
+
+    def _has_edge(self, c: int, column: int) -> bool:
+        stack = np.concatenate([np.asarray(self._dbn.W)[None], np.asarray(self._dbn.A)])
+        m, d = int(self._columns[column]), len(self._tally.variables)
+        return bool(stack[m // d, m % d, self._columns[self._first + c]] != 0)
+
+    def _sizes(self, c: int, column: int, s: int) -> tuple[float, float, float]:
+        """A weight, level or noise deviation before and since a start in units of the data; its standard error since then."""
+        target, later = self._first + c, self._parts[s:]
+        own = self._scale[self._columns[target]]
+        if column == len(self._columns):
+            sums = (_together([self._base, *self._parts[:s]], "noise"), _together(later, "noise"))
+            before, after = (float(own * np.exp(total[2, c] / total[1, c] / 2)) for total in sums)
+            return before, after, 0.0
+        total, since = _together([self._base, *self._parts], "gram"), _together(later, "gram")
+        X, z = slice(target), since[column]
+        M = np.block([[total[X, X], z[X, None]], [z[None, X], z[column]]])
+        y = np.append(total[X, target], z[target])
+        inverse = np.linalg.pinv(M, hermitian=True)
+        b = inverse @ y
+        rss = max(float(total[target, target] - b @ y), 0.0)
+        n = self._base.n + sum(part.n for part in self._parts)
+        both = np.eye(target + 1)[column] + np.eye(target + 1)[-1]
+        error = np.sqrt(rss / max(n - target - 1, 1.0) * float(both @ inverse @ both))
+        if self._columns[column] < 0:
+            # A level is that of the target where its causes have the means of the rows of the fit.
+            level, factor = self._origin[self._columns[target]], own
+        else:
+            level, factor = 0.0, own / self._scale[self._columns[column]]
+        return float(level + b[column] * factor), float(level + both @ b * factor), float(error * factor)
+
+    @property
+    def alarms(self) -> tuple[Finding, ...]:
+        """All alarms so far, the first one first."""
+        return tuple(alarm for look in self.looks for alarm in look.alarms)
+
+    @property
+    def bar(self) -> float:
+        """The e-value of a mechanism that makes a first alarm: the number of mechanisms over `alpha`."""
+        return len(self._settled) / self.alpha
+
+    @property
+    def evidence(self) -> pd.DataFrame:
+        """DataFrame look, rows, what, source, target, lag, e_value: all evidence after every look.
+
+        `what` is "edge" (a weight has changed), "level" or "noise". "mechanism" is the mean of these for one target, which
+        decides on alarms.
+        """
+        rows: list[tuple[Any, ...]] = []
+        for look, found in zip(self.looks, self._found, strict=True):
+            whole = _mechanisms(found)
+            for c, tests in enumerate(found):
+                told: list[tuple[Any, ...]] = [("mechanism", None, None, whole[c])]
+                told += [(*self._what(m), tests[m]) for m in np.flatnonzero(tests > -np.inf).tolist()]
+                rows += [
+                    (look.number, look.n_rows, what, source, self._name(c), lag, float(np.exp(min(e, 700.0))))
+                    for what, source, lag, e in told
+                ]
+        return pd.DataFrame(rows, columns=list(EVIDENCE)).astype({"lag": "Int64"})
+
+    def __repr__(self) -> str:
+        return f"Monitor({len(self._tally.variables)} variables, {len(self.looks)} looks, {len(self.alarms)} alarms)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, from which `from_dict` goes on with the same bits."""
+        parts = [
+            {**vars(part), "gram": part.gram.tolist(), "noise": part.noise.tolist()} for part in self._parts
+        ]
+        looks = [
+            {**vars(look), "alarms": [alarm.to_dict() for alarm in look.alarms], "log_e": _plain(found)}
+            for look, found in zip(self.looks, self._found, strict=True)
+        ]
+        told = {"format": FORMAT, "version": VERSION, "alpha": self.alpha, "worth": self._worth}
+        told |= {"sums": self._tally.to_dict(), "network": self._dbn.to_dict()}
+        return told | {"settled": _plain(self._settled), "parts": parts, "looks": looks}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], where: str = "this dict") -> Monitor:
+        """Inverse of `to_dict`; `where` names the source in error messages."""
+        try:
+            if (stored["format"], stored["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"format {stored['format']!r}, version {stored['version']!r}")
+            self = cls.__new__(cls)
+            tally = Tally.from_dict(stored["sums"], where)
+            self._begin(
+                float(stored["alpha"]), tally, DBN.from_dict(stored["network"]), float(stored["worth"])
+            )
+            shapes = self._base.gram.shape, self._base.noise.shape
+            for part in stored["parts"]:
+                gram, noise = (
+                    _array(part[name], shape) for name, shape in zip(("gram", "noise"), shapes, strict=True)
+                )
+                self._parts.append(_Part(int(part["start"]), gram, float(part["n"]), noise))
+            self._settled = _array(stored["settled"], self._settled.shape)
+            for look in stored["looks"]:
+                alarms = tuple(map(Finding.from_dict, look["alarms"]))
+                self.looks = (*self.looks, Look(int(look["number"]), int(look["n_rows"]), alarms))
+                self._found.append(_array(look["log_e"], self._settled.shape))
+        except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+            raise FileError(
+                f"{where} holds no monitor that can be read ({error}); begin a new one with the fitted network."
+            ) from None
+        return self
+
+
+def _known(network: Any) -> tuple[Tally, DBN, Mapping[str, Any]]:
+    """The sums of a fit, its network, and what its residuals say."""
+    if isinstance(network, Result):
+        if network.sums is None:
+            raise ParameterError(
+                "the network has kept no sums, which a monitor compares new rows with; fit it again and keep them with "
+                f"{Given('keep_sums', True)}.",
+                code="no-sums",
+            )
+        return (
+            Tally.from_dict(network.sums, "the result"),
+            network.dbn,
+            network.diagnostics.get("residuals") or {},
+        )
+    if not hasattr(network, "sums_to_dict"):
+        raise ParameterError(
+            f"network={type(network).__name__} does not learn from summed moments alone, which a monitor needs; use a fitted "
+            "OneShotDBN or Dynotears, or a result with its sums.",
+            code="cannot-update",
+        )
+    tally = Tally.from_dict(network.sums_to_dict())
+    residuals = getattr(network, "residuals_", None)
+    return tally, network.dbn_, {} if residuals is None else vars(residuals)
+
+
+def _mechanisms(found: FloatArray) -> FloatArray:
+    """(m,) log of the mean e-value over what may change of each target."""
+    return np.asarray(logsumexp(found, axis=1) - np.log((found > -np.inf).sum(axis=1)))
+
+
+def _together(parts: list[_Part], name: str) -> FloatArray:
+    return np.asarray(np.sum([getattr(part, name) for part in parts], axis=0))
+
+
+def _plain(log_e: FloatArray) -> list[list[float | None]]:
+    """Lists for JSON, which has no infinity."""
+    return [[None if value == -np.inf else value for value in row] for row in log_e.tolist()]
+
+
+def _array(stored: Any, shape: tuple[int, ...]) -> FloatArray:
+    values = np.array(stored, dtype=np.float64)
+    values = np.where(np.isnan(values), -np.inf, values)
+    if values.shape != shape or np.isposinf(values).any():
+        raise ValueError(f"{values.shape} numbers instead of {shape}")
+    return values
