@@ -48,6 +48,7 @@ def _unsynchronised() -> Iterator[None]:
     """Do not wait for the disk: processes are killed here, machines are not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("feddbn.runtime.store.SYNCHRONOUS", "OFF")
+        patch.setattr("os.fsync", lambda handle: None)
         yield
 
 

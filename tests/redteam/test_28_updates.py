@@ -49,51 +49,38 @@ def in_parts(rig, update_of="one"):
 
 
 @pytest.mark.parametrize("update_of", ["one", ""])
-def test_the_whole_over_other_sites_is_not_added_up_beside_its_parts(rig, update_of):
-    _, new = in_parts(rig, update_of)
+def test_the_whole_over_other_sites_is_not_added_up_beside_its_parts(rig, update_of, monkeypatch):
+    parts, new = in_parts(rig, update_of)
+    if update_of:
+        # A recording that has grown holds both parts, too.
+        offer(rig, {name: [np.vstack([rig.data[name][0], new[name][0]])] for name in NAMES})
+        with pytest.raises(SiteRefused):
+            Server(rig, rig.study(sites=NAMES[:3]), run="three")
     offer(rig, {name: [*rig.data[name], *new[name]] for name in NAMES})
-    with pytest.raises(SiteRefused):
-        Server(rig, rig.study(sites=NAMES[:3]), run="three")
-    if not update_of:
-        return
-    # A recording that has grown holds both parts, too.
-    offer(rig, {name: [np.vstack([rig.data[name][0], new[name][0]])] for name in NAMES})
     with pytest.raises(SiteRefused):
         Server(rig, rig.study(sites=NAMES[:3]), run="four")
-
-
-def test_the_whole_over_the_same_sites_tells_nothing_new(rig):
-    parts, new = in_parts(rig)
-    offer(rig, {name: [*rig.data[name], *new[name]] for name in NAMES})
-    whole = Server(rig, rig.study(), run="three").sum(moments(rig)).value
-    np.testing.assert_allclose(whole, parts, atol=1e-6)
-
-
-def test_without_the_rule_the_difference_would_be_one_site(rig, monkeypatch):
-    parts, new = in_parts(rig)
+    if not update_of:
+        # Over the same sites it tells nothing new.
+        whole = Server(rig, rig.study(), run="five").sum(moments(rig)).value
+        np.testing.assert_allclose(whole, parts, atol=1e-6)
+        return
+    # Without the rule the difference would be one site.
     monkeypatch.setattr(RecordingBook, "_require_same_sites", lambda self, study, known, now: None)
-    offer(rig, {name: [*rig.data[name], *new[name]] for name in NAMES})
-    three = Server(rig, rig.study(sites=NAMES[:3]), run="three").sum(moments(rig)).value
+    three = Server(rig, rig.study(sites=NAMES[:3]), run="five").sum(moments(rig)).value
     lagged = [np.hstack([x[1:], x[:-1]]) for x in (rig.data["d"][0], new["d"][0])]
     np.testing.assert_allclose(parts - three, Moments.of_rows(np.vstack(lagged)).to_sums(), atol=1e-6)
 
 
-@pytest.mark.parametrize("n_lags", [0, 2])
-def test_an_update_answers_for_its_lags_only(rig, n_lags):
+def test_an_update_asks_for_the_moments_of_its_lags_only(rig):
     """Rows that are given again as the past of new ones would be counted with fewer lags."""
     Server(rig, rig.study(), run="one").sum(moments(rig))
     rng = np.random.default_rng(283)
     offer(rig, {name: [np.vstack([rig.data[name][0][-1:], rng.normal(size=(60, 2))])] for name in NAMES})
     server = Server(rig, rig.study(update_of="one"), run="two")
-    with pytest.raises((Refused, FederationError, PrivacyError)):
-        server.sum(moments(rig, n_lags))
-    assert [entry.code for entry in rig.refusals("a", "two")] == ["other-lags"]
-
-
-def test_an_update_asks_for_moments_only(rig):
-    Server(rig, rig.study(), run="one").sum(moments(rig))
-    rng = np.random.default_rng(284)
-    offer(rig, {name: [rng.normal(size=(60, 2))] for name in NAMES})
-    server = Server(rig, rig.study(update_of="one"), run="two")
-    with pytest.raises((Refused, FederationError, PrivacyError)):
-        server.sum(Task(GramQuestion(diagonal=True, n_lags=1, variables=rig.variables)))
+    diagonal = Task(GramQuestion(diagonal=True, n_lags=1, variables=rig.variables))
+    for task in (moments(rig, 0), moments(rig, 2), diagonal):
+        with pytest.raises((Refused, FederationError, PrivacyError)):
+            server.sum(task)
+    told = [entry.code for entry in rig.refusals("a", "two")]
+    assert told == ["other-lags", "other-lags", "task-not-in-study"]
+    server.sum(moments(rig))
