@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from feddbn.federation.sums.tally import Tally, new_moments_program
 from feddbn.findings import Finding
 from feddbn.methods.base import in_process
 from feddbn.model.dbn import DBN
-from feddbn.results.result import Result
+from feddbn.results.result import Result, plain, read_json, write_json
 from feddbn.settings import number
 from feddbn.shown import Shown
 
@@ -152,6 +154,8 @@ class Monitor(Shown):
         self._parts: list[_Part] = []
         self._settled = np.full((len(kept) - self._first, len(kept) + 1), -np.inf)
         self._found: list[FloatArray] = []
+        # All that was summed, and the look by which rows or sums were counted; 0 is the fit.
+        self._total, self._seen = tally, {self._digest(tally): 0}
 
     def _part(self, start: int, moments: Moments, rank: float) -> _Part:
         # Recordings that have lost their own levels have no common one.
@@ -199,6 +203,7 @@ class Monitor(Shown):
                 f"the sums have the variables {', '.join(tally.variables)} at {tally.n_lags} lags; the network has "
                 f"{', '.join(self._tally.variables)} at {self._tally.n_lags}."
             )
+        self._refuse_twice(tally)
         number = len(self.looks) + 1
         rank = tally.rank if tally.treatment.center == "recording" else 0.0
         with one_thread():
@@ -212,8 +217,43 @@ class Monitor(Shown):
         over = np.flatnonzero(is_alarm(_mechanisms(found), self.alpha))
         alarms = [self._named(int(c), found, by_start) for c in over if self._name(int(c)) not in known]
         look = Look(number, round(tally.moments.n), tuple(alarms))
-        self.looks = (*self.looks, look)
+        self.looks, self._total = (*self.looks, look), self._total.plus(tally)
+        self._seen |= {self._digest(one): number for one in (tally, self._total)}
         return look
+
+    def look_at_update(self, newer: Tally) -> Look:
+        """Look at the rows by which the sums of an update exceed those of the fit and of all looks so far.
+
+        Whoever has the sums of two updates has their difference, so this asks no site and shows nothing that was not there.
+        """
+        self._refuse_twice(newer)
+        if newer.n_parts <= self._tally.n_parts:
+            raise DataError(
+                "these sums come from a fit of their own, not from an update of the network.",
+                code="no-update",
+            )
+        return self.look_at(newer.minus(self._total))
+
+    def _refuse_twice(self, tally: Tally) -> None:
+        seen = self._seen.get(self._digest(tally))
+        if seen is not None:
+            raise DataError(
+                f"these rows were counted {f'in look {seen}' if seen else 'in the fit'}; leave them out, so that they do not "
+                "count twice.",
+                code="counted-before",
+                look=seen,
+            )
+
+    def _digest(self, tally: Tally) -> str:
+        """Hash of moments that are rounded, since the last bits differ between machines and orders of addition."""
+        one = tally.moments
+        parts = (
+            one.scatter / np.outer(self._scale, self._scale) / one.n,
+            (one.mean - self._origin) / self._scale,
+            [one.n],
+        )
+        rounded = np.round(np.concatenate([np.ravel(part) for part in parts]), 6) + 0.0
+        return hashlib.sha256(rounded.tobytes()).hexdigest()[:16]
 
     def _add(self, part: _Part) -> None:
         self._parts.append(part)
@@ -330,6 +370,29 @@ class Monitor(Shown):
                 ]
         return pd.DataFrame(rows, columns=list(EVIDENCE)).astype({"lag": "Int64"})
 
+    def is_of(self, result: Result) -> bool:
+        """Whether a result has the sums of the fit, or those of the fit and some looks."""
+        if result.sums is None or result.dbn.variables != self._tally.variables:
+            return False
+        tally = Tally.from_dict(result.sums, "the result")
+        return tally.n_lags == self._tally.n_lags and self._digest(tally) in self._seen
+
+    def told(self) -> dict[str, Any]:
+        """Return what people read, as plain values: alpha, bar, looks with their alarms, evidence of each mechanism."""
+        looks = [{**vars(look), "alarms": [one.to_dict() for one in look.alarms]} for look in self.looks]
+        table = self.evidence
+        evidence = table[table["what"] == "mechanism"][["look", "target", "e_value"]]
+        return dict(plain({"alpha": self.alpha, "bar": self.bar, "looks": looks, "evidence": evidence}))
+
+    def save(self, path: str | Path) -> Path:
+        """Write all that later looks need to a JSON file; a crash leaves the old file or the new one, never a half."""
+        return write_json(plain(self.to_dict()), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Monitor:
+        """Return the monitor in a file."""
+        return cls.from_dict(read_json(path), f"file {str(path)!r}")
+
     def __repr__(self) -> str:
         return f"Monitor({len(self._tally.variables)} variables, {len(self.looks)} looks, {len(self.alarms)} alarms)"
 
@@ -344,6 +407,7 @@ class Monitor(Shown):
         ]
         told = {"format": FORMAT, "version": VERSION, "alpha": self.alpha, "worth": self._worth}
         told |= {"sums": self._tally.to_dict(), "network": self._dbn.to_dict()}
+        told |= {"total": self._total.to_dict(), "seen": dict(self._seen)}
         return told | {"settled": _plain(self._settled), "parts": parts, "looks": looks}
 
     @classmethod
@@ -364,6 +428,8 @@ class Monitor(Shown):
                 )
                 self._parts.append(_Part(int(part["start"]), gram, float(part["n"]), noise))
             self._settled = _array(stored["settled"], self._settled.shape)
+            self._total = Tally.from_dict(stored["total"], where)
+            self._seen = {str(digest): int(look) for digest, look in stored["seen"].items()}
             for look in stored["looks"]:
                 alarms = tuple(map(Finding.from_dict, look["alarms"]))
                 self.looks = (*self.looks, Look(int(look["number"]), int(look["n_rows"]), alarms))

@@ -16,8 +16,9 @@ import pandas as pd
 
 from feddbn.analysis.comparison import check_compared, compare_on
 from feddbn.analysis.data_check import check_data
+from feddbn.analysis.monitor import Monitor
 from feddbn.core.statistics.survey import FEWEST_SITES
-from feddbn.errors import ParameterError, ResultWarning
+from feddbn.errors import InputError, ParameterError, ResultWarning
 from feddbn.federation.protocol.study import Study, StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
@@ -47,8 +48,25 @@ def _register_for_studies(method: Method) -> None:
     def update(parameters: Mapping[str, Any], federation: Federation, kept: Mapping[str, Any]) -> StudyResult:
         estimator = make_estimator(method.name, _among_strangers(method, parameters))
         sites = pd.DataFrame(index=pd.Index(federation.sites, name="site"))
-        estimator.take_up(kept["sums"], sites, int(kept["n_rounds"]), "the run that is updated")
-        return told(parameters, federation, estimator.set_params(federation=federation).update(None))
+        where = "the run that is updated"
+        estimator.take_up(kept["sums"], sites, int(kept["n_rounds"]), where)
+        monitor: Monitor | None = None
+        found: tuple[Finding, ...] = ()
+        try:
+            monitor = Monitor.from_dict(kept["monitor"], where) if "monitor" in kept else Monitor(estimator)
+        except InputError as error:
+            found = (Finding("not-monitored", "unknown", {"why": str(error)}),)
+        fitted = estimator.set_params(federation=federation).update(None)
+        if monitor is not None:
+            # The difference of sums that the server has shows it nothing new.
+            monitor.look_at_update(fitted._tally)
+            found = monitor.alarms
+        fitted._tell(*found)
+        result = told(parameters, federation, fitted)
+        if monitor is None:
+            return result
+        kept = {**result.kept, "monitor": plain(monitor.to_dict())}
+        return replace(_with_table(result, "monitor", monitor.told()), kept=kept)
 
     def told(parameters: Mapping[str, Any], federation: Federation, fitted: Any) -> StudyResult:
         fitted._tell(*getattr(federation, "findings", ()))

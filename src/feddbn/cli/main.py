@@ -64,6 +64,7 @@ COMMANDS = {
     "check": Entry("data", "check", "Check data before a fit, and say how to correct them.", _LEARN),
     "fit": Entry("learn", "fit", "Learn a network from the data of several sites.", _LEARN),
     "update": Entry("learn", "update", "Add new rows to a result that has kept its sums.", _LEARN),
+    "monitor": Entry("monitor", "monitor", "Say when new rows no longer follow a network.", _LEARN),
     "compare": Entry("learn", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("learn", "score", "Score a result against the truth.", _LEARN),
     "select": Entry("learn", "select", "Choose penalties and lags without knowing the truth.", _LEARN),

@@ -100,6 +100,12 @@ fit: choosing.md
 update: quickstart.md#a-month-later
   $ feddbn fit data --keep-sums -o result.json
   $ feddbn update result.json new-data -o newer.json
+monitor: quickstart.md#a-month-later
+  $ feddbn monitor result.json march.csv april.csv   # a look at each file
+  $ feddbn monitor result.json june.csv --plot evidence.png
+  $ feddbn monitor result.json               # the looks so far
+  $ feddbn monitor result-of-an-update-study
+  3: the newest look found a change
 compare: choosing.md
   $ feddbn compare data --truth data/truth.json
   $ feddbn compare data --method oneshot --method fdbnl

@@ -310,7 +310,9 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
 
             read = {one.name: given.pop(one.name) for one in options}
             source = "history" if "history" in given else "data"
-            given[source] = _opened(given[source], read.pop("sql"), read.pop("database"))
+            named, how = given[source], (read.pop("sql"), read.pop("database"))
+            is_one = isinstance(named, str)
+            given[source] = _opened(named, *how) if is_one else [_opened(one, *how) for one in named or ()]
             kinds = parse_kinds(read.pop("kinds", None))
             for name, parsed in _PARSED.items():
                 read[name] = parsed(read.get(name))

@@ -30,7 +30,7 @@ from feddbn.federation.protocol.study import (
     parse_study,
     study_from_json,
 )
-from feddbn.runtime.engines.interface import run_state, sites_that_refuse
+from feddbn.runtime.engines.interface import alarms_in, run_state, sites_that_refuse
 from feddbn.settings import flat_names
 
 if TYPE_CHECKING:
@@ -459,6 +459,11 @@ def status(
         found = {job.job: session.progress(job.job) or {} for job in jobs if job.is_running}
         stopped = [job.job for job in jobs if job.code == "job-stopped"][:MOST_STOPPED]
         ended = {job: session.outcome(job) for job in stopped}
+        sent = session.studies_sent()
+        updates = [
+            job for job in jobs if job.code == "job-finished" and job.run in sent and sent[job.run].update_of
+        ]
+        alarms = [one for job in updates[:1] for one in alarms_in(session.outcome(job.job))]
     sites = [one.site for one in known if one.is_here]
     if as_json:
         rows = [
@@ -471,7 +476,8 @@ def status(
             for job in jobs
         ]
         silent = {one.site: one.since for one in known if not one.is_here}
-        say(json.dumps({"sites": sites, "silent": silent, "runs": rows}, default=str))
+        told = {"sites": sites, "silent": silent, "runs": rows, "alarms": [one.to_dict() for one in alarms]}
+        say(json.dumps(told, default=str))
         return
     lines = []
     for job in jobs:
@@ -484,6 +490,8 @@ def status(
     for values in found.values():
         for refusal in sites_that_refuse(values):
             say(in_words.say(refusal, "lead"))
+    for alarm in alarms:
+        say(f"{updates[0].run}: {in_words.say(alarm, 'lead')}")
     for one in known if session.connects else ():
         if not one.is_here:
             say(f"{in_words.say(one.finding(), 'lead')}.")

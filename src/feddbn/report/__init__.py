@@ -20,6 +20,7 @@ from feddbn.report.curve_plots import (
     strongest_responses,
 )
 from feddbn.report.effect_plots import curve_panels, effect_panels, plot_curves, plot_effects
+from feddbn.report.evidence_plots import plot_evidence
 from feddbn.report.graph_layout import process_graph, time_series_edges
 from feddbn.report.graph_plots import plot_marks, plot_process_graph, plot_time_series_graph
 from feddbn.report.matrix_plots import (
@@ -40,6 +41,7 @@ __all__ = [
     "plot_curves",
     "plot_drift",
     "plot_effects",
+    "plot_evidence",
     "plot_fit",
     "plot_forecast",
     "plot_horizons",

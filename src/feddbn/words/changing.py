@@ -84,3 +84,8 @@ def _alarm(it: Said) -> str:
 
 _HOW = {"gone": "is gone", "new": "is new", "changed": "has another weight"}
 _PART = {"level": "level", "noise": "noise deviation"}
+
+
+@says("not-monitored")
+def _not_monitored(it: Said) -> str:
+    return f"the new rows were not compared with the earlier ones: {it['why']}"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from feddbn.findings import Finding, Findings
 from feddbn.words import Audience, card, full_sentence
 
-__all__ = ["Table", "change_tables", "findings_table", "held_out_tables", "known_number"]
+__all__ = [
+    "Table",
+    "change_in_words",
+    "change_tables",
+    "findings_table",
+    "held_out_tables",
+    "known_number",
+    "look_table",
+]
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,29 @@ def _where(share: object) -> str:
     known = known_number(share)
     part = "later rows" if known is None else f"the last {known:.0%} of every recording"
     return f"on {part}, which no fit has used"
+
+
+def change_in_words(alarm: Mapping[str, Any], named: Callable[[str], str] = str) -> str:
+    """What has changed (a stored finding of a monitor), in a few words: "x -> y, lag 1 gone"."""
+    (what, _, how), its = alarm["code"].partition("-"), alarm["values"]
+    if what != "edge":
+        return f"{what} of {named(its['target'])}"
+    lag = f", lag {its['lag']}" if its["lag"] else ""
+    return f"{named(its['source'])} -> {named(its['target'])}{lag} {how}"
+
+
+def look_table(looks: Sequence[Mapping[str, Any]]) -> Table:
+    """Looks of a monitor (`Monitor.told`): one row for each alarm, and one for a look without."""
+    rows: list[tuple[str, ...]] = []
+    for look in looks:
+        first = (str(look["number"]), f"{look['n_rows']:,}")
+        rows += [] if look["alarms"] else [(*first, "nothing new", *[""] * 4)]
+        for one in look["alarms"]:
+            numbers = (_digits(one["values"][name], 3) for name in ("before", "after", "evidence", "since"))
+            rows.append((*first, change_in_words(one), *numbers))
+            first = ("", "")
+    heads = ("look", "rows", "what changed", "before", "after", "evidence", "since")
+    return Table(heads, rows, (0, 1, 3, 4, 5, 6))
 
 
 def change_tables(found: Any) -> list[Table]:

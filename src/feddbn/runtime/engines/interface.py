@@ -225,6 +225,12 @@ def sites_that_refuse(values: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
+def alarms_in(outcome: Mapping[str, Any]) -> list[Finding]:
+    """Return what the newest look of a run that updates another found changed; `outcome` is that of its ``outcome.json``."""
+    looks = ((outcome.get("summary") or {}).get("monitor") or {}).get("looks") or [{}]
+    return [Finding.from_dict(one) for one in looks[-1].get("alarms") or ()]
+
+
 class Session(ABC):
     """A lead's connection to the server, a context manager; what was sent before is known without connecting.
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn import OneShotDBN
+from feddbn import Monitor, OneShotDBN
 from feddbn.data.read import read_sites
 from feddbn.errors import FederationError, ParameterError, SiteRefused, StateError
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
@@ -86,6 +86,15 @@ def test_two_months_more_are_the_network_of_all(federation, months):
     np.testing.assert_allclose(third.arrays["noise_variances"], expected.dbn_.noise_variances, atol=1e-8)
     assert np.abs(first.arrays["A"] - second.arrays["A"]).max() > 1e-4
     assert third.summary["result"]["diagnostics"]["n_samples"] == 3 * 3 * 59
+    # Each update is a look of one monitor, as at the rows themselves.
+    monitor = Monitor(OneShotDBN(**ONE_SUM, features="linear").fit(months[0]))
+    for month in months[1:]:
+        monitor.look(month)
+    looked = third.summary["monitor"]
+    assert [look["n_rows"] for look in looked["looks"]] == [3 * 59] * 2
+    assert looked["bar"] == monitor.bar
+    for found, one in zip(looked["evidence"], monitor.told()["evidence"], strict=True):
+        assert found["e_value"] == pytest.approx(one["e_value"], rel=1e-6)
     # One sum for each, and what was summed is at the server only.
     assert third.summary["n_rounds"] == 3
     for run in ("run-1", "run-2", "run-3"):

@@ -1,0 +1,181 @@
+"""``feddbn monitor``: whether new rows still follow a network, one look after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddbn.cli.options import Json, Reading, reads_data
+from feddbn.cli.printed import print_tables
+from feddbn.cli.terminal import print_json, progress, remark, say
+from feddbn.errors import DataError, ParameterError
+from feddbn.words import counted
+from feddbn.words.tables import look_table
+
+if TYPE_CHECKING:
+    from feddbn.analysis.monitor import Monitor
+    from feddbn.federation.sums.tally import Tally
+    from feddbn.results.result import Result
+
+__all__ = ["ALARM", "monitor"]
+
+ALARM = 3
+"""Exit code of a look that raised an alarm."""
+_MOST_LOOKS = 30
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+@reads_data()
+def monitor(
+    result: Annotated[
+        Path,
+        typer.Argument(
+            help="A result of `feddbn fit --keep-sums`, or the result of a study that updated another.",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NEW_ROWS]...",
+            help="New rows, one look for each: files, directories or queries as in `feddbn update`; or results of `feddbn "
+            "update`, each made from the one before. Without any, show the looks so far.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Where looks are kept; by default the result's name with .monitor.json."),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Chance of any false alarm, however often you look; 0.05 by default.", show_default=False
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the evidence over time: a .png, .svg or .pdf file.")
+    ] = None,
+    as_json: Json = False,
+    *,
+    read: Reading,
+) -> None:
+    """Look at new rows and say which edges, noise variances or levels have changed since a network was learned.
+
+    You may look as often as you like. Rows that were looked at before are not counted again. The exit code is 3 if the
+    newest look raised an alarm. All rows are read on this machine and nothing leaves it.
+    """
+    from feddbn.results.result import Result
+
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
+        raise ParameterError(f"--plot {str(plot)!r} must end in .png, .svg or .pdf.")
+    if result.is_dir():
+        # The folder of a run that was fetched.
+        result = result / "result.json"
+    stored = Result.load(result)
+    path = state or result.with_suffix(".monitor.json")
+    n_new, watch = 0, None
+    if data or path.exists() or "monitor" not in stored.diagnostics:
+        watch = _opened(stored, result, path, alpha)
+        n_new = _look(watch, data or (), read)
+        if n_new:
+            watch.save(path)
+    told = stored.diagnostics["monitor"] if watch is None else watch.told()
+    looks, known = (
+        told["looks"][-n_new or -_MOST_LOOKS :],
+        path if watch is not None and path.exists() else None,
+    )
+    if plot is not None:
+        _draw(told, plot)
+    if as_json:
+        files = {"result": str(result), "state": None if known is None else str(known)}
+        print_json(
+            {**files, "n_new": n_new, **told, **({} if watch is None else {"evidence": watch.evidence})}
+        )
+    else:
+        print_tables([look_table(looks)])
+        before = sum(len(look["alarms"]) for look in told["looks"]) - sum(
+            len(look["alarms"]) for look in looks
+        )
+        if before:
+            say(f"{counted(before, 'alarm')} of earlier looks; `feddbn monitor {result}` shows all looks.")
+        for line in ([] if known is None else [f"State: {known}"]) + (
+            [] if plot is None else [f"Figure: {plot}"]
+        ):
+            say(line)
+    if any(look["alarms"] for look in looks):
+        raise typer.Exit(ALARM)
+
+
+def _opened(stored: Result, result: Path, path: Path, alpha: float | None) -> Monitor:
+    """The monitor of a state that was kept, or a new one."""
+    from feddbn.analysis.monitor import Monitor
+
+    if stored.sums is None:
+        raise ParameterError(
+            f"RESULT {str(result)!r} holds no sums to compare new rows with; fit earlier rows with --keep-sums, or update "
+            "the study (update_of), whose result then has a look at the new rows of all sites.",
+            code="no-sums",
+        )
+    if not path.exists():
+        return Monitor(stored, 0.05 if alpha is None else alpha)
+    found = Monitor.load(path)
+    if not found.is_of(stored):
+        raise ParameterError(
+            f"--state {str(path)!r} belongs to another network than RESULT {str(result)!r}; give another --state for it.",
+            code="other-network",
+        )
+    if alpha not in (None, found.alpha):
+        raise ParameterError(
+            f"--alpha {alpha:g} differs from {found.alpha:g}, with which {str(path)!r} began; leave it out, or give another "
+            "--state.",
+            code="other-alpha",
+        )
+    return found
+
+
+def _look(watch: Monitor, data: Sequence[Any], read: Reading) -> int:
+    """Look at each of `data`; return how many had rows that were not counted before."""
+    n_new, layout = 0, replace(read.layout, variables=None)
+    with progress("monitor", total=len(data)) as (_, part):
+        for one in data:
+            part(str(one))
+            try:
+                if isinstance(one, Path) and one.suffix == ".json":
+                    watch.look_at_update(_sums(one))
+                else:
+                    watch.look(one, layout=layout)
+            except DataError as error:
+                if error.code == "no-update":
+                    raise ParameterError(f"NEW_ROWS {str(one)!r}: {error}", code=error.code) from None
+                if error.code != "counted-before":
+                    raise
+                remark(f"note: {one}: {error}")
+                continue
+            n_new += 1
+    return n_new
+
+
+def _sums(path: Path) -> Tally:
+    from feddbn.federation.sums.tally import Tally
+    from feddbn.results.result import Result
+
+    sums = Result.load(path).sums
+    if sums is None:
+        raise ParameterError(
+            f"NEW_ROWS {str(path)!r} is a result without sums; give results of `feddbn update`."
+        )
+    return Tally.from_dict(sums, f"file {str(path)!r}")
+
+
+def _draw(told: Mapping[str, Any], path: Path) -> None:
+    from feddbn.report import plot_evidence
+
+    figure = plot_evidence(told).get_figure(root=True)
+    assert figure is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=200)
