@@ -21,6 +21,7 @@ SHORT = {
     "residuals echo": "echo",
     "edges are curved": "curves modelled",
     "effects are not straight lines": "curvature",
+    "changed between the first and the second half": "changing edges",
     "residuals are autocorrelated": "memory",
     "residuals of the same row": "dependence",
     "variance of the noise changes": "changing variance",

@@ -115,8 +115,9 @@ def test_looking_at_residuals_costs_one_sum_for_methods_that_only_look(monkeypat
     _, plain, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     _, meter, _ = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == plain.n_sums + 1
-    # Also what squares and cubes of 20 columns have to do with 10 residuals.
-    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2) + CurvatureSums.length(20, 10))
+    # Also what squares, cubes and changes of 20 columns have to do with 10 residuals.
+    more = CurvatureSums.length(20, 10, changes=True)
+    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2) + more)
 
 
 def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):

@@ -278,7 +278,7 @@ def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
     """What residuals say, as numbers and sentences; warn of what resampling repeats in every replicate."""
     if report is None:
         return {"residuals": None, "findings": [], "warnings": []}
-    summary = summarise(report)
+    summary = summarise(report, full.variables)
     found = not_looked_at(report) if summary is None else residual_findings(summary, len(full.A))
     found += hidden_findings(hidden_table(full, None, report.doubts), report.doubts, full.variables)
     for one in found:

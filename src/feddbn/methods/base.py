@@ -620,7 +620,7 @@ class DBNEstimator(FederatedEstimator[S]):
 
     def _say_residuals(self, report: ResidualReport | None) -> None:
         """Set `residuals_`, say what contradicts the model, and warn of what may make edges wrong."""
-        self.residuals_ = None if report is None else summarise(report)
+        self.residuals_ = None if report is None else summarise(report, self._variables)
         found = [] if report is None else not_looked_at(report)
         if self.residuals_ is not None:
             found = residual_findings(self.residuals_, len(self.dbn_.A))

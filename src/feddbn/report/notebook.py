@@ -324,6 +324,7 @@ def _residuals(found: ResidualSummary) -> Card:
         ("spread", found.spread, found.spread_p),
         ("tails", found.kurtosis, found.tails_p),
         ("curvature", np.nan, found.curvature_p),
+        ("change", len(found.changes), np.nan),
     ]
     frame = pd.DataFrame(rows, columns=["what", "size", "p"])
     frame["contradicts"] = [name in found.violations for name in frame["what"]]

@@ -23,7 +23,7 @@ __all__ = ["treatment", "verdicts"]
 
 _SHOWN_LINKS = 4
 _FEWEST_SITES = 4
-_CONTRADICTIONS = ("hidden", "memory", "dependence", "volatility", "thirds", "spread", "tails")
+_CONTRADICTIONS = ("hidden", "memory", "dependence", "volatility", "thirds", "spread", "tails", "change")
 
 
 def verdicts(record: ReportRecord) -> list[Finding]:

@@ -56,6 +56,7 @@ ALONE = "alone"
 """Code of what says for how many sites a network is better than their own."""
 GRAVE = ("hidden", "memory", "dependence", "curvature")
 """Violations by which edges may stand for something else."""
+_WARNED = (*GRAVE, "change")
 
 HIDDEN = ("source", "target", "lag", "robustness", "could_be_hidden")
 
@@ -70,7 +71,7 @@ class ResidualSummary(Shown):
         What contradicts the model in the network as reported: "hidden" (hidden causes explain more than edges do), "memory"
         (residuals go along with earlier ones), "dependence" (with others of the same row), "volatility" (their variance
         changes from row to row), "thirds" (over the recordings), "spread" (between recordings), "tails" (heavy),
-        "curvature" (effects are not straight lines).
+        "curvature" (effects are not straight lines), "change" (effects change over time).
     acted_on
         What was found first and taken care of: "memory", "volatility".
     n_rows, n_effective
@@ -98,6 +99,9 @@ class ResidualSummary(Shown):
         For each hidden cause that explains more than edges the variables on which it acts; by how much the score is better.
     curvature_p
         That effects are straight lines; 1 if that was not looked at.
+    changes
+        The effects that change over time: source, target, lag, weight in the first and in the second half of the recordings,
+        evidence (an e-value).
     """
 
     violations: tuple[str, ...]
@@ -125,6 +129,7 @@ class ResidualSummary(Shown):
     hidden_causes: tuple[tuple[str, ...], ...] = ()
     hidden_gain: float = 0.0
     curvature_p: float = 1.0
+    changes: tuple[tuple[str, str, int, float, float, float], ...] = ()
 
 
 def are_looked_at(wanted: bool | str, federation: Federation, *, by_default: bool = True) -> bool:
@@ -181,9 +186,9 @@ def not_looked_at(report: ResidualReport) -> list[Finding]:
     return found
 
 
-def summarise(report: ResidualReport) -> ResidualSummary | None:
-    """Return the numbers of a report that people read; None if it has none."""
-    checks = report.checks
+def summarise(report: ResidualReport, names: Sequence[str]) -> ResidualSummary | None:
+    """Return the numbers of a report that people read, given the names of the variables; None if it has none."""
+    checks, d = report.checks, len(names)
     if checks is None:
         return None
     ratio = checks.thirds.max(axis=0) / np.maximum(checks.thirds.min(axis=0), 1e-12)
@@ -216,6 +221,10 @@ def summarise(report: ResidualReport) -> ResidualSummary | None:
         hidden_causes=report.hidden,
         hidden_gain=report.hidden_gain,
         curvature_p=checks.curvature_p,
+        changes=tuple(
+            (names[one.source % d], names[one.target], one.source // d, one.first, one.second, one.evidence)
+            for one in checks.changes
+        ),
     )
 
 
@@ -250,10 +259,11 @@ def residual_findings(summary: ResidualSummary, n_lags: int) -> list[Finding]:
         "spread": {"spread": s.spread, "p": s.spread_p},
         "tails": {"kurtosis": s.kurtosis, "p": s.tails_p},
         "curvature": {"p": s.curvature_p},
+        "change": {"edges": [list(one) for one in s.changes]},
     }
-    left = sorted(s.violations, key=lambda name: name not in GRAVE)
+    left = sorted(s.violations, key=lambda name: name not in _WARNED)
     if left:
-        level: Level = "warning" if left[0] in GRAVE else "note"
+        level: Level = "warning" if left[0] in _WARNED else "note"
         found.append(
             Finding("residuals", level, {"violations": left, **{name: values[name] for name in left}})
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import exp
 
 from feddbn.findings import Finding
-from feddbn.words import Said, full_sentence, say, says
+from feddbn.words import Said, counted, full_sentence, say, says
 
 _CLEAR_ECHO = 3.7
 """A z-score beyond this has a p-value below a quarter of the usual level."""
 _SMALLEST_P = 1e-6
+_SHOWN_EDGES = 4
 
 
 @says("lag-added")
@@ -55,6 +56,7 @@ _SHORT = {
     "spread": "the noise variance differs between recordings",
     "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
     "curvature": "effects are not straight lines",
+    "change": "some effects change over time",
 }
 
 
@@ -141,6 +143,23 @@ def _curvature(it: Said) -> str:
     return (
         f"effects are not straight lines (p {_p(it['p'])}). Weights are average slopes, and edges may be missing or "
         f"reversed. Use {oneshot} with {spline}."
+    )
+
+
+@says("residuals-change")
+def _change(it: Said) -> str:
+    edges = it["edges"]
+    named = [
+        f"{source} -> {target} ({f'lag {lag}' if lag else 'same row'}) from {first + 0.0:.2f} to {second + 0.0:.2f}"
+        for source, target, lag, *weights, _ in edges[:_SHOWN_EDGES]
+        for first, second in [[round(weight, 2) for weight in weights]]
+    ]
+    more = [f"{len(edges) - len(named)} more"] if len(edges) > len(named) else []
+    changing = it.method("ChangingDBN", "changing")
+    return (
+        f"{counted(len(edges), 'effect')} changed between the first and the second half of the recordings: "
+        f"{'; '.join(named + more)}. Weights shown are averages over time, and an effect of one half only may be missing. "
+        f"Use {changing}, which finds when edges change."
     )
 
 

@@ -15,6 +15,7 @@ _CONTRADICTIONS = {
     "thirds": "the noise variance changes over time (by a factor of up to {variance_ratio:.1f})",
     "spread": "the noise variance differs between recordings",
     "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
+    "change": "some effects change over time",
 }
 
 

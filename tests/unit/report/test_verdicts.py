@@ -155,8 +155,8 @@ def test_residuals_are_judged_by_what_they_contradict():
     bad = of(violations=["memory", "tails"], memory_p=1e-9, kurtosis=12.3, n_lags_added=1)
     assert judged("residuals", **bad) == ("error", "no")
     assert judged("certainty", **bad) == ("warning", "contradicted")
-    some = verdict("residuals", **of(violations=["thirds", "of another version"]))
-    assert (some.level, some.values["violations"]) == ("warning", ["thirds"])
+    some = verdict("residuals", **of(violations=["thirds", "change", "of another version"]))
+    assert (some.level, some.values["violations"]) == ("warning", ["thirds", "change"])
 
 
 DONE = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, OneShotDBN, Prepare, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, ChangingDBN, Dynotears, OneShotDBN, Prepare, simulate
 from feddbn.data import read_sites
 from feddbn.errors import ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
@@ -206,6 +207,44 @@ def test_every_violation_is_told():
     told = only(model.findings_, "residuals").values
     assert of_residuals(model) == ["residuals"]
     assert set(told) == {"violations", *told["violations"]} == {"violations", *model.residuals_.violations}
+
+
+def changing_half_way(n, n_recordings):
+    """a -> b (lag 1) stops, a -> c falls from .6 to .3, b -> c (lag 1) begins."""
+    sites = {}
+    for k in range(3):
+        rng, sites[f"s{k}"] = np.random.default_rng(k), []
+        for _ in range(n_recordings):
+            x = rng.standard_normal((n, 3))
+            for t in range(1, n):
+                late = t >= n // 2
+                x[t, 0] += 0.4 * x[t - 1, 0]
+                x[t, 1] += (not late) * 0.5 * x[t - 1, 0]
+                x[t, 2] += (0.6 - 0.3 * late) * x[t, 0] + late * 0.5 * x[t - 1, 1]
+            sites[f"s{k}"].append(pd.DataFrame(x, columns=list("abc")))
+    return sites
+
+
+def test_effects_that_stop_fall_or_begin_half_way_are_told_as_changing_dbn_finds_them():
+    true = {("a", "b", 1): (0.5, 0.0), ("a", "c", 0): (0.6, 0.3), ("b", "c", 1): (0.0, 0.5)}
+    for sites in (changing_half_way(600, 1), changing_half_way(25, 30)):
+        for estimator in (OneShotDBN(resamples=0), FDBNL()):
+            with pytest.warns(ResidualsWarning):
+                model = estimator.fit(sites)
+            assert model.residuals_.violations == ("change",)
+            told = only(model.findings_, "residuals")
+            assert told.level == "warning"
+            found = {(*edge[:2], edge[2]): edge[3:5] for edge in told.values["change"]["edges"]}
+            assert found.keys() == true.keys()
+            for edge, weights in true.items():
+                assert found[edge] == pytest.approx(weights, abs=0.12)
+            assert min(edge[5] for edge in told.values["change"]["edges"]) > 1e3
+    cure = ChangingDBN().fit(sites)
+    assert (
+        set(zip(*(cure.changes_[name] for name in ("source", "target", "lag")), strict=True)) == true.keys()
+    )
+    stored = json.loads(json.dumps(Result.from_estimator(model).to_dict()))
+    assert only(verdicts(read_record(stored)), "verdict-residuals").values["violations"] == ["change"]
 
 
 def test_noise_leaves_it_out():

@@ -166,6 +166,7 @@ VIOLATED = {
     "memory": MEMORY,
     "dependence": {**P, "correlation": 0.3},
     "curvature": P,
+    "change": {"edges": [["a", "b", lag, 0.5, 0.01, 3e5] for lag in range(6)]},
     "volatility": {**P, **ROWS, "correlation": 0.3},
     "thirds": {**P, "ratio": 3.0},
     "spread": {**P, "spread": 0.7},
@@ -213,6 +214,7 @@ FOUND = [
     Finding("residuals-spread", "note", {**P, "spread": 0.7}),
     Finding("residuals-tails", "note", {**P, "kurtosis": 12.0}),
     Finding("residuals-curvature", "warning", P),
+    Finding("residuals-change", "warning", {"edges": [["a", "b", 0, 0.5, 0.01, 3e5]]}),
     Finding(
         "could-be-hidden",
         "warning",

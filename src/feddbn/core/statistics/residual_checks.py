@@ -21,6 +21,11 @@ Curvature: residuals that still go along with squares and cubes of possible caus
 A residual of the right linear network is independent of whatever came before it in time or in the order, so sums of
 ``u f`` are sums of martingale differences with the variance ``sum u^2 f^2``, whatever the shape of the noise. Where shocks
 are rare and large, few rows have both u and f, or none, and that sum says little; so it is at least the mean of f^2 times n.
+
+Change: the same sums of ``f_1(z) = r c``, r the place of the row in its recording, from -sqrt(3) to sqrt(3). A residual that
+goes along with r c says that the weight of z grows or falls over time (a score test against a drift). What means of short
+recordings do to these products is the same at the begin and at the end, so it cancels, and so does an effect that is missing
+all the time. Places fit the same rows as all other sums: no sum rests on a few rows at one end.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ import numpy as np
 from scipy.special import chdtrc, erfc
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.statistics.evidence import is_alarm, log_bayes_factor
 
 LARGEST_RESIDUAL = 20.0
 """A standardised residual beyond this counts as this: no single value may rule a sum of fourth powers."""
@@ -41,6 +47,8 @@ LEVEL = 0.001
 """A violation is named if its p-value is below this and its size matters."""
 MEMORY_LEVEL = 0.01
 """The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
+FALSE_SHARE = 0.01
+"""Of the effects that are said to change over time, the expected share of those that do not."""
 _LEAST_VARIANCE = 1e-6
 _COUNTS = ("counts", "third_counts", "recordings")
 _Pieces = Iterable[tuple[int, FloatArray]]
@@ -208,6 +216,8 @@ class ResidualChecks:
         (d,) estimated standard deviation of the recordings' log variances; p-value that they are alike (Bartlett).
     curvature_p
         That effects are straight lines (`core.statistics.residual_checks`); 1 if that was not looked at.
+    changes
+        The effects that change over time (`changing_weights`), the clearest first.
     """
 
     n: float
@@ -228,6 +238,7 @@ class ResidualChecks:
     spread: FloatArray
     spread_p: float
     curvature_p: float = 1.0
+    changes: tuple[WeightChange, ...] = ()
 
     @property
     def inflation(self) -> float:
@@ -237,7 +248,7 @@ class ResidualChecks:
 
 def violations(checks: ResidualChecks) -> tuple[str, ...]:
     """Return which assumptions the residuals contradict: "memory", "dependence", "volatility", "thirds", "spread", "tails",
-    "curvature".
+    "curvature", "change".
 
     Memory and dependence bias weights, and evidence for what they feign grows with the rows as evidence of them does; so
     every one that can be told is named. The others make evidence weaker, by a factor that has to matter.
@@ -252,6 +263,7 @@ def violations(checks: ResidualChecks) -> tuple[str, ...]:
         "spread": checks.spread_p < LEVEL and float(checks.spread.max()) >= _LARGE_SPREAD,
         "tails": checks.tails_p < LEVEL and float(checks.kurtosis.max()) >= _LARGE_KURTOSIS,
         "curvature": checks.curvature_p < LEVEL,
+        "change": bool(checks.changes),
     }
     return tuple(name for name, is_found in found.items() if is_found)
 
@@ -409,35 +421,45 @@ _EXPONENTIAL_INFORMATION = 0.419
 
 @dataclass(frozen=True)
 class CurvatureSums:
-    """(..., 2, q, d) sums of ``u_j f_k(z_m)`` and of their squares, for squares and cubes of every column m."""
+    """(..., k, q, d) sums of ``u_j f(z_m)`` and of their squares, of every column m: squares, cubes, if asked changes."""
 
     products: FloatArray
     squares: FloatArray
 
     @staticmethod
-    def length(q: int, d: int) -> int:
+    def length(q: int, d: int, *, changes: bool = False) -> int:
         """Length of `to_vector`."""
-        return 4 * q * d
+        return (6 if changes else 4) * q * d
 
     @classmethod
-    def of_rows(cls, z: FloatArray, u: FloatArray) -> CurvatureSums:
+    def of_rows(cls, z: FloatArray, u: FloatArray, places: FloatArray | None = None) -> CurvatureSums:
         """The sums of rows: (..., n, q) standardised columns and (..., n, d) standardised residuals."""
-        return cls.of_lagged(z, u, 0)
+        return cls.of_lagged(z, u, 0, places)
 
     @classmethod
-    def of_lagged(cls, x: FloatArray, u: FloatArray, n_lags: int) -> CurvatureSums:
-        """The same of rows ``[x_t, ..., x_{t-p}]``, given (..., p + n, k) consecutive values."""
+    def of_lagged(
+        cls, x: FloatArray, u: FloatArray, n_lags: int, places: FloatArray | None = None
+    ) -> CurvatureSums:
+        """The same of rows ``[x_t, ..., x_{t-p}]``, given (..., p + n, k) consecutive values.
+
+        `places` (n,) are those of the rows in their recording (`row_places`); None: changes are not asked for.
+        """
         c = np.clip(x, -_REACH, _REACH)
         u = np.clip(u, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
         # Powers are products here, which take a tenth of the time; constant factors are left to the sums.
         quadratic = c * c
         cubic = quadratic - 3.0
         cubic *= c
+        shapes, scaled = [quadratic, cubic], [u, u]
+        if places is not None:
+            shapes, scaled = [*shapes, c], [*scaled, u * places[:, None]]
         quadratic -= 1.0
-        products = [_by_lag(shape, u, n_lags) for shape in (quadratic, cubic)]
-        u *= u
-        squares = [_by_lag(np.square(shape, out=shape), u, n_lags) for shape in (quadratic, cubic)]
-        sizes = np.array([2.0, 6.0])[:, None, None]
+        products = [_by_lag(shape, v, n_lags) for shape, v in zip(shapes, scaled, strict=True)]
+        squares = [
+            _by_lag(np.square(shape, out=shape), v * v, n_lags)
+            for shape, v in zip(shapes, scaled, strict=True)
+        ]
+        sizes = np.array([2.0, 6.0, 1.0])[: len(shapes), None, None]
         return cls(np.stack(products, axis=-3) / np.sqrt(sizes), np.stack(squares, axis=-3) / sizes)
 
     def to_vector(self) -> FloatArray:
@@ -446,10 +468,18 @@ class CurvatureSums:
         return np.concatenate([part.reshape(*lead, -1) for part in (self.products, self.squares)], axis=-1)
 
     @classmethod
-    def from_vector(cls, vector: FloatArray, d: int) -> CurvatureSums:
-        """Inverse of `to_vector`, also for a sum of such vectors."""
-        products, squares = vector.reshape(2, 2, -1, d)
+    def from_vector(cls, vector: FloatArray, q: int, d: int) -> CurvatureSums:
+        """Inverse of `to_vector`, also for a sum of such vectors; those of earlier versions have no changes."""
+        products, squares = vector.reshape(2, -1, q, d)
         return cls(products, squares)
+
+
+def row_places(first: int, m: int, n: int) -> FloatArray:
+    """(m,) places of the rows from number `first` on, of a recording of n: mean 0 and mean square 1 over all n."""
+    places = (np.arange(first, first + m, dtype=np.float64) - (n - 1) / 2) * math.sqrt(
+        12.0 / max(n * n - 1, 1)
+    )
+    return np.asarray(places)
 
 
 def _by_lag(shape: FloatArray, u: FloatArray, n_lags: int) -> FloatArray:
@@ -470,17 +500,101 @@ def curvature_p(sums: CurvatureSums, support: BoolArray, before: BoolArray) -> f
         (q, d) which columns come before which residual, in time or in the order; among them a single one may stick out.
     """
     q, d = support.shape
-    squares = sums.squares
+    products, squares = sums.products[:2], sums.squares[:2]
     acts = squares.any(axis=(0, 1))
     if q > d and acts.any():
         # The same values, a row or more later, come before every residual: the mean over these is n times that of f^2.
         usual = squares[:, d:, acts].mean(axis=2).reshape(2, -1, d).mean(axis=1)
         squares = np.maximum(squares, np.tile(usual, q // d)[:, :, None])
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.nan_to_num(sums.products / np.sqrt(squares), posinf=0.0, neginf=0.0)
+        z = np.nan_to_num(products / np.sqrt(squares), posinf=0.0, neginf=0.0)
     edges, others = z[:, support & before], z[:, before]
     overall = float(chdtrc(edges.size, float((edges**2).sum()))) if edges.size else 1.0
     return min(1.0, 2.0 * min(overall, largest_z_p(others)))
+
+
+@dataclass(frozen=True)
+class WeightChange:
+    """An effect of column `source` on the variable `target` that changes over time.
+
+    Attributes
+    ----------
+    first, second
+        The weight in the first and in the second half of the recordings, if it changes between them.
+    evidence
+        The e-value: at least x with a probability of at most 1 / x where nothing changes.
+    """
+
+    source: int
+    target: int
+    first: float
+    second: float
+    evidence: float
+
+
+def changing_weights(
+    sums: CurvatureSums,
+    n: float,
+    covariances: FloatArray,
+    scale: FloatArray,
+    support: BoolArray,
+    before: BoolArray,
+) -> tuple[WeightChange, ...]:
+    """The effects that change over time, the clearest first; the expected share of false ones is `FALSE_SHARE`.
+
+    A weight ``b + c r`` adds ``c r z`` to the residual, so the sum of ``r z u`` has the mean ``n R c`` with the covariances R
+    of the columns: c is estimated for all causes of a variable together, and for another column given these. Evidence and
+    which effects are named: `core.statistics.evidence`.
+
+    Parameters
+    ----------
+    n, covariances, scale
+        Number of rows, (q, q) covariances of the columns, of which the first are the targets, and (q,) by what columns were
+        divided.
+    support, before
+        (q, d) the edges of the network, and which columns come before which residual.
+    """
+    if n < 1 or len(sums.products) < 3 or not before.any():
+        return ()
+    products, squares = (part[2, : len(support)] / n for part in (sums.products, sums.squares))
+    R = covariances / np.outer(scale, scale)
+    variance = np.diag(R)
+    drift, size, weights, by_half = np.zeros((4, *support.shape))
+    for j in np.flatnonzero(squares.any(axis=0)):
+        # By how much squares are larger than where variances are constant; never smaller, so rare large shocks do no harm.
+        root = np.sqrt(np.maximum(squares[:, j] / np.maximum(variance, 1e-300), 1.0))
+        spread, causes = R * np.outer(root, root), np.flatnonzero(support[:, j])
+        inverse = np.linalg.pinv(R[np.ix_(causes, causes)], hermitian=True)
+        among, beside = spread[np.ix_(causes, causes)], R[:, causes] @ inverse
+        both = np.column_stack([products[:, j], R[:, j]])
+        # Of another column, what the causes do not explain.
+        left = variance - (beside * R[:, causes]).sum(axis=1)
+        left = np.where(left > 1e-6 * variance, left, np.inf)
+        each = np.diag(spread) + (beside * (beside @ among - 2 * spread[:, causes])).sum(axis=1)
+        solved, size[:, j] = (both - beside @ both[causes]) / left[:, None], each / left**2
+        solved[causes], size[causes, j] = inverse @ both[causes], (inverse * (inverse @ among)).sum(axis=1)
+        drift[:, j], weights[:, j] = solved.T
+        # From standardised columns and residuals to the units of the columns.
+        by_half[:, j] = drift[:, j] * np.sqrt(max(variance[j] - weights[causes, j] @ R[causes, j], 0.0))
+    precision = n / np.where(size > 0, size, np.inf)
+    log_e = log_bayes_factor(precision, drift * precision, np.array(n), np.array(n))
+    # The edges of the network and all other columns have one half of the false share each.
+    m, n_edges = int(before.sum()), int((support & before).sum())
+    worth = log_e + np.log(m / 2 / np.maximum(np.where(support, n_edges, m - n_edges), 1))
+    places = np.argwhere(before)[is_alarm(worth[before], FALSE_SHARE)]
+    named = sorted(places.tolist(), key=lambda place: -log_e[tuple(place)])
+    # Columns that go along with one that is no cause yet: the clearest of each target becomes one, and is looked at again.
+    first_of = {j: (m, j) for m, j in reversed(named) if not support[m, j]}
+    if first_of:
+        more = support.copy()
+        more[tuple(zip(*first_of.values(), strict=True))] = True
+        return changing_weights(sums, n, covariances, scale, more, before)
+    units = scale[: support.shape[1]] / scale[:, None]
+    first, second = ((weights + sign * 2 / np.sqrt(3.0) * by_half) * units for sign in (-1, 1))
+    evidence = np.exp(np.minimum(log_e, 700.0))
+    return tuple(
+        WeightChange(m, j, float(first[m, j]), float(second[m, j]), float(evidence[m, j])) for m, j in named
+    )
 
 
 def information_of_shape(checks: ResidualChecks) -> float:

@@ -267,7 +267,7 @@ def _checks(outcome: ChangingOutcome, question: GramQuestion) -> ServerProgram[R
     share = asked.rank / asked.n_rows if is_known else share_of_means(sums, question.center)
     checks = check_residuals(sums, _echoes(networks, question.n_lags, d), share)
     support = np.any([one.weights != 0 for one in networks], axis=0)
-    bends = curvature_of(CurvatureSums.from_vector(answer[stop:], d), support, order, range(d))
+    bends = curvature_of(CurvatureSums.from_vector(answer[stop:], asks.q, d), support, order, range(d))
     return only_looked_at(replace(checks, curvature_p=bends))
 
 

@@ -44,10 +44,12 @@ from feddbn.core.statistics.residual_checks import (
     CurvatureSums,
     ResidualChecks,
     ResidualSums,
+    changing_weights,
     check_residuals,
     curvature_p,
     echo_weights,
     residual_sums,
+    row_places,
     sums_length,
     violations,
 )
@@ -68,7 +70,7 @@ ROWS_A_COLUMN = 10
 """A site with fewer rows than this for each of their columns cannot tell its own residuals from what it fitted."""
 
 _Residuals = tuple[FloatArray, FloatArray]
-_Watch = Callable[[FloatArray, FloatArray], None]
+_Watch = Callable[[FloatArray, FloatArray, FloatArray | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,8 @@ class ResidualsQuestion(RowsQuestion):
     silent
         Variables that then have no residuals.
     units
-        (2, d), origin and scale: also products of the residuals with squares and cubes of the standardised variables.
+        (2, d), origin and scale: also products of the residuals with squares and cubes of the standardised variables; and,
+        without blocks, with these variables times the place of the row in its recording.
     cuts
         First blocks of the second, third, ... segment: every row has the residuals of its own segment's network.
     shapes
@@ -96,7 +99,7 @@ class ResidualsQuestion(RowsQuestion):
         {
             "checks": "products and fourth-order products of standardised residuals and of their predecessors, their "
             "variances by thirds of the recordings, the logarithms of these variances, and if asked products with squares "
-            "and cubes of the variables",
+            "and cubes of the variables, and with the variables times the place in the recording",
             "functions": "products and fourth-order products of standardised residuals of a network with curves, and of "
             "their predecessors",
             "blocks": "products and fourth-order products of standardised residuals, and of their predecessors, of a network "
@@ -235,7 +238,7 @@ def residual_checks_program(
     )
     answer = yield Task(question)
     stop = 1 + sums_length(d, question.n_back)
-    curvature = None if units is None else CurvatureSums.from_vector(answer.value[stop:], d)
+    curvature = None if units is None else CurvatureSums.from_vector(answer.value[stop:], question.q, d)
     sums = ResidualSums.from_vector(answer.value[1:stop], d, question.n_back)
     return sums, float(answer.value[0]) == 0.0, curvature
 
@@ -250,8 +253,8 @@ def recording_residuals(
 ) -> FloatArray:
     """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own.
 
-    `watch` sees values (p + m, d) and their m residuals pass by, both off what is the recording's own; the design is linear
-    then. `lead` are the leading axes of the recording's blocks.
+    `watch` sees values (p + m, d), their m residuals and the places of these rows pass by, values and residuals off what is
+    the recording's own; the design is linear then. `lead` are the leading axes of the recording's blocks.
     """
     runs = usable_runs(recording, design.n_lags)
     if not runs:
@@ -263,7 +266,7 @@ def recording_residuals(
         own = None
         if design.nuisance.scope == "recording":
             own = OwnLevel.of(design.nuisance, recording, design.variables)
-        pieces = _watched(pieces, seen, own, watch)
+        pieces = _watched(pieces, seen, own, watch, sum(m for _, m in runs))
     return residual_sums(pieces, span, design.d, n_back, lead).to_vector()
 
 
@@ -286,18 +289,20 @@ def _read(design: Design, recording: Recording, of: _Residuals, seen: list[Float
 
 
 def _watched(
-    pieces: Iterator[Piece], seen: list[FloatArray], own: OwnLevel | None, watch: _Watch
+    pieces: Iterator[Piece], seen: list[FloatArray], own: OwnLevel | None, watch: _Watch, n: int
 ) -> Iterator[Piece]:
-    """Yield the residuals; `watch` sees them and the values they are of, without what is the recording's own."""
+    """Yield the n residuals; `watch` sees them and the values they are of, without what is the recording's own."""
+    done = 0
     for time, u in pieces:
-        x = seen[0]
-        first = time - (x.shape[-2] - u.shape[-2])
-        watch(x if own is None else own.off(first, x), u)
+        x, m = seen[0], u.shape[-2]
+        first = time - (x.shape[-2] - m)
+        watch(x if own is None else own.off(first, x), u, row_places(done, m, n))
+        done += m
         yield time, u
 
 
 def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
-    """Adds what residuals say about curvature to `total`, if that is asked for.
+    """Adds what residuals say about curvature and change to `total`, if that is asked for.
 
     Curves bend about a recording's own level, where it has one. Of blocks whole rows pass by, else values.
     """
@@ -306,7 +311,7 @@ def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
     origin, scale = question.units
     origin = np.zeros(question.d) if question.center == "recording" else origin
 
-    def watch(x: FloatArray, u: FloatArray) -> None:
+    def watch(x: FloatArray, u: FloatArray, places: FloatArray | None) -> None:
         flat = np.ascontiguousarray(x).reshape(-1, question.d)
         z = by_row(np.subtract, flat, origin)
         by_row(np.divide, z, scale, z)
@@ -314,7 +319,7 @@ def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
         if question.n_blocks:
             total[...] += CurvatureSums.of_rows(seen, u).to_vector()
         else:
-            total[...] += CurvatureSums.of_lagged(seen, u, question.n_lags).to_vector()
+            total[...] += CurvatureSums.of_lagged(seen, u, question.n_lags, places).to_vector()
 
     return watch
 
@@ -347,7 +352,8 @@ def residuals_length(question: ResidualsQuestion) -> int:
     d = question.d
     if question.shapes:
         return 1 + N_FEATURES * question.n_residuals
-    n_more = 0 if question.units is None else CurvatureSums.length(question.q, d)
+    is_whole = not question.n_blocks
+    n_more = 0 if question.units is None else CurvatureSums.length(question.q, d, changes=is_whole)
     return 1 + sums_length(d, question.n_back) + n_more
 
 
@@ -405,7 +411,7 @@ def _residuals_of_segment(
         for time, rows in piece.of(question.segment_of(piece.blocks) == s):
             u = rows @ coefficients - offset
             if watch is not None:
-                watch(rows, u)
+                watch(rows, u, None)
             yield time, u
 
 
@@ -554,11 +560,15 @@ def checks_plan(d: int, n_lags: int, times: int = 1, *, is_own: bool = False, ad
     asked about.
     """
     p = max(n_lags, 1)
-    numbers = 1 + sums_length(d, p + 1) + (0 if is_own else CurvatureSums.length((p + 1) * d, d))
+    numbers = (
+        1 + sums_length(d, p + 1) + (0 if is_own else CurvatureSums.length((p + 1) * d, d, changes=True))
+    )
     first = Planned("residuals.checks", numbers)
     if times == 1:
         return (first,)
-    longer = 1 + sums_length(d, p + 2) + (CurvatureSums.length((p + 2) * d, d) if adds_lag else 0)
+    longer = (
+        1 + sums_length(d, p + 2) + (CurvatureSums.length((p + 2) * d, d, changes=True) if adds_lag else 0)
+    )
     return first, Planned("residuals.checks", max(longer, numbers), times - 1, usual=0)
 
 
@@ -604,24 +614,40 @@ def checks_program(
     weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)[:, outputs][:, :, outputs]
     share = share_of_means(sums, center) if own_share is None else own_share
     checks = check_residuals(sums.of(outputs), weights, share)
-    if curvature is not None:
-        checks = replace(checks, curvature_p=curvature_of(curvature, support, order, outputs))
+    if curvature is not None and units is not None:
+        changes = changing_weights(
+            curvature,
+            float(sums.counts[0]),
+            moments.scatter / moments.n,
+            np.tile(units[1], p + 1),
+            support,
+            may_act(support, order, outputs),
+        )
+        checks = replace(
+            checks, curvature_p=curvature_of(curvature, support, order, outputs), changes=changes
+        )
     return checks, may_add
+
+
+def may_act(support: BoolArray, order: Sequence[int], outputs: Sequence[int]) -> BoolArray:
+    """(q, d) which columns come before which output, given the variables in order, causes first."""
+    d = support.shape[1]
+    rank = np.empty(d, dtype=int)
+    rank[list(order)] = np.arange(d)
+    before = np.ones_like(support)
+    before[:d] = rank[:, None] < rank[None, :]
+    before[:, [j for j in range(d) if j not in set(outputs)]] = False
+    return before
 
 
 def curvature_of(
     sums: CurvatureSums, support: BoolArray, order: Sequence[int], outputs: Sequence[int]
 ) -> float:
     """P-value that no effect on the outputs is curved, given the variables in order, causes first."""
-    d, q = support.shape[1], sums.products.shape[1]
-    rank = np.empty(d, dtype=int)
-    rank[list(order)] = np.arange(d)
-    before = np.ones((q, d), dtype=bool)
-    before[:d] = rank[:, None] < rank[None, :]
-    before[:, [j for j in range(d) if j not in set(outputs)]] = False
     # A network without lags is looked at with one.
-    edges = np.concatenate([support, np.zeros((q - len(support), d), dtype=bool)])
-    return curvature_p(sums, edges, before)
+    edges = np.zeros(sums.products.shape[1:], dtype=bool)
+    edges[: len(support)] = support
+    return curvature_p(sums, edges, may_act(edges, order, outputs))
 
 
 def share_of_means(sums: ResidualSums, center: str) -> float:

@@ -1,4 +1,4 @@
-"""The look for curvature: sums against their definition, false alarms and power, and what the shape of noise is worth."""
+"""Curvature and change: sums against their definition, false alarms and power; and what the shape of noise is worth."""
 
 import warnings
 
@@ -9,12 +9,14 @@ from scipy import stats
 from feddbn.core.statistics.residual_checks import (
     CurvatureSums,
     ResidualSums,
+    changing_weights,
     check_residuals,
     curvature_p,
     echo_weights,
     information_of_shape,
     largest_z_p,
     residual_sums,
+    row_places,
     sums_length,
     violations,
 )
@@ -232,7 +234,7 @@ def test_sums_are_products_with_hermite_polynomials_of_clipped_values():
     assert sums.products[0, 0, 1] == pytest.approx(square @ u[:, 1])
     assert sums.products[1, 0, 1] == pytest.approx(cube @ u[:, 1])
     assert sums.squares[1, 0, 1] == pytest.approx((cube**2) @ (u[:, 1] ** 2))
-    again = CurvatureSums.from_vector(sums.to_vector(), 2)
+    again = CurvatureSums.from_vector(sums.to_vector(), 2, 2)
     np.testing.assert_array_equal(again.products, sums.products)
     half = (
         CurvatureSums.of_rows(z[:200], u[:200]).to_vector()
@@ -246,9 +248,14 @@ def test_sums_of_lagged_values_are_those_of_stacked_rows(lead):
     rng = np.random.default_rng(1)
     x, u = rng.standard_normal((*lead, 52, 4)) * 2, rng.standard_normal((*lead, 50, 3))
     stacked = np.concatenate([x[..., 2 - lag : 52 - lag, :] for lag in range(3)], axis=-1)
-    found, expected = CurvatureSums.of_lagged(x, u, 2), CurvatureSums.of_rows(stacked, u)
-    assert found.products.shape == (*lead, 2, 12, 3)
-    np.testing.assert_allclose(found.to_vector(), expected.to_vector(), rtol=1e-11, atol=1e-11)
+    for places, n_shapes in ((None, 2), (row_places(5, 50, 90), 3)):
+        found, expected = CurvatureSums.of_lagged(x, u, 2, places), CurvatureSums.of_rows(stacked, u, places)
+        assert found.products.shape == (*lead, n_shapes, 12, 3)
+        assert found.to_vector().shape[-1] == CurvatureSums.length(12, 3, changes=places is not None)
+        np.testing.assert_allclose(found.to_vector(), expected.to_vector(), rtol=1e-11, atol=1e-11)
+    by_hand = np.clip(stacked, -3, 3)[..., 7] * places * u[..., 1]
+    np.testing.assert_allclose(found.products[..., 2, 7, 1], by_hand.sum(axis=-1), rtol=1e-11)
+    np.testing.assert_allclose(found.squares[..., 2, 7, 1], (by_hand**2).sum(axis=-1), rtol=1e-11)
 
 
 @pytest.mark.parametrize("noise", ["normal", "exponential"])
@@ -293,6 +300,86 @@ def test_a_bend_is_found_where_it_may_be_looked_for_only():
     assert curvature_p(sums, before, before) < 1e-8
     assert curvature_p(sums, nowhere, before) < 1e-8
     assert curvature_p(sums, before, ~before) > 0.001
+
+
+def drifting(z, weights, u, places):
+    """What is said of y = 5 (sum of z weights + u), weights (n, 4), given the network in which two columns are causes."""
+    y = (z * weights).sum(axis=1) + u
+    z, y = z - z.mean(axis=0), y - y.mean()
+    b = np.linalg.lstsq(z[:, :2], y, rcond=None)[0]
+    left = y - z[:, :2] @ b
+    columns, scale = np.column_stack([5 * y, z]), np.array([5.0, 1, 1, 1, 1])
+    sums = CurvatureSums.of_rows(columns / scale, left[:, None] / left.std(), places)
+    before = np.array([[False], [True], [True], [True], [True]])
+    args = (len(y), columns.T @ columns / len(y), scale, before & (np.arange(5) < 3)[:, None], before)
+    return sums, args, changing_weights(sums, *args)
+
+
+def correlated(rng, n):
+    """Four columns within the reach of the sums, of which the first two correlate and the last two."""
+    mix = np.array([[1, 0.6, 0, 0], [0, 0.8, 0, 0], [0, 0, 1, 0.3], [0, 0, 0, 0.9]])
+    return np.clip(rng.standard_normal((n, 4)), -1.5, 1.5) @ mix
+
+
+def test_places_have_mean_nothing_and_mean_square_one():
+    places = np.concatenate([row_places(0, 7, 20), row_places(7, 13, 20)])
+    np.testing.assert_allclose([places.mean(), (places**2).mean()], [0, 1], atol=1e-12)
+    np.testing.assert_allclose(np.diff(places), places[1] - places[0])
+    assert row_places(0, 1, 1) == [0.0]
+
+
+def test_a_drift_is_that_of_a_regression_with_products_of_columns_and_places():
+    rng, n = RNG(3), 40_000
+    z, places = correlated(rng, n), row_places(0, n, n)
+    weights = np.array([0.4, -0.3, 0, 0]) + places[:, None] * np.array([0.05, 0, 0.06, 0])
+    sums, args, found = drifting(z, weights, rng.standard_normal(n) * 0.7, places)
+    assert {one.source for one in found} == {1, 3}
+    y = 5 * (z * weights).sum(axis=1)
+    for one in found:
+        causes = [0, 1, one.source - 1][: 2 + (one.source > 2)]
+        X = np.column_stack([z[:, causes], places[:, None] * z[:, causes]])
+        fit = np.linalg.lstsq(X, y, rcond=None)[0].reshape(2, -1)[:, causes.index(one.source - 1)]
+        drift = (one.second - one.first) / 2 * np.sqrt(3) / 2
+        # Four standard errors.
+        assert ((one.first + one.second) / 2, drift) == pytest.approx(
+            tuple(fit), abs=5 * 4 * 0.7 / np.sqrt(n) * 1.5
+        )
+    # A drift of .05 with noise of .7: z = .05 sqrt(n) / .7 for what the other cause does not explain.
+    explained = np.corrcoef(z[:, 0], z[:, 1])[0, 1] ** 2
+    squares = z[:, 0].var() * n * (1 - explained)
+    z_score, drawn = 0.05 * np.sqrt(squares) / 0.7, 0.05 * squares
+    log_evidence = np.log(next(one.evidence for one in found if one.source == 1))
+    assert log_evidence == pytest.approx(
+        z_score**2 / 2 * drawn / (1 + drawn) - np.log(1 + drawn) / 2, rel=0.3
+    )
+    assert changing_weights(CurvatureSums(sums.products[:2], sums.squares[:2]), *args) == ()
+    assert changing_weights(sums, 0, *args[1:]) == ()
+
+
+def test_weights_of_both_halves_are_told_of_effects_that_stop_and_begin():
+    rng, n = RNG(4), 3000
+    z, late = correlated(rng, n), np.arange(n) >= n // 2
+    weights = np.column_stack([0.4 * ~late, np.full(n, -0.3), np.zeros(n), 0.3 * late])
+    _, _, found = drifting(z, weights, rng.standard_normal(n) * 0.7, row_places(0, n, n))
+    assert {one.source for one in found} == {1, 4}
+    for one in found:
+        expected = (2.0, 0.0) if one.source == 1 else (0.0, 1.5)
+        assert (one.first, one.second) == pytest.approx(expected, abs=0.5)
+
+
+@pytest.mark.parametrize("noise", ["constant", "nine times the variance", "heavy"])
+def test_constant_weights_raise_no_more_alarms_than_the_level(noise):
+    n_said, n = 0, 300
+    for seed in range(300):
+        rng = RNG(seed)
+        z, u = correlated(rng, n), rng.standard_normal(n)
+        if noise == "heavy":
+            u = rng.standard_t(3, n)
+        if noise == "nine times the variance":
+            late = np.where(np.arange(n) < n // 2, 1.0, 3.0)
+            z, u = z * late[:, None] / 2, u * late
+        n_said += bool(drifting(z, np.array([0.4, -0.3, 0, 0.1]), u, row_places(0, n, n))[2])
+    assert n_said <= 300 * (0.01 + 4 * np.sqrt(0.01 * 0.99 / 300))
 
 
 def checks_of(u):

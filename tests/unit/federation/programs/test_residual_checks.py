@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.design import Nuisance
-from feddbn.core.statistics.residual_checks import ResidualSums, residual_sums
+from feddbn.core.statistics.residual_checks import CurvatureSums, ResidualSums, residual_sums, sums_length
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.residual_checks import (
     ResidualsQuestion,
@@ -63,6 +63,29 @@ def test_a_site_sends_the_sums_of_its_residuals(center):
         _, vector = answer_of_one(site_task("residuals.checks"), site.here, asked)
         assert vector[0] == 0.0
         np.testing.assert_allclose(vector[1:], by_hand(data[k], asked), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("center", ["none", "recording"])
+def test_places_count_the_rows_of_each_recording(center):
+    units = np.array([[0.5, 0.0, -0.5], [1.0, 2.0, 0.5]])
+    asked, data = question(center=center, units=units), tables(1)
+    # A cell that is empty breaks a recording in two, and rows are counted on.
+    data[0][0][10, 1] = np.nan
+    (site,) = sites(data).values()
+    _, vector = answer_of_one(site_task("residuals.checks"), site.here, asked)
+    expected = np.zeros((6, 3))
+    for x in data[0]:
+        z = np.hstack([x[1:], x[:-1]])
+        used = ~np.isnan(z).any(axis=1)
+        u = z[used] @ asked.coefficients - asked.offset
+        level = x[~np.isnan(x).any(axis=1)].mean(axis=0) if center == "recording" else units[0]
+        u = u - u.mean(axis=0) if center == "recording" else u
+        columns = np.clip((z[used] - np.tile(level, 2)) / np.tile(units[1], 2), -3, 3)
+        n = used.sum()
+        places = np.linspace(-1, 1, n) * np.sqrt(3 * (n - 1) / (n + 1))
+        expected += (columns * places[:, None]).T @ u
+    found = CurvatureSums.from_vector(vector[1 + sums_length(3, 2) :], 6, 3).products[2]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("make", [InProcessFederation, secure_federation])
