@@ -64,8 +64,10 @@ def pcmci_plus(x: np.ndarray) -> np.ndarray:
     return pcmci_plus_of_sites([x])[0]
 
 
-def pcmci_plus_of_sites(recordings: list[np.ndarray], robust: bool = False) -> Lagged:
-    """Every recording centred on its own mean, alpha .01."""
+def pcmci_plus_of_sites(
+    recordings: list[np.ndarray], robust: bool = False, alpha: float = 0.01, fdr: float | None = None
+) -> Lagged:
+    """Every recording centred on its own mean; with `fdr` only links that Benjamini and Hochberg's rule keeps."""
     from tigramite import data_processing
     from tigramite.independence_tests.parcorr import ParCorr
     from tigramite.independence_tests.robust_parcorr import RobustParCorr
@@ -81,7 +83,11 @@ def pcmci_plus_of_sites(recordings: list[np.ndarray], robust: bool = False) -> L
         else:
             frame = data_processing.DataFrame(data, analysis_mode="multiple", missing_flag=EMPTY)
         search = PCMCI(dataframe=frame, cond_ind_test=test, verbosity=0)
-        graph = search.run_pcmciplus(tau_min=0, tau_max=1, pc_alpha=0.01)["graph"]
+        found = search.run_pcmciplus(tau_min=0, tau_max=1, pc_alpha=alpha)
+        graph, p = found["graph"], found["p_matrix"]
+        if fdr is not None:
+            p = search.get_corrected_pvalues(p, fdr_method="fdr_bh", tau_max=1, exclude_contemporaneous=False)
+            graph = np.where(p <= fdr, graph, "")
     return edges_of(graph)
 
 

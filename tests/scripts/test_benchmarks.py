@@ -37,6 +37,10 @@ COMMANDS = {
         "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
     "claims": ["collect {out} --seeds 900 --only smoothed"],
+    "discoveries": [
+        "--clean 2 --others 1 --bic 1 --peer 0 --scenarios none spikes --seed 900 --out {out}/trials.csv",
+        "--read {out}/trials.csv",
+    ],
     "file_scan": ["500"],
     "files_kill": ["--kills 4 --seed 900"],
     "keepers": ["poison --seeds 900-900", "cost --columns 3 --sites 4", "rounding --seeds 900-900"],

@@ -121,6 +121,7 @@ def _print_edges(result: Result) -> None:
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
     if any(edge["raw"] - edge["probability"] > SHOWN for edge in edges if edge.get("raw") is not None):
         certain = [("presence", "link"), ("probability", "edge"), ("raw", "raw")]
+    certain += [("q_value", "q")] if any("q_value" in edge for edge in edges) else []
     table, is_open = [], set(result.dbn.open_edges)
     is_doubted = any(edge.get("could_be_hidden") for edge in edges)
     for edge in edges[:_MOST_SHOWN]:

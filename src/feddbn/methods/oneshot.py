@@ -19,7 +19,7 @@ from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
+from feddbn.errors import Given, ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
     CurvedMoments,
@@ -40,6 +40,7 @@ from feddbn.federation.programs.oneshot import (
     learn_from_moments,
     limits_over,
     oneshot_program,
+    with_discoveries,
 )
 from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualReport
 from feddbn.federation.protocol.rows import FUNCTIONS, features_of
@@ -155,6 +156,12 @@ class OneShotSettings(PreparedSettings):
         'resampled. "auto": 12 up to 40 variables, 4 up to 200, otherwise 0; 0 under differential privacy. With 0, '
         "probabilities are too extreme if the model is not quite right.",
     )
+    fdr: float | None = setting(
+        None,
+        number(above=0, below=1) | nothing(),
+        "Keep the edges that are discoveries: of the lagged edges, and of the contemporaneous links, at most this share is "
+        "expected to be false (docs/oneshot.md). Every effect is then a straight line. None: edges are chosen by the score.",
+    )
     may_be: ClassVar[Mapping[str, Rule]] = {
         **PreparedSettings.may_be,
         "scale": word("auto", "none", "federated"),
@@ -172,6 +179,11 @@ class OneShotSettings(PreparedSettings):
         if self.interactions and self.features in ("linear", "auto"):
             raise ParameterError(
                 f"interactions=True needs features='spline' or 'quadratic', got features={self.features!r}."
+            )
+        if self.fdr is not None and self.is_curved:
+            raise ParameterError(
+                f"{Given('fdr', self.fdr)} tests straight lines; leave out {Given('features', self.features)} or use "
+                f"{Given('features', 'linear')}."
             )
         if self.interactions and self.n_lags == 0:
             raise ParameterError(
@@ -238,7 +250,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         without the edge; `strength` is the share of the target's variance that the source explains over all lags. Edges
         with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
         probability of a link either way (by covariances only), `direction` that it is this way given the link, both lowered
-        alike, `oriented` False where the data do not settle that.
+        alike, `oriented` False where the data do not settle that. With `fdr` also `q_value`: the smallest level at which an
+        edge, or a link either way, is a discovery; NaN if it is not tested.
     n_resamples_
         Over how many resamples of the rows probabilities and directions are averaged; 0: they are those of all rows.
     units_
@@ -348,7 +361,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
                 code="curves-not-answered",
             )
         if settings.features == "auto":
-            return is_answered and are_looked_at(settings.check_residuals, federation)
+            return (
+                settings.fdr is None and is_answered and are_looked_at(settings.check_residuals, federation)
+            )
         return settings.is_curved
 
     def _compared(self, federation: Federation) -> ServerProgram[tuple[Fit, Alone | None]]:
@@ -360,6 +375,11 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if curved is not None or (report is not None and report.noise_memory is not None):
             # Curves, and noise with a memory, are more than a network of lagged values.
             return (yield from self._resampled(fit, federation)), None
+        if self._settings.fdr is not None:
+            # Which edges there are rests on resamples, so these are asked for first.
+            resampled = yield from self._resampled(fit, federation)
+            outcome = self._discovered(resampled[0], report)
+            fit = outcome, report, None
         asked, inputs, d = outcome.asked, self._inputs, len(self._variables)
         assert asked is not None
         weights, intercept, variances = refit(outcome.moments, outcome.learned.support)
@@ -375,8 +395,17 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         n_rows = asked.n_rows or outcome.moments.n
         # It does not wait for resamples, and is asked after them: whoever refuses one question is not asked another.
         following = partial(alone_program, network, intercept, n_rows)
-        fit = yield from self._resampled(fit, federation, following())
+        if self._settings.fdr is None:
+            fit = yield from self._resampled(fit, federation, following())
         return fit, (yield from following())
+
+    def _discovered(self, outcome: OneShotOutcome, report: ResidualReport | None) -> OneShotOutcome:
+        """The network of discoveries, where a level is set and that has not been done."""
+        fdr, d = self._settings.fdr, len(self._variables)
+        if fdr is None or outcome.q_values is not None:
+            return outcome
+        limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        return with_discoveries(outcome, report, limits, fdr)
 
     def _program(self, federation: Federation) -> ServerProgram[Fit]:
         """Learn, then ask for resamples if sites answer that."""
@@ -423,7 +452,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """What the moments of lagged or of curved rows tell, without any further sum."""
         settings, names, constraints = self._settings, self._variables, self._constraints()
         rng, has_curves = np.random.default_rng(settings.random_state), isinstance(moments, CurvedMoments)
-        if (settings.features == "linear") if has_curves else settings.is_curved:
+        is_straight = settings.features == "linear" or settings.fdr is not None
+        if is_straight if has_curves else settings.is_curved:
             kinds = ("lagged", "curved") if has_curves else ("curved", "lagged")
             raise ParameterError(
                 f"fit_moments with features={settings.features!r} needs moments of {kinds[0]} rows; these are of {kinds[1]} "
@@ -450,6 +480,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         curved: CurvedOutcome | None = None,
     ) -> None:
         """Set what was learned, and say what has to be said."""
+        outcome = self._discovered(outcome, report)
         learned, names, d = outcome.learned, self._variables, len(self._variables)
         learned = replace(learned, posterior=with_directions(learned.posterior, learned.orientation))
         # Where all noises have one variance, none is that of a formula.
@@ -474,7 +505,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
         self.orientation_ = orientation_table(learned.orientation, names)
-        self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names)
+        self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names, outcome.q_values)
         self._set_sums(outcome.moments, outcome.n_sums)
         self.features_ = "linear" if curved is None else _features_name(curved)
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
@@ -498,13 +529,37 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if rests is not None and not is_scaled:
             self._tell(rests, warn=UnitsWarning)
         self._claim()
+        if outcome.q_values is not None:
+            self._say_discoveries(outcome, outcome.q_values, report)
+
+    def _say_discoveries(self, outcome: OneShotOutcome, q: FloatArray, report: ResidualReport | None) -> None:
+        """Say how many edges are false at most, and what contradicts that."""
+        d, support = len(self._variables), outcome.learned.support
+        tested = np.isfinite(q)
+        found = support & tested
+        values = {
+            "fdr": self._settings.fdr,
+            "n_lagged": int(found[d:].sum()),
+            "n_links": int(found[:d].sum()),
+            "n_tested": int(tested[d:].sum() + tested[:d].sum() // 2),
+            "n": outcome.n_tested,
+            "n_columns": len(q),
+            "because": list(contradictions(self.findings_)),
+            "is_checked": report is not None and report.checks is not None,
+        }
+        is_few = outcome.n_tested <= len(q) + 1
+        if values["because"] or is_few:
+            self._tell(Finding("discoveries", "warning", values), warn=ResultWarning)
+        else:
+            self._tell(Finding("discoveries", "note" if values["is_checked"] else "unknown", values))
 
     def _claim(self) -> None:
         """Lower probabilities by what speaks against them, and say so first where little is left of them."""
         found = contradictions(self.findings_)
         self.edge_probabilities_ = claimed(self.edge_probabilities_, self.hidden_, found)
         told = abstention(self.edge_probabilities_, found)
-        if told is not None:
+        # Edges that are discoveries are claimed by their level; less probable ones than one half are among them.
+        if told is not None and (found or self._settings.fdr is None):
             others, self.findings_ = self.findings_, Findings()
             self._tell(told, warn=ResidualsWarning if found else ResultWarning)
             self.findings_ = Findings([*self.findings_, *others])

@@ -205,9 +205,16 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
 
 
 def learned_table(
-    learned: Learned, C: FloatArray, shares: FloatArray, names: tuple[str, ...]
+    learned: Learned,
+    C: FloatArray,
+    shares: FloatArray,
+    names: tuple[str, ...],
+    q: FloatArray | None = None,
 ) -> pd.DataFrame:
-    """Return `edge_table` of what an order search found, with the columns presence, direction and oriented of `links_of`."""
+    """Return `edge_table` of what an order search found, with the columns presence, direction and oriented of `links_of`.
+
+    `q` ((p+1) d, d) become a column q_value.
+    """
     table = edge_table(learned.posterior.probability, C, shares, names)
     table = table.assign(presence=table["probability"], direction=1.0, oriented=True)
     now = (table["lag"] == 0).to_numpy()
@@ -217,6 +224,9 @@ def learned_table(
     j = table.loc[now, "target"].map(place).to_numpy(dtype=int)
     for column in ("presence", "direction", "oriented"):
         table.loc[now, column] = getattr(links, column)[i, j]
+    if q is not None:
+        source, target = (table[end].map(place).to_numpy(dtype=int) for end in ("source", "target"))
+        table["q_value"] = q[table["lag"].to_numpy() * len(names) + source, target]
     return table
 
 

@@ -561,7 +561,7 @@ def _edges(dbn: DBN, probabilities: pd.DataFrame | None, hidden: pd.DataFrame | 
     """Edges with whatever is known of them."""
     edges = dbn.edges()
     if probabilities is not None:
-        columns = ("probability", "raw", "presence", "direction", "ci_low", "ci_high")
+        columns = ("probability", "raw", "presence", "direction", "ci_low", "ci_high", "q_value")
         known = [c for c in columns if c in probabilities]
         edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
     if hidden is not None and len(hidden):

@@ -167,6 +167,40 @@ def _not_resampled(it: Said) -> str:
     )
 
 
+_AGAINST = {
+    "hidden": "hidden causes",
+    "hidden cause of two": "a hidden cause",
+    "memory": "noise that depends on earlier noise",
+    "dependence": "noise that is shared between variables",
+    "curvature": "curved effects",
+    "sites-disagree": "sites that disagree",
+    "held": "values that are held",
+    "made-up-values": "values that were not measured",
+    "slow-levels": "levels that drift",
+    "two-rates": "sites with other time steps",
+}
+
+
+@says("discoveries")
+def _discoveries(it: Said) -> str:
+    what = f"{counted(it['n_lagged'], 'lagged edge')} and {counted(it['n_links'], 'contemporaneous link')}"
+    if it["n"] <= it["n_columns"] + 1:
+        return (
+            f"the data are worth {it['n']:,.0f} independent rows, too few to test each edge beside all {it['n_columns']} "
+            f"columns. {what[0].upper()}{what[1:]} were found. Use fewer variables or lags, or more rows."
+        )
+    said = (
+        f"of {counted(it['n_tested'], 'tested edge')}, {what} are discoveries. At most {100 * it['fdr']:g} % of either kind "
+        "are expected to be false"
+    )
+    if it["because"]:
+        reasons = ", ".join(_AGAINST.get(one, one) for one in it["because"])
+        return f"{said} only if the model holds, but the data contradict it ({reasons}). More edges may be false."
+    if not it["is_checked"]:
+        return f"{said}, if the model holds. That was not checked."
+    return f"{said}, if the model holds. Nothing was found against it."
+
+
 @says("edges-differ")
 def _edges_differ(it: Said) -> str:
     """A table of resampled edges that belongs to another fit."""

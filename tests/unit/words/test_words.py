@@ -172,6 +172,10 @@ VIOLATED = {
     "spread": {**P, "spread": 0.7},
     "tails": {**P, "kurtosis": 12.0},
 }
+DISCOVERIES = {
+    **{"fdr": 0.1, "n_lagged": 1, "n_links": 2, "n_tested": 51, "n": 400.0, "n_columns": 12},
+    **{"because": [], "is_checked": True},
+}
 FOUND = [
     Finding("own-means", "note", {"evidence": 12.0}, cure={"prepare.center": "none"}),
     Finding(
@@ -225,6 +229,10 @@ FOUND = [
         "note",
         {"n_curves": 2, "n_edges": 3, "n_products": 1, "gain": 40.0},
         cure={"features": "linear"},
+    ),
+    *(
+        Finding("discoveries", "warning", {**DISCOVERIES, **values})
+        for values in ({}, {"because": ["hidden", "something-new"]}, {"n": 9.0}, {"is_checked": False})
     ),
     Finding("few-rows-for-curves", "warning", {"n": 59.0, "q": 32, "others": ["quadratic", "linear"]}),
     Finding("rows-added", "note", {"n_new": 10, "n_before": 90}),

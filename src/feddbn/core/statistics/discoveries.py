@@ -30,7 +30,7 @@ from scipy.special import stdtr, stdtrit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.statistics.moments import Moments, correlations, independent
+from feddbn.core.statistics.moments import Moments, correlations, independent, is_regular
 
 __all__ = ["discoveries", "edge_p_values", "q_values", "threshold"]
 
@@ -53,8 +53,7 @@ def edge_p_values(
     d, q, R = limits.d, moments.q, correlations(moments.scatter)[0]
     rows, p = moments.n if n is None else n, np.full((q, d), np.nan)
     for order in orders:
-        # Nothing acts on inputs, so they come before all others.
-        first = sorted(order, key=lambda j: j not in limits.inputs)
+        first = _inputs_first(order, limits)
         columns, known = np.array([*range(d, q), *first]), np.ones((q, d))
         tests = _t_tests(R[np.ix_(columns, columns)], rows)
         known[columns] = tests[-d:][np.argsort(first)].T
@@ -66,13 +65,18 @@ def edge_p_values(
     return p
 
 
+def _inputs_first(order: Sequence[int], limits: EdgeConstraints) -> list[int]:
+    """The order with the variables that nothing acts on before all others."""
+    return sorted(order, key=lambda j: j not in limits.inputs)
+
+
 def _t_tests(R: FloatArray, n: float) -> FloatArray:
     """(q, q) p-values: row m is the regression of column m on all columns before it; R are correlations.
 
     With R = L L' and T the inverse of L, the first m columns have the inverse T_m' T_m, and row m of T has the weights of
     that regression over the root of what it leaves. So one factor has all regressions.
     """
-    p, kept = np.ones_like(R), independent(R)
+    p, kept = np.ones_like(R), list(range(len(R))) if is_regular(R) else independent(R)
     T = np.linalg.inv(np.linalg.cholesky(R[np.ix_(kept, kept)]))
     k = np.arange(len(kept))
     earlier, left = k[:, None] > k, np.maximum(n - 1 - k, 0)[:, None]
@@ -102,7 +106,8 @@ def q_values(p: FloatArray) -> FloatArray:
 
 def discoveries(q: FloatArray, fdr: float, order: Sequence[int], limits: EdgeConstraints) -> BoolArray:
     """Return ((p+1) d, d) the edges with a q-value of at most `fdr`, links in this order, and all that are required."""
-    return np.asarray((q <= fdr) & limits.within_order(order).allowed | limits.required)
+    within = limits.within_order(_inputs_first(order, limits)).allowed
+    return np.asarray((q <= fdr) & within | limits.required)
 
 
 def threshold(fdr: float, n_tested: int, n_found: float, left: float = np.inf) -> float:

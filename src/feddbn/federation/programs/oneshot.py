@@ -47,6 +47,7 @@ from feddbn.core.statistics.diagnostics import (
     outputs_of,
     without_memory,
 )
+from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.errors import DataError
@@ -137,7 +138,8 @@ class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
     `asked` is what the first sum told, `dependent` says which variables follow from others; probabilities are means over
-    `n_resamples`, or there are none for a reason; `spread` is how much more these differ than the model knows of.
+    `n_resamples`, or there are none for a reason; `spread` is how much more these differ than the model knows of. `q_values`
+    are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested` rows.
     """
 
     learned: Learned
@@ -151,6 +153,8 @@ class OneShotOutcome:
     n_resamples: int = 0
     not_resampled: str = "sums"
     spread: float = 1.0
+    q_values: FloatArray | None = None
+    n_tested: float = 0.0
 
 
 def oneshot_program(
@@ -204,6 +208,40 @@ def learn_from_moments(
     dependent = dependent_findings(moments, variables, inputs)
     learned = options.learn.learn(working, constraints, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
+
+
+MOST_TURNED = 40
+"""Undecided directions that are tested the other way, too, the least decided first."""
+
+
+def with_discoveries(
+    outcome: OneShotOutcome, report: ResidualReport | None, limits: EdgeConstraints, fdr: float
+) -> OneShotOutcome:
+    """The same with the network of all edges that are discoveries at this level.
+
+    Tests count the rows that are left after nuisances of recordings, as far as they are independent: fewer where variances
+    change, and where blocks of rows differ more than the model knows of.
+    """
+    learned, asked = outcome.learned, outcome.asked
+    n = outcome.moments.n if report is None or not report.n_effective else report.n_effective
+    own = asked.rank / asked.n_rows if asked is not None and asked.n_rows else 0.0
+    n *= max(1.0 - own, 0.0) / outcome.spread
+    search, start = learned.search, learned.search.adopt(learned.support)
+    undecided = sorted(
+        (e.score_difference, e.source, e.target) for e in learned.orientation if not e.oriented
+    )
+    turned = (search.best_reversed(start, i, j) for _, i, j in undecided[:MOST_TURNED])
+    orders = [learned.order, *(one.order for one in turned if one is not None)]
+    q = q_values(edge_p_values(outcome.moments, orders, limits, n))
+    support = discoveries(q, fdr, learned.order, limits)
+    parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(limits.d)]
+    learned = replace(
+        learned,
+        support=support,
+        orientation=tuple(firmness_of(support, learned.orientation)),
+        score=search.score_of(parents),
+    )
+    return replace(outcome, learned=learned, q_values=q, n_tested=n)
 
 
 def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOptions) -> Moments:
