@@ -91,6 +91,8 @@ def test_rows_are_counted_once(run, months, tmp_path):
     assert json.loads(again.stdout)["n_new"] == 1
     assert "month-1.csv" in again.stderr
     assert len(looked(again)) == 2
+    nothing = run("monitor", result, months[1])
+    assert (nothing.exit_code, "month-1.csv" in nothing.stderr) == (0, True)
     # An update that holds the same rows says nothing new either.
     run("update", result, months[1], "-o", tmp_path / "new.json")
     assert json.loads(run("monitor", result, tmp_path / "new.json", "--json").stdout)["n_new"] == 0
@@ -101,6 +103,7 @@ def test_what_cannot_be_looked_at_is_refused_with_a_sentence(run, refuses, month
     assert "'no.csv'" in refuses("monitor", result, "no.csv")
     assert "no.json" in refuses("monitor", "no.json", new)
     assert "alpha" in refuses("monitor", result, new, "--alpha", "2")
+    assert "--variables" in refuses("monitor", result, new, "--variables", "u")
     assert "--plot" in refuses("monitor", result, new, "--plot", tmp_path / "p.doc")
     assert not (tmp_path / "r.monitor.json").exists()
     run("fit", new, "-o", tmp_path / "bare.json", *PARAMS)

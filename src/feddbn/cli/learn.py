@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -168,15 +167,7 @@ def update(
             f"RESULT {str(result)!r} holds no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
         )
     method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
-    if read.kinds is not None:
-        raise ParameterError(
-            "--kinds has no effect here: methods that can be updated treat all variables as numbers; leave it out."
-        )
-    named = read.layout.variables
-    if named is not None and list(named) != list(stored.dbn.variables):
-        raise ParameterError(
-            f"--variables must be those of the result ({', '.join(stored.dbn.variables)}); leave it out."
-        )
+    layout = read.for_rows_of(stored.dbn.variables)
     with progress(method) as (watch, _), warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultWarning)
         estimator = make_estimator(method, stored.parameters, stored=True)
@@ -186,7 +177,7 @@ def update(
             )
         sites = pd.DataFrame(stored.sites).set_index("name") if stored.sites else pd.DataFrame()
         estimator.take_up(stored.sums, sites, stored.n_rounds or 0, f"file {str(result)!r}")
-        estimator.update(data, observer=watch, layout=replace(read.layout, variables=None))
+        estimator.update(data, observer=watch, layout=layout)
     found = Result.from_estimator(estimator, truth=stored.truth, keep_sums=True)
     path = found.save(out or result)
     if as_json:

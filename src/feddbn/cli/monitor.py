@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from feddbn.words.tables import look_table
 
 if TYPE_CHECKING:
     from feddbn.analysis.monitor import Monitor
+    from feddbn.data.layout import Layout
     from feddbn.federation.sums.tally import Tally
     from feddbn.results.result import Result
 
@@ -81,34 +81,37 @@ def monitor(
     n_new, watch = 0, None
     if data or path.exists() or "monitor" not in stored.diagnostics:
         watch = _opened(stored, result, path, alpha)
-        n_new = _look(watch, data or (), read)
+        n_new = _look(watch, data or (), read.for_rows_of(stored.dbn.variables))
         if n_new:
             watch.save(path)
     told = stored.diagnostics["monitor"] if watch is None else watch.told()
-    looks, known = (
-        told["looks"][-n_new or -_MOST_LOOKS :],
-        path if watch is not None and path.exists() else None,
-    )
+    looks = told["looks"][len(told["looks"]) - n_new :] if data else told["looks"]
     if plot is not None:
         _draw(told, plot)
     if as_json:
-        files = {"result": str(result), "state": None if known is None else str(known)}
-        print_json(
-            {**files, "n_new": n_new, **told, **({} if watch is None else {"evidence": watch.evidence})}
-        )
+        files = {"result": str(result), "state": None if watch is None else str(path), "n_new": n_new}
+        print_json({**files, **told, **({} if watch is None else {"evidence": watch.evidence})})
     else:
-        print_tables([look_table(looks)])
-        before = sum(len(look["alarms"]) for look in told["looks"]) - sum(
-            len(look["alarms"]) for look in looks
-        )
-        if before:
-            say(f"{counted(before, 'alarm')} of earlier looks; `feddbn monitor {result}` shows all looks.")
-        for line in ([] if known is None else [f"State: {known}"]) + (
-            [] if plot is None else [f"Figure: {plot}"]
-        ):
-            say(line)
+        _print(told, looks, result)
+        for what, file in (("State", path if watch is not None and looks else None), ("Figure", plot)):
+            if file is not None:
+                say(f"{what}: {file}")
     if any(look["alarms"] for look in looks):
         raise typer.Exit(ALARM)
+
+
+def _print(told: Mapping[str, Any], looks: Sequence[Mapping[str, Any]], result: Path) -> None:
+    """Print some looks, and how many alarms the others had."""
+    if looks:
+        print_tables([look_table(looks[-_MOST_LOOKS:])])
+    others = sum(len(look["alarms"]) for look in told["looks"] if look not in looks[-_MOST_LOOKS:])
+    if not told["looks"]:
+        say("No looks so far; give new rows.")
+    elif others or not looks:
+        what = counted(others, "alarm") if others else "No alarm"
+        say(
+            f"{what} in {counted(len(told['looks']) - len(looks), 'earlier look')}; `feddbn monitor {result}` shows them."
+        )
 
 
 def _opened(stored: Result, result: Path, path: Path, alpha: float | None) -> Monitor:
@@ -138,9 +141,9 @@ def _opened(stored: Result, result: Path, path: Path, alpha: float | None) -> Mo
     return found
 
 
-def _look(watch: Monitor, data: Sequence[Any], read: Reading) -> int:
+def _look(watch: Monitor, data: Sequence[Any], layout: Layout) -> int:
     """Look at each of `data`; return how many had rows that were not counted before."""
-    n_new, layout = 0, replace(read.layout, variables=None)
+    n_new = 0
     with progress("monitor", total=len(data)) as (_, part):
         for one in data:
             part(str(one))
@@ -154,7 +157,10 @@ def _look(watch: Monitor, data: Sequence[Any], read: Reading) -> int:
                     raise ParameterError(f"NEW_ROWS {str(one)!r}: {error}", code=error.code) from None
                 if error.code != "counted-before":
                     raise
-                remark(f"note: {one}: {error}")
+                seen = error.values["look"]
+                remark(
+                    f"note: {one} was counted in {f'look {seen}' if seen else 'the fit'} and is not counted again."
+                )
                 continue
             n_new += 1
     return n_new

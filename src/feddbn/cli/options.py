@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -175,6 +175,18 @@ class Reading:
     def with_kinds(self, kinds: Any = None) -> Layout:
         """The layout with these kinds, or those that were written."""
         return replace(self.layout, kinds=self.kinds if kinds is None else kinds)
+
+    def for_rows_of(self, variables: Sequence[str]) -> Layout:
+        """The layout of new rows for a result with these variables; what does not go with it is refused."""
+        if self.kinds is not None:
+            raise ParameterError(
+                "--kinds has no effect here: methods that can be updated treat all variables as numbers; leave it out."
+            )
+        if self.layout.variables is not None and list(self.layout.variables) != list(variables):
+            raise ParameterError(
+                f"--variables must be those of the result ({', '.join(variables)}); leave it out."
+            )
+        return replace(self.layout, variables=None)
 
 
 def given_parameters(

@@ -123,12 +123,12 @@ def _where(share: object) -> str:
 
 
 def change_in_words(alarm: Mapping[str, Any], named: Callable[[str], str] = str) -> str:
-    """What has changed (a stored finding of a monitor), in a few words: "x -> y, lag 1 gone"."""
+    """What has changed (a stored finding of a monitor), in a few words: "x -> y, lag 1 is gone"."""
     (what, _, how), its = alarm["code"].partition("-"), alarm["values"]
     if what != "edge":
         return f"{what} of {named(its['target'])}"
     lag = f", lag {its['lag']}" if its["lag"] else ""
-    return f"{named(its['source'])} -> {named(its['target'])}{lag} {how}"
+    return f"{named(its['source'])} -> {named(its['target'])}{lag}{'' if how == 'changed' else f' is {how}'}"
 
 
 def look_table(looks: Sequence[Mapping[str, Any]]) -> Table:
@@ -138,7 +138,7 @@ def look_table(looks: Sequence[Mapping[str, Any]]) -> Table:
         first = (str(look["number"]), f"{look['n_rows']:,}")
         rows += [] if look["alarms"] else [(*first, "nothing new", *[""] * 4)]
         for one in look["alarms"]:
-            numbers = (_digits(one["values"][name], 3) for name in ("before", "after", "evidence", "since"))
+            numbers = (_digits(one["values"][name], 2) for name in ("before", "after", "evidence", "since"))
             rows.append((*first, change_in_words(one), *numbers))
             first = ("", "")
     heads = ("look", "rows", "what changed", "before", "after", "evidence", "since")
