@@ -52,103 +52,62 @@ def _unsynchronised() -> Iterator[None]:
         yield
 
 
-_DOUBTS = {"asked": False}
+_ASKED: set[str] = set()
+
+
+def _on_request(name: str) -> Any:
+    """The fixture by which a test asks for what fits leave out otherwise."""
+
+    @pytest.fixture(name=name)
+    def asked() -> Iterator[None]:
+        _ASKED.add(name)
+        yield
+        _ASKED.discard(name)
+
+    return asked
+
+
+# Which edges hidden causes could stand for; averages over resamples; whether a network is better for sites than their own.
+doubts, bagged, alone = map(_on_request, ("doubts", "bagged", "alone"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_doubts(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Leave out which edges hidden causes could stand for: the server's last work, with no question to a site.
+def _left_out(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Leave out what takes more time than the fit itself, unless a test asks for it.
 
-    It takes half of the time of fits on few rows, so in `make test` only tests with the fixture `doubts` do it; what
-    `make test-all` adds does it throughout, and so does whatever runs in a process of its own.
+    What `make test-all` adds leaves out only the comparison with sites alone, and a process of its own leaves out nothing.
     """
-    if pytestconfig.getoption("hypothesis_profile", None) == "thorough":
-        yield
-        return
     from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges
+    from feddbn.federation.guards import study_plan
+    from feddbn.federation.programs.alone import is_compared
+    from feddbn.methods.oneshot import OneShotSettings, usual_resamples
+
+    compares, check = study_plan._compares_alone, OneShotSettings.__post_init__
 
     def doubtful(moments: Any, support: np.ndarray, *others: Any) -> HiddenDoubts:
-        if _DOUBTS["asked"]:
+        if "doubts" in _ASKED:
             return doubtful_edges(moments, support, *others)
         return HiddenDoubts(np.zeros_like(support))
 
-    with pytest.MonkeyPatch.context() as patch:
-        for program in ("oneshot", "residual_checks"):
-            patch.setattr(f"feddbn.federation.programs.{program}.doubtful_edges", doubtful)
-        yield
-
-
-@pytest.fixture
-def doubts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for hidden causes: for tests of what is said about them."""
-    monkeypatch.setitem(_DOUBTS, "asked", True)
-
-
-_BAGGED = {"asked": False}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_resamples(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Leave out resamples unless a test asks for a number of them: they take twice the time of the fit itself.
-
-    In `make test` only tests with the fixture `bagged` have them by default; what `make test-all` adds has them throughout,
-    and so does whatever runs in a process of its own.
-    """
-    if pytestconfig.getoption("hypothesis_profile", None) == "thorough":
-        yield
-        return
-    from feddbn.methods.oneshot import OneShotSettings, usual_resamples
-
-    usual, check = usual_resamples, OneShotSettings.__post_init__
-
     def chosen(settings: OneShotSettings) -> None:
         check(settings)
-        if settings.resamples == "auto" and not _BAGGED["asked"]:
+        if settings.resamples == "auto" and "bagged" not in _ASKED:
             object.__setattr__(settings, "resamples", 0)
-
-    def asked(d: int) -> int:
-        return usual(d) if _BAGGED["asked"] else 0
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OneShotSettings, "__post_init__", chosen)
-        patch.setattr("feddbn.federation.guards.study_plan.usual_resamples", asked)
-        yield
-
-
-@pytest.fixture
-def bagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Average over resamples by default, as users do."""
-    monkeypatch.setitem(_BAGGED, "asked", True)
-
-
-_ALONE = {"asked": False}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _not_alone() -> Iterator[None]:
-    """Leave out whether a network is better for sites than their own: one question more, and work at every site.
-
-    Tests with the fixture `alone` have it, and so does whatever runs in a process of its own.
-    """
-    from feddbn.federation.guards import study_plan
-    from feddbn.federation.programs import alone
-
-    asked = {"is_compared": alone.is_compared, "_compares_alone": study_plan._compares_alone}
-
-    def gate(name: str) -> Any:
-        return lambda given: _ALONE["asked"] and asked[name](given)
 
     with pytest.MonkeyPatch.context() as patch:
         for method in ("oneshot", "fdbnl"):
-            patch.setattr(f"feddbn.methods.{method}.is_compared", gate("is_compared"))
-        patch.setattr(study_plan, "_compares_alone", gate("_compares_alone"))
+            patch.setattr(
+                f"feddbn.methods.{method}.is_compared", lambda given: "alone" in _ASKED and is_compared(given)
+            )
+        patch.setattr(study_plan, "_compares_alone", lambda given: "alone" in _ASKED and compares(given))
+        if pytestconfig.getoption("hypothesis_profile", None) != "thorough":
+            for program in ("oneshot", "residual_checks"):
+                patch.setattr(f"feddbn.federation.programs.{program}.doubtful_edges", doubtful)
+            patch.setattr(OneShotSettings, "__post_init__", chosen)
+            patch.setattr(
+                study_plan, "usual_resamples", lambda d: usual_resamples(d) if "bagged" in _ASKED else 0
+            )
         yield
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask sites whether the network is better for them than their own, as users do."""
-    monkeypatch.setitem(_ALONE, "asked", True)
 
 
 @pytest.hookimpl(optionalhook=True)
