@@ -50,6 +50,7 @@ COMMANDS = {
         "--d 3 --seeds 1 --readings 3000 --methods estimator oneshot --what jitter two-rates",
     ],
     "readings": ["20000"],
+    "roots": ["simulated --seeds 900-900 --only lags --methods"],
     "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
     "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],
     "arena": [

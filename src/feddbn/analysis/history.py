@@ -59,12 +59,19 @@ class History:
     clock: Clock | None = None
     remarks: tuple[Finding, ...] = ()
 
-    def times(self, steps: int) -> list[Any] | None:
-        """Return the times of the next time steps, or None if they are not known."""
+    def frame(self, variables: Sequence[str]) -> pd.DataFrame:
+        """Return all rows, one for every time step, with their times as index, or counted from 0 if they have none."""
+        rows = np.full((self.end + 1, len(variables)), np.nan)
+        rows[self.steps.astype(int)] = self.values
+        times = self.times(len(rows), -self.end)
+        return pd.DataFrame(rows, None if times is None else pd.Index(times), list(variables))
+
+    def times(self, steps: int, first: int = 1) -> list[Any] | None:
+        """Return the times of `steps` time steps from the first after the last row on, or None if they are not known."""
         clock = self.clock
         if self.last is None or clock is None or clock.step is None:
             return None
-        ahead = [k * clock.step for k in range(1, steps + 1)]
+        ahead = [k * clock.step for k in range(first, first + steps)]
         if clock.unit == "integer":
             return [int(self.last) + k for k in ahead]
         if clock.unit == "decimal":

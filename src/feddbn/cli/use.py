@@ -1,4 +1,4 @@
-"""What is made of a network: ``feddbn report``, ``plot``, ``export``, ``forecast``, ``effects``."""
+"""What is made of a network: ``feddbn report``, ``plot``, ``export``, ``forecast``, ``roots``, ``effects``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from feddbn.results.result import Result
 
 
-__all__ = ["effects", "export", "forecast", "plot", "report"]
+__all__ = ["effects", "export", "forecast", "plot", "report", "roots"]
 
 
 def report(
@@ -523,6 +523,82 @@ def _held(texts: list[str] | None, dbn: DBN) -> dict[str | int, float | str]:
                 f"--do {text!r} must look like VARIABLE=VALUE, for example --do x3=1.5{choice}."
             )
     return held
+
+
+@reads_data("time", "names", "values", "freq", "irregular", "limits", "units", "sort", "jitter", "day_first")
+def roots(
+    network: Network,
+    history: Annotated[
+        Any,
+        typer.Argument(help="File of one recording, or a query (--sql): the anomaly and many rows before."),
+    ],
+    first: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="First row of the anomaly: its time, or without times its number, from 0 on."
+        ),
+    ],
+    last: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Its last row; the end of the file if left out.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="VARIABLE", help="Explain the deviation of this variable, not of all."),
+    ] = None,
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=NAME",
+            help="If the file holds several recordings: use the one with this name in this column.",
+        ),
+    ] = None,
+    of: OfSite = None,
+    as_json: Json = False,
+    *,
+    read: Reading,
+) -> None:
+    """Say which variables an anomaly began in: those whose own noise is unusual, given their causes.
+
+    The share is how much of the deviation would be gone if the noise of a variable had been normal. Nothing leaves this
+    machine.
+    """
+    import numpy as np
+
+    from feddbn.analysis.history import read_history
+    from feddbn.analysis.truth import cell_maps_of, own_course, read_network, read_rates, rows_behind
+    from feddbn.model.courses import fit_course
+    from feddbn.model.roots import window_of
+
+    if read_rates(network) is not None:
+        raise ParameterError("root causes need a network over time steps; this one is in continuous time.")
+    dbn = read_network(network, of)
+    kinds = zip(dbn.variables, dbn.kinds, strict=True)
+    levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
+    past = read_history(history, dbn.variables, read.with_kinds(levels), cell_maps_of(network), series)
+    for found in past.remarks:
+        remark(f"note: {say_finding(found, 'cli')}")
+    table, lost = past.frame(dbn.variables), own_course(network)
+    ends = [_time(text, name, table) for text, name in ((first, "first"), (last, "last"))]
+    if lost is not None:
+        begin, end = window_of(table, ends[0], ends[1])
+        outside = [k for k in range(len(table)) if not begin <= k < end]
+        course = fit_course(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
+        table = table.sub(course.at(np.arange(len(table), dtype=float)))
+        remark(f"note: this recording's own {_what(lost)} is estimated from its rows outside the window.")
+    told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
+    if as_json:
+        print_json(told.to_dict())
+        return
+    about = "all variables" if told.target is None else told.target
+    say(f"Root causes: {', '.join(told.roots) or 'none'}")
+    shown = told.table.drop(columns="score").rename(columns={"p_value": "p", "deviation": "noise"})
+    print_frame(shown, f"{counted(told.n_window, 'row')}, deviation of {about}, {told.level:.0%} intervals")
+    print_notes(list(told.findings), True)
+
+
+def _time(text: str | None, option: str, rows: pd.DataFrame) -> Any:
+    """A row as the index of its table counts them: a number, or the text of a date."""
+    return text if text is None or rows.index.dtype.kind not in "iuf" else _number(text, f"--{option}")
 
 
 def effects(

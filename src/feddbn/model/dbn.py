@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model import dynamics, effects, export, graph
+from feddbn.model import dynamics, effects, export, graph, roots
 from feddbn.model import forecast as forecasts
 from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
 from feddbn.model.forecast import Held, sample_paths
@@ -135,6 +135,8 @@ class DBN(Network, Shown):
     # What comes next, and what if.
     forecast = forecasts.forecast
     do = forecasts.do
+    # What was it that happened.
+    root_causes = roots.root_causes
     # How it moves, and what causes do.
     stationary_mean = dynamics.stationary_mean
     stationary_covariance = dynamics.stationary_covariance

@@ -61,21 +61,21 @@ _MEDIAN = 0.6744897501960817
 _PERMUTATIONS = 10
 
 
-def check_order(history: Rows) -> None:
+def check_order(history: Rows, argument: str = "history") -> None:
     """Refuse a frame whose index says that its rows are several recordings, or not in the order of time."""
     if not isinstance(history, pd.DataFrame):
         return
     index = history.index
     if index.nlevels > 1:
         raise DataError(
-            f"history has an index of {index.nlevels} levels, so it may hold several recordings; give the rows of one, "
+            f"{argument} has an index of {index.nlevels} levels, so it may hold several recordings; give the rows of one, "
             "with one level."
         )
     if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)) and not (
         index.is_monotonic_increasing and index.is_unique
     ):
         what = "the same time twice" if index.is_monotonic_increasing else "times that are not in order"
-        raise DataError(f"history has {what} in its index; give one recording, sorted with sort_index().")
+        raise DataError(f"{argument} has {what} in its index; give one recording, sorted with sort_index().")
 
 
 def doubts(dbn: Network, rows: FloatArray) -> list[str]:
