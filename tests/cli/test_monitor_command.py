@@ -98,6 +98,17 @@ def test_rows_are_counted_once(run, months, tmp_path):
     assert json.loads(run("monitor", result, tmp_path / "new.json", "--json").stdout)["n_new"] == 0
 
 
+def test_a_result_may_be_updated_between_looks(run, refuses, months, tmp_path):
+    result = tmp_path / "r.json"
+    run("monitor", result, months[1])
+    for month in months[1:3]:
+        assert run("update", result, month).exit_code == 0
+    assert "r.monitor.json" in refuses("monitor", result)
+    assert "r.monitor.json" in refuses("monitor", result, months[3])
+    assert run("monitor", result, months[2]).exit_code == 0
+    assert run("monitor", result, months[3]).exit_code == ALARM
+
+
 def test_what_cannot_be_looked_at_is_refused_with_a_sentence(run, refuses, months, place, tmp_path):
     result, new = tmp_path / "r.json", months[1]
     assert "'no.csv'" in refuses("monitor", result, "no.csv")
@@ -115,7 +126,7 @@ def test_what_cannot_be_looked_at_is_refused_with_a_sentence(run, refuses, month
     assert "--alpha" in refuses("monitor", result, new, "--alpha", "0.01")
     run("fit", months[2], "--keep-sums", "-o", tmp_path / "s.json", *PARAMS)
     state = tmp_path / "r.monitor.json"
-    assert "r.monitor.json" in refuses("monitor", tmp_path / "s.json", new, "--state", state)
+    assert "r.monitor.json" in refuses("monitor", tmp_path / "s.json", months[3], "--state", state)
     assert "s.json" in refuses("monitor", result, tmp_path / "s.json")
     content = state.read_text()
     for damaged in (content[:-20], "[]", json.dumps({**json.loads(content), "version": 99}), "{}"):

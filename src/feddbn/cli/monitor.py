@@ -82,6 +82,13 @@ def monitor(
     if data or path.exists() or "monitor" not in stored.diagnostics:
         watch = _opened(stored, result, path, alpha)
         n_new = _look(watch, data or (), read.for_rows_of(stored.dbn.variables))
+        # A result that was updated meanwhile is known again when its new rows were looked at.
+        if not watch.is_of(stored):
+            raise ParameterError(
+                f"--state {str(path)!r} is of another network than RESULT {str(result)!r}; give another --state or, if "
+                "RESULT was updated, all rows that were added.",
+                code="other-network",
+            )
         if n_new:
             watch.save(path)
     told = stored.diagnostics["monitor"] if watch is None else watch.told()
@@ -127,11 +134,6 @@ def _opened(stored: Result, result: Path, path: Path, alpha: float | None) -> Mo
     if not path.exists():
         return Monitor(stored, 0.05 if alpha is None else alpha)
     found = Monitor.load(path)
-    if not found.is_of(stored):
-        raise ParameterError(
-            f"--state {str(path)!r} belongs to another network than RESULT {str(result)!r}; give another --state for it.",
-            code="other-network",
-        )
     if alpha not in (None, found.alpha):
         raise ParameterError(
             f"--alpha {alpha:g} differs from {found.alpha:g}, with which {str(path)!r} began; leave it out, or give another "

@@ -24,6 +24,7 @@ from feddbn.report import (
     plot_changes,
     plot_convergence,
     plot_curves,
+    plot_evidence,
     plot_forecast,
     plot_marks,
     plot_path,
@@ -374,3 +375,26 @@ def test_edges_colours_arrowheads_and_circles():
     assert len(circles) == 3, "two at o-o, one at o->"
     assert [text.get_text() for text in ax.get_xticklabels()] == ["t−2", "t−1", "t"]
     assert len(ax.get_yticklabels()[2].get_text()) <= 18
+
+
+def test_evidence_names_the_strongest_alarms_and_leaves_the_rest_grey():
+    looks = [{"number": k, "n_rows": 100, "alarms": []} for k in (1, 2, 3)]
+    evidence = []
+    for j in range(12):
+        # The first nine rise beyond the bar, two do not reach it, and one never speaks for a change.
+        steps = 10.0 + j if j < 9 else 2.0 if j < 11 else 0.5
+        evidence += [{"look": k, "target": f"x{j}", "e_value": steps**k} for k in (1, 2, 3)]
+        if j < 9:
+            values = {"source": "y", "target": f"x{j}", "lag": 1}
+            looks[1]["alarms"].append({"code": "edge-gone" if j else "noise-changed", "values": values})
+    ax = plot_evidence({"bar": 100.0, "looks": looks, "evidence": evidence})
+    written = [text.get_text() for text in ax.texts]
+    assert written[0] == "alarm at 100"
+    assert written[1:] == [*(f"y -> x{j}, lag 1 is gone" for j in range(8, 1, -1)), "and 2 more"]
+    heights = [text.xy[1] for text in ax.texts[1:]]
+    assert heights == sorted(heights, reverse=True)
+    assert min(np.diff(heights[::-1])) > 0.05
+    assert "2 variables" in ax.get_title(loc="left")
+    # Eleven lines, a dot for each of seven names, and the bar.
+    assert len(ax.lines) == 11 + 7 + 1
+    assert plot_evidence({"bar": 100.0, "looks": [], "evidence": []}).get_ylim()[1] == 400.0
