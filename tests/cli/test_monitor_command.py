@@ -123,7 +123,7 @@ def test_what_cannot_be_looked_at_is_refused_with_a_sentence(run, refuses, month
     pd.read_csv(new).rename(columns={"u": "w"}).to_csv(other, index=False)
     assert "'u'" in refuses("monitor", result, other)
     assert run("monitor", result, new).exit_code == 0
-    assert "--alpha" in refuses("monitor", result, new, "--alpha", "0.01")
+    assert "--alpha" in refuses("monitor", result, "--alpha", "0.01")
     run("fit", months[2], "--keep-sums", "-o", tmp_path / "s.json", *PARAMS)
     state = tmp_path / "r.monitor.json"
     assert "r.monitor.json" in refuses("monitor", tmp_path / "s.json", months[3], "--state", state)

@@ -89,9 +89,14 @@ def monitor(
                 "RESULT was updated, all rows that were added.",
                 code="other-network",
             )
-        if n_new:
-            watch.save(path)
     told = stored.diagnostics["monitor"] if watch is None else watch.told()
+    if alpha not in (None, told["alpha"]):
+        raise ParameterError(
+            f"--alpha {alpha:g} differs from {told['alpha']:g}, with which it began; leave it out, or give another --state.",
+            code="other-alpha",
+        )
+    if watch is not None and n_new:
+        watch.save(path)
     looks = told["looks"][len(told["looks"]) - n_new :] if data else told["looks"]
     if plot is not None:
         _draw(told, plot)
@@ -133,14 +138,7 @@ def _opened(stored: Result, result: Path, path: Path, alpha: float | None) -> Mo
         )
     if not path.exists():
         return Monitor(stored, 0.05 if alpha is None else alpha)
-    found = Monitor.load(path)
-    if alpha not in (None, found.alpha):
-        raise ParameterError(
-            f"--alpha {alpha:g} differs from {found.alpha:g}, with which {str(path)!r} began; leave it out, or give another "
-            "--state.",
-            code="other-alpha",
-        )
-    return found
+    return Monitor.load(path)
 
 
 def _look(watch: Monitor, data: Sequence[Any], layout: Layout) -> int:

@@ -6,7 +6,8 @@ begun here, up to its first question, on a federation that has the names of the 
 cannot be is refused before anything is sent.
 
 *Updates.* A study with `update_of` is about new rows. The server adds their sums to those of the earlier run, which it has
-had in its journal all along and keeps in its store; they are sent to nobody.
+had in its journal all along and keeps in its store; they are sent to nobody. Every update is also a look of a monitor
+(`analysis/monitor.py`), which keeps its state beside these sums: their difference shows the server nothing new.
 """
 
 from __future__ import annotations
