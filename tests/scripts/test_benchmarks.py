@@ -64,6 +64,10 @@ COMMANDS = {
         "sites --sites 5",
         "rows --rows 2000",
     ],
+    "monitor": [
+        "null --federations 1 --looks 2 --noise normal t5 sites rows short --seed 900",
+        "delay --federations 1 --repeat 1 --looks 12 --every 12 --sizes 0.4 --seed 900",
+    ],
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
     "prio3": ["600"],
     "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.federation.sums.tally import Tally, new_moments_program
 from feddbn.findings import Finding
 from feddbn.methods.base import in_process
+from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
 from feddbn.results.result import Result, plain, read_json, write_json
 from feddbn.settings import number
@@ -43,6 +45,7 @@ EVIDENCE = ("look", "rows", "what", "source", "target", "lag", "e_value")
 FORMAT = "feddbn-monitor"
 VERSION = 1
 _MOST_PARTS = 64
+_MOST_NAMED = 8
 # Two standard errors on either side.
 _WIDE = 1.96
 
@@ -213,9 +216,8 @@ class Monitor(Shown):
             found = over_starts(by_start, starts, self._settled, number)
         found[by_start[0] == -np.inf] = -np.inf
         self._found.append(found)
-        known = {alarm.values["target"] for alarm in self.alarms}
-        over = np.flatnonzero(is_alarm(_mechanisms(found), self.alpha))
-        alarms = [self._named(int(c), found, by_start) for c in over if self._name(int(c)) not in known]
+        over = np.flatnonzero(is_alarm(_mechanisms(found), self.alpha)).tolist()
+        alarms = [alarm for c in over for alarm in self._explained(c, found[c], by_start[:, c])]
         look = Look(number, round(tally.moments.n), tuple(alarms))
         self.looks, self._total = (*self.looks, look), self._total.plus(tally)
         self._seen |= {self._digest(one): number for one in (tally, self._total)}
@@ -287,53 +289,95 @@ class Monitor(Shown):
         m, d = int(self._columns[column]), len(self._tally.variables)
         return ("level", None, None) if m < 0 else ("edge", self._tally.variables[m % d], m // d)
 
-    def _named(self, c: int, found: FloatArray, by_start: FloatArray) -> Finding:
-        """The most probable change of a mechanism that is over the bar."""
-        column = int(np.argmax(found[c]))
-        starts = np.array([part.start for part in self._parts])
-        s = int(np.argmax(by_start[:, c, column] - np.log(starts * (starts + 1.0))))
+    def _explained(self, c: int, found: FloatArray, by_start: FloatArray) -> list[Finding]:
+        """What has changed in a mechanism over the bar, the most probable first, beside what was told before.
+
+        A further change is named where its mechanism is over the bar again, beside the changes that are named already.
+        """
+        target, alarms = self._name(c), []
+        # Columns and places of starts of what is named.
+        told = [
+            (
+                self._column(alarm),
+                bisect_right([part.start for part in self._parts], alarm.values["since"]) - 1,
+            )
+            for alarm in self.alarms
+            if alarm.values["target"] == target
+        ]
+        starts = np.array([part.start for part in self._parts], dtype=np.float64)
+        while len(told) < _MOST_NAMED:
+            if told:
+                total, since = self._beside(c, [pair for pair in told if pair[0] < len(self._columns)])
+                n = self._base.n + sum(part.n for part in self._parts)
+                weights = weight_evidence(total, since, n, len(total) - 1)[:, 0, : self._first + c]
+                by_start = by_start.copy()
+                by_start[:, : self._first + c] = weights
+                by_start[:, [column for column, _ in told]] = -np.inf
+                nothing = np.full(by_start.shape[1], -np.inf)
+                found = np.where(
+                    by_start[0] > -np.inf, over_starts(by_start, starts, nothing, int(starts[-1])), -np.inf
+                )
+                if _mechanisms(found[None])[0] < np.log(self.bar):
+                    break
+            column = int(np.argmax(found))
+            s = int(np.argmax(by_start[:, column] - np.log(starts * (starts + 1.0))))
+            alarms.append(
+                self._named(c, column, s, told, float(np.exp(min(_mechanisms(found[None])[0], 700.0))))
+            )
+            told.append((column, s))
+        return alarms
+
+    def _named(self, c: int, column: int, s: int, told: list[tuple[int, int]], evidence: float) -> Finding:
         what, source, lag = self._what(column)
-        before, after, error = self._sizes(c, column, s)
-        code = f"{what}-changed"
+        before, after, error = self._sizes(c, column, s, told)
+        code, target = f"{what}-changed", self._name(c)
         if what == "edge":
-            is_there = abs(before) > 0 and self._has_edge(c, column)
+            stack = np.concatenate([np.asarray(self._dbn.W)[None], np.asarray(self._dbn.A)])
+            m, d = int(self._columns[column]), len(self._tally.variables)
             is_gone = abs(after) < _WIDE * error and abs(after) < abs(before) / 2
+            is_there = stack[m // d, m % d, self._columns[self._first + c]] != 0
             code = ("edge-gone" if is_gone else code) if is_there else "edge-new"
-        target = self._name(c)
-        values = {
-            "source": source,
-            "target": target,
-            "lag": lag,
-            "before": before,
-            "after": after,
-            "evidence": float(np.exp(min(_mechanisms(found)[c], 700.0))),
-            "since": int(starts[s]),
-        }
+        values = {"source": source, "target": target, "lag": lag, "before": before, "after": after}
+        values |= {"evidence": evidence, "since": self._parts[s].start}
         return Finding(code, "warning", values, about=(target,) if source is None else (source, target))
 
-    def _has_edge(self, c: int, column: int) -> bool:
-        stack = np.concatenate([np.asarray(self._dbn.W)[None], np.asarray(self._dbn.A)])
-        m, d = int(self._columns[column]), len(self._tally.variables)
-        return bool(stack[m // d, m % d, self._columns[self._first + c]] != 0)
+    def _column(self, alarm: Finding) -> int:
+        """The place of what an alarm names."""
+        here = [self._what(column)[1:] for column in range(len(self._columns))]
+        named = alarm.values["source"], alarm.values["lag"]
+        return len(here) if alarm.code == "noise-changed" else here.index(named)
 
-    def _sizes(self, c: int, column: int, s: int) -> tuple[float, float, float]:
+    def _beside(self, c: int, extra: list[tuple[int, int]]) -> tuple[FloatArray, FloatArray]:
+        """Products of the columns before a target, of some of them since given starts, and of the target; of all rows and
+        (k, ...) since each start.
+        """
+        target = self._first + c
+        since = np.cumsum([part.gram for part in self._parts[::-1]], axis=0)[::-1]
+        grams = np.concatenate([(self._base.gram + since[0])[None], since])
+        index = np.array([*range(target), *(column for column, _ in extra), target])
+        start = np.array([*[0] * target, *(s + 1 for _, s in extra), 0])
+        both = np.maximum(start[:, None], start[None, :])
+        every = np.maximum(both, np.arange(len(grams))[:, None, None])
+        found = grams[every, index[:, None], index[None, :]]
+        return found[0], found[1:]
+
+    def _sizes(self, c: int, column: int, s: int, told: list[tuple[int, int]]) -> tuple[float, float, float]:
         """A weight, level or noise deviation before and since a start in units of the data; its standard error since then."""
-        target, later = self._first + c, self._parts[s:]
+        target = self._first + c
         own = self._scale[self._columns[target]]
         if column == len(self._columns):
-            sums = (_together([self._base, *self._parts[:s]], "noise"), _together(later, "noise"))
-            before, after = (float(own * np.exp(total[2, c] / total[1, c] / 2)) for total in sums)
+            sums = [
+                np.sum([part.noise[:, c] for part in parts], axis=0)
+                for parts in ([self._base, *self._parts[:s]], self._parts[s:])
+            ]
+            before, after = (float(own * np.exp(u / max(weight, 1.0) / 2)) for _, weight, u, _ in sums)
             return before, after, 0.0
-        total, since = _together([self._base, *self._parts], "gram"), _together(later, "gram")
-        X, z = slice(target), since[column]
-        M = np.block([[total[X, X], z[X, None]], [z[None, X], z[column]]])
-        y = np.append(total[X, target], z[target])
-        inverse = np.linalg.pinv(M, hermitian=True)
+        M = self._beside(c, [*(pair for pair in told if pair[0] < len(self._columns)), (column, s)])[0]
+        inverse, y = np.linalg.pinv(M[:-1, :-1], hermitian=True), M[:-1, -1]
         b = inverse @ y
-        rss = max(float(total[target, target] - b @ y), 0.0)
-        n = self._base.n + sum(part.n for part in self._parts)
-        both = np.eye(target + 1)[column] + np.eye(target + 1)[-1]
-        error = np.sqrt(rss / max(n - target - 1, 1.0) * float(both @ inverse @ both))
+        rows = self._base.n + sum(part.n for part in self._parts) - len(y)
+        both = np.isin(np.arange(len(y)), [column, len(y) - 1]).astype(np.float64)
+        error = np.sqrt(max(float(M[-1, -1] - b @ y), 0.0) / max(rows, 1.0) * float(both @ inverse @ both))
         if self._columns[column] < 0:
             # A level is that of the target where its causes have the means of the rows of the fit.
             level, factor = self._origin[self._columns[target]], own
@@ -455,24 +499,21 @@ def _known(network: Any) -> tuple[Tally, DBN, Mapping[str, Any]]:
             network.dbn,
             network.diagnostics.get("residuals") or {},
         )
-    if not hasattr(network, "sums_to_dict"):
+    if not isinstance(network, UpdatedEstimator):
         raise ParameterError(
             f"network={type(network).__name__} does not learn from summed moments alone, which a monitor needs; use a fitted "
             "OneShotDBN or Dynotears, or a result with its sums.",
             code="cannot-update",
         )
-    tally = Tally.from_dict(network.sums_to_dict())
-    residuals = getattr(network, "residuals_", None)
-    return tally, network.dbn_, {} if residuals is None else vars(residuals)
+    dbn, residuals = network.dbn_, getattr(network, "residuals_", None)
+    if network._tally is None:
+        raise ParameterError(f"network: {network._why_not}", code=network._why_not.code)
+    return network._tally, dbn, {} if residuals is None else vars(residuals)
 
 
 def _mechanisms(found: FloatArray) -> FloatArray:
     """(m,) log of the mean e-value over what may change of each target."""
     return np.asarray(logsumexp(found, axis=1) - np.log((found > -np.inf).sum(axis=1)))
-
-
-def _together(parts: list[_Part], name: str) -> FloatArray:
-    return np.asarray(np.sum([getattr(part, name) for part in parts], axis=0))
 
 
 def _plain(log_e: FloatArray) -> list[list[float | None]]:
