@@ -42,10 +42,10 @@ def print_result(result: Result, show_all: bool = False) -> None:
     import numpy as np
 
     from feddbn.results.calibration import ABSTAINED
-    from feddbn.results.remarks import ALONE
+    from feddbn.results.remarks import ALONE, DISCOVERIES
     from feddbn.results.result import stored_changes
 
-    first = (*result.findings.of(ALONE), *result.findings.of(ABSTAINED))
+    first = [one for code in (ALONE, ABSTAINED, DISCOVERIES) for one in result.findings.of(code)]
     for one in first:
         say(full_sentence(sentence_of(one, "cli")))
     dbn = result.dbn

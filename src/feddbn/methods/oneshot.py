@@ -61,7 +61,7 @@ from feddbn.results.edge_table import (
     without_direction,
 )
 from feddbn.results.identities import near_identities
-from feddbn.results.remarks import are_looked_at
+from feddbn.results.remarks import DISCOVERIES, are_looked_at
 from feddbn.settings import Rule, edges, flag, function, nothing, number, setting, takes, text, whole, word
 from feddbn.words import say
 
@@ -549,9 +549,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         }
         is_few = outcome.n_tested <= len(q) + 1
         if values["because"] or is_few:
-            self._tell(Finding("discoveries", "warning", values), warn=ResultWarning)
+            self._tell(Finding(DISCOVERIES, "warning", values), warn=ResultWarning)
         else:
-            self._tell(Finding("discoveries", "note" if values["is_checked"] else "unknown", values))
+            self._tell(Finding(DISCOVERIES, "note" if values["is_checked"] else "unknown", values))
 
     def _claim(self) -> None:
         """Lower probabilities by what speaks against them, and say so first where little is left of them."""

@@ -30,6 +30,7 @@ from feddbn.words import say
 
 __all__ = [
     "ALONE",
+    "DISCOVERIES",
     "GRAVE",
     "HIDDEN",
     "ResidualSummary",
@@ -54,6 +55,8 @@ __all__ = [
 
 ALONE = "alone"
 """Code of what says for how many sites a network is better than their own."""
+DISCOVERIES = "discoveries"
+"""Code of what says how many edges are discoveries, and what share of them may be false."""
 GRAVE = ("hidden", "memory", "dependence", "curvature")
 """Violations by which edges may stand for something else."""
 _WARNED = (*GRAVE, "change")
