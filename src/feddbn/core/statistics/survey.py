@@ -22,6 +22,7 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.fft import rfft
 
 from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
@@ -182,13 +183,18 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
     lowest = int(np.ceil(_FEWEST_TURNS * width))
     highest = int(2 * (n - 1) / _FASTEST)
     found: list[tuple[float, float]] = []
-    for k in range(lowest, highest + 1):
+    # First by a window that lies within the one below, however the ends of that are rounded.
+    reach = int(1.5 * width - 0.5)
+    nearby = sliding_window_view(np.pad(spectrum, reach, mode="edge"), 2 * reach + 1).max(axis=1)
+    peaks = spectrum[lowest : highest + 1] >= nearby[lowest : highest + 1]
+    for k in (lowest + np.flatnonzero(peaks)).tolist():
         low, high = round(max(k - 1.5 * width, 0)), round(k + 1.5 * width)
         if spectrum[k] < spectrum[max(low, 0) : high + 1].max():
             continue
         far = round(_NEIGHBOURS * width)
         sides = spectrum[max(low - far, round(width)) : low], spectrum[high + 1 : high + 1 + far]
-        base = max(float(np.median(side)) for side in sides if len(side))
+        ordered = [np.sort(side) for side in sides if len(side)]
+        base = max(float(side[(len(side) - 1) // 2] + side[len(side) // 2]) / 2 for side in ordered)
         ratio = spectrum[k] / base
         if ratio > 1.0 + _CYCLE_ERRORS / np.sqrt(n_spectra):
             found.append((float(ratio), _period(spectrum, k, width)))
