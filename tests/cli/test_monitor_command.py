@@ -150,6 +150,7 @@ def test_updates_of_a_study_are_looks_that_the_lead_reads_everywhere(run, tmp_pa
         assert kits.run(make_study(update_of=update_of), name).state == "finished"
         done = run("study", "results", name, "--kit", kits.lead, "-o", tmp_path / f"of-{name}")
         assert done.exit_code == 0, done.output
+        assert ("u -> v" in done.stdout) == bool(update_of)
     picture = tmp_path / "evidence.svg"
     found = run("monitor", tmp_path / "of-gone", "--plot", picture, "--json")
     assert found.exit_code == ALARM

@@ -589,6 +589,8 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         say(f"run {run_id} has finished; its result is in {directory}.")
         for one in outcome.get("absent") or ():
             say(str(one["words"]))
+        for alarm in alarms_in(outcome):
+            say(in_words.full_sentence(in_words.say(alarm, "lead")))
         summary = outcome.get("summary", {})
         print_held_out(summary)
         if "findings" in summary:

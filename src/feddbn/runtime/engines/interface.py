@@ -226,9 +226,9 @@ def sites_that_refuse(values: Mapping[str, Any]) -> list[Finding]:
 
 
 def alarms_in(outcome: Mapping[str, Any]) -> list[Finding]:
-    """Return what the newest look of a run that updates another found changed; `outcome` is that of its ``outcome.json``."""
-    looks = ((outcome.get("summary") or {}).get("monitor") or {}).get("looks") or [{}]
-    return [Finding.from_dict(one) for one in looks[-1].get("alarms") or ()]
+    """Return what a run that updates another and those before it found changed, as its ``outcome.json`` says."""
+    looks = ((outcome.get("summary") or {}).get("monitor") or {}).get("looks") or ()
+    return [Finding.from_dict(one) for look in looks for one in look["alarms"]]
 
 
 class Session(ABC):
