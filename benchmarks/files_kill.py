@@ -27,21 +27,11 @@ from feddbn.cli.main import app  # noqa: E402
 from feddbn.federation.protocol.study import StudyResult  # noqa: E402
 from support.file_kits import FileKits  # noqa: E402
 from support.owned_sites import NAMES  # noqa: E402
-from support.study_files import ABOUT_LINE  # noqa: E402
+from support.study_files import study_text  # noqa: E402
 
 RUN = "killed"
-STUDY = f"""name = "killed"
-lead = "lead@example.org"
-method = "oneshot"
-variables = ["u", "v"]
-sites = ["north", "south", "west"]
-{ABOUT_LINE}[parameters]
-n_lags = 1
-resamples = 0
-[privacy]
-secure_aggregation = true
-protection = "exact"
-"""
+PRIVACY = '[privacy]\nsecure_aggregation = true\nprotection = "exact"\n'
+STUDY = study_text(f"[parameters]\nn_lags = 1\nresamples = 0\n{PRIVACY}", name="killed")
 
 
 def command(words, kill_after=None):

@@ -13,17 +13,9 @@ from feddbn.cli import study as study_commands
 from feddbn.cli.main import app
 from feddbn.cli.study import MOST_CUT_OFF, Awaited, EarlySession, wait_for_one
 from feddbn.errors import FederationError, StateError
-from support.study_files import ABOUT_LINE
+from support.study_files import study_text
 
-STUDY = f"""
-name = "s"
-method = "oneshot"
-variables = ["u", "v"]
-sites = ["north", "south", "west"]
-{ABOUT_LINE}[attendance]
-when_missing = "collect"
-window_h = 48
-"""
+STUDY = study_text('[attendance]\nwhen_missing = "collect"\nwindow_h = 48\n')
 AWAITS = {
     "state": "collecting",
     "awaited": ["west"],

@@ -14,17 +14,10 @@ from typer.testing import CliRunner
 pytest.importorskip("cryptography")
 from feddbn.cli.main import app
 from support.file_kits import FileKits
-from support.study_files import ABOUT_LINE
+from support.study_files import study_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "files.md"
-STUDY = f"""name = "s"
-lead = "lead@example.org"
-method = "oneshot"
-variables = ["u", "v"]
-sites = ["north", "south", "west"]
-{ABOUT_LINE}[privacy]
-secure_aggregation = true
-"""
+STUDY = study_text("[privacy]\nsecure_aggregation = true\n")
 
 
 @pytest.fixture

@@ -13,18 +13,9 @@ from feddbn.cli.main import app
 from feddbn.cli.study import read_study
 from feddbn.errors import ParameterError
 from support.saying import refused
-from support.study_files import ABOUT_LINE
+from support.study_files import study_text
 
-STUDY = f"""
-name = "s"
-method = "fdbnl"
-variables = ["u", "v"]
-sites = ["north", "south", "west"]
-{ABOUT_LINE}[privacy]
-secure_aggregation = true
-[parameters]
-n_lags = 1
-"""
+STUDY = study_text("[privacy]\nsecure_aggregation = true\n[parameters]\nn_lags = 1\n", method="fdbnl")
 
 
 def run(*arguments, **options):

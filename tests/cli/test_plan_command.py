@@ -7,21 +7,11 @@ import pytest
 pytest.importorskip("cryptography")
 from support.file_kits import FileKits
 from support.owned_sites import NAMES, make_study
-from support.study_files import ABOUT_LINE
+from support.study_files import study_text
 
-STUDY = f"""name = "s"
-lead = "lead@example.org"
-method = "oneshot"
-variables = ["u", "v"]
-sites = ["north", "south", "west"]
-{ABOUT_LINE}[parameters]
-n_lags = 1
-[units]
-u = "mmHg"
-v = "1/min"
-[privacy]
-secure_aggregation = true
-"""
+STUDY = study_text(
+    '[parameters]\nn_lags = 1\n[units]\nu = "mmHg"\nv = "1/min"\n[privacy]\nsecure_aggregation = true\n'
+)
 
 
 @pytest.fixture

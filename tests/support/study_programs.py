@@ -13,6 +13,7 @@ from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.study import (
+    Study,
     StudyMethod,
     StudyResult,
     register_personal_result,
@@ -98,3 +99,9 @@ def _moments(parameters, federation):
 register_study_method(StudyMethod("walk", _run, _check))
 register_study_method(StudyMethod("total", _moments, takes_noise=True))
 register_personal_result("walk", _personal)
+
+
+def walk_of_two(**changes):
+    """A study of two sites that walk."""
+    values = {"name": "s", "method": "walk", "variables": ("u", "v"), "sites": ("a", "b")}
+    return Study(**{**values, "parameters": {"n_lags": 1}, **changes})

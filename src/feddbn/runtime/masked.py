@@ -24,7 +24,13 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import AggregationError, FeddbnError, NotEnoughSites, ProtocolError
-from feddbn.federation.protocol.messages import MOST_WORDS, raise_refusal, refusal_fields
+from feddbn.federation.protocol.messages import (
+    MOST_WORDS,
+    raise_refusal,
+    read_reply,
+    read_request,
+    refusal_fields,
+)
 from feddbn.federation.protocol.site import Channel, task_from_fields
 from feddbn.federation.protocol.task import Sum, Task, task_digest
 from feddbn.privacy.policy import DEFAULT_MIN_SITES
@@ -244,3 +250,20 @@ def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndar
     if meta.get("kind") == "refusal":
         raise_refusal(str(meta.get("site")), meta)
     return meta, arrays
+
+
+def refusal_in(message: bytes, reply: bytes, site: str | None = None) -> FeddbnError | None:
+    """Return what a site said no with, None if it did not; a reply of another, or to another message, is a refusal, too."""
+    who = "a site" if site is None else f"site {site!r}"
+    try:
+        asked, found = read_request(message), read_reply(reply)
+        is_other = site is not None and found.site != site
+        if is_other or (found.kind, found.run_id, found.seq) != (asked.kind, asked.run_id, asked.seq):
+            return ProtocolError(f"{who} answered another question.", code="other-question")
+        if asked.kind == "secagg":
+            read_secure_reply(found.arrays["message"].tobytes())
+    except KeyError:
+        return ProtocolError(f"{who} sent an empty answer.", code="empty-reply")
+    except FeddbnError as error:
+        return error
+    return None

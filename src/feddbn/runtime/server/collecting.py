@@ -32,9 +32,9 @@ import numpy as np
 
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError, StateError, StillCollecting
-from feddbn.federation.protocol.messages import Exchange, read_reply, read_request
+from feddbn.federation.protocol.messages import Exchange, read_request
 from feddbn.federation.protocol.study import Attendance
-from feddbn.runtime.masked import read_secure_reply
+from feddbn.runtime.masked import refusal_in
 from feddbn.runtime.server.asking import ServerEvent, Tell, too_few
 from feddbn.runtime.store import Store
 from feddbn.words.studies import when
@@ -239,7 +239,7 @@ class Collecting:
         """Ask sites and take down what they reply; return whether one has."""
         came = False
         for site, reply in sorted(self._exchange(messages).items()):
-            why = _refused(site, messages.get(site, b""), reply)
+            why = refusal_in(messages.get(site, b""), reply, site)
             if why is not None:
                 if str(why) != str(said.get(site)):
                     self._tell(ServerEvent("refused", site=site, sentence=str(why), code=why.code))
@@ -292,18 +292,3 @@ def _awaiting(
     reasons = " ".join(str(said[site]) for site in pending if site in said)
     sentence = f"collecting {what}: {came}; awaited until {when(until)}: {', '.join(pending)}."
     return f"{sentence} {reasons}".rstrip()
-
-
-def _refused(site: str, message: bytes, reply: bytes) -> FeddbnError | None:
-    """Why a reply is none: a refusal, damage, or an answer to something else; None if it is one."""
-    try:
-        asked, found = read_request(message), read_reply(reply)
-        if (found.site, found.kind, found.run_id, found.seq) != (site, asked.kind, asked.run_id, asked.seq):
-            return ProtocolError(f"site {site!r} answered another question.", code="other-question")
-        if asked.kind == "secagg":
-            read_secure_reply(found.arrays["message"].tobytes())
-    except KeyError:
-        return ProtocolError(f"site {site!r} sent an empty answer.", code="empty-reply")
-    except FeddbnError as error:
-        return error
-    return None

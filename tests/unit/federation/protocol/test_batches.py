@@ -24,28 +24,17 @@ from feddbn.federation.protocol.messages import (
     tasks_from,
 )
 from feddbn.federation.protocol.site import Channel, Guard, Site, SiteTask, register_site_task
-from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Question, Task
 from support.faults import MemoryStore
 from support.saying import refused
 from support.study_programs import WalkQuestion
+from support.study_programs import walk_of_two as make_study
 
 RUN = "run-1"
 
 
 def data():
     return MemorySite(("u", "v"), [ArrayRecording("r", (Block(np.arange(8.0).reshape(4, 2)),))])
-
-
-def make_study(**changes):
-    values = {
-        "name": "s",
-        "method": "walk",
-        "variables": ("u", "v"),
-        "sites": ("a", "b"),
-        "parameters": {"n_lags": 1},
-    }
-    return Study(**{**values, **changes})
 
 
 def hello(study):

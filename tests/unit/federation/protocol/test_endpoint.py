@@ -23,11 +23,11 @@ from feddbn.federation.protocol.messages import (
     task_request,
 )
 from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
-from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Question, Task
 from support.faults import MemoryStore
 from support.saying import refused
 from support.study_programs import WalkQuestion
+from support.study_programs import walk_of_two as make_study
 
 QUESTION = WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0)
 WALK = Task(QUESTION)
@@ -54,17 +54,6 @@ def data(kind=MemorySite):
 
 def make(kind=MemorySite, **options):
     return SiteEndpoint(Site("a", data(kind)), options.pop("store", MemoryStore("a")), **options)
-
-
-def make_study(**changes):
-    values = {
-        "name": "s",
-        "method": "walk",
-        "variables": ("u", "v"),
-        "sites": ("a", "b"),
-        "parameters": {"n_lags": 1},
-    }
-    return Study(**{**values, **changes})
 
 
 def hello(study=None, run_id="run-1", version=__version__):

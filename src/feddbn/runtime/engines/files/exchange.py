@@ -28,9 +28,9 @@ from feddbn.runtime.engines.files.signed import (
     put_file,
     read_plain,
     read_signed,
-    refusal_in,
     signed_file,
 )
+from feddbn.runtime.masked import refusal_in
 from feddbn.runtime.store import Store
 
 _LEVELS = 2

@@ -26,17 +26,15 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.encoding import decode, encode
-from feddbn.errors import FeddbnError, FileError, ProtocolError
+from feddbn.errors import FileError, ProtocolError
 from feddbn.federation.protocol.messages import (
     MAX_MESSAGE_BYTES,
     MOST_WORDS,
     Request,
     check_run_id,
-    read_reply,
     read_request,
 )
 from feddbn.privacy.keys import Identity, verify_signature
-from feddbn.runtime.masked import read_secure_reply
 
 SUFFIX = ".feddbn"
 SIGNED = "signed-file"
@@ -165,21 +163,6 @@ def read_signed(content: bytes, source: str, direction: Direction | None = None)
             code="other-direction",
         )
     return found
-
-
-def refusal_in(message: bytes, reply: bytes) -> FeddbnError | None:
-    """Return what a site said no with, None if it did not; a reply to another message is a refusal, too."""
-    try:
-        asked, found = read_request(message), read_reply(reply)
-        if (found.kind, found.run_id, found.seq) != (asked.kind, asked.run_id, asked.seq):
-            return ProtocolError("the reply answers another message.", code="other-question")
-        if asked.kind == "secagg":
-            read_secure_reply(found.arrays["message"].tobytes())
-    except KeyError:
-        return ProtocolError("the reply is empty.", code="empty-reply")
-    except FeddbnError as error:
-        return error
-    return None
 
 
 # Folders that others can write to.

@@ -26,10 +26,10 @@ from feddbn.runtime.engines.files.signed import (
     put_file,
     read_plain,
     read_signed,
-    refusal_in,
     signed_file,
 )
 from feddbn.runtime.keeper import Keeper
+from feddbn.runtime.masked import refusal_in
 from feddbn.runtime.settings import read_keeper_settings, read_policy, read_site_settings
 from feddbn.runtime.site.kit_files import KEEPER_SETTINGS
 from feddbn.runtime.site.open_site import open_site
