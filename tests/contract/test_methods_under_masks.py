@@ -24,6 +24,7 @@ METHODS = {
     "FDBNL by rounds": FDBNL(schedule="rounds", rounds=Rounds(max_rounds=20)),
     "PFDBNL": PFDBNL(mu=0.5, rounds=PersonalRounds(max_rounds=40)),
     "OneShotDBN": OneShotDBN(),
+    "OneShotDBN with fdr": OneShotDBN(fdr=0.1),
     "ChangingDBN": ChangingDBN(),
     "MixedDBN": MixedDBN(),
     "MixedDBN with kinds": MixedDBN(kinds={"x1": "binary", "x3": {"categorical": 3}}),
