@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 SHORT = {
-    "rests on equal noise variances": "units",
+    "directions depend on the units": "units",
     "have levels of their own": "means",
     "cycles of": "cycles",
     "trends of their own": "trends",
@@ -18,14 +18,14 @@ SHORT = {
     "a lag was added": "lag added",
     "could be something that was not measured": "edges in doubt",
     "a hidden cause of": "hidden cause",
-    "residuals echo": "echo",
+    "residuals repeat": "echo",
     "edges are curved": "curves modelled",
     "effects are not straight lines": "curvature",
     "changed between the first and the second half": "changing edges",
     "residuals are autocorrelated": "memory",
     "residuals of the same row": "dependence",
-    "variance of the noise changes": "changing variance",
-    "differ in the variance of their noise": "unequal recordings",
+    "noise variance changes": "changing variance",
+    "noise variance differs": "unequal recordings",
     "heavy tails": "tails",
     "near a unit root": "levels",
     "act on variables scaled": "scaled",
