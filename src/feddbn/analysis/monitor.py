@@ -25,7 +25,7 @@ from feddbn.core.statistics.evidence import (
     products,
     weight_evidence,
 )
-from feddbn.core.statistics.moments import Moments, independent, safe_roots
+from feddbn.core.statistics.moments import as_of_rows, independent, safe_roots
 from feddbn.data import check_sites, read_sites
 from feddbn.data.layout import Layout
 from feddbn.errors import DataError, FileError, Given, InputError, ParameterError
@@ -148,22 +148,25 @@ class Monitor(Shown):
         # What follows exactly from columns before it has no mechanism of its own.
         kept = independent(gram / max(base.n, 1.0))
         self._first, self._columns = sum(k < len(before) for k in kept), self._columns[kept]
-        if (base.n - tally.rank) * worth <= len(kept) + 1 or len(kept) == self._first:
+        self._base = self._part(0, tally)
+        if self._base.n <= len(kept) + 1 or len(kept) == self._first:
             raise DataError(
-                f"the network was learned from rows worth {(base.n - tally.rank) * worth:.0f}, too few for regressions on "
-                f"{len(kept)} columns; watch a network of more rows or fewer variables or lags."
+                f"the network was learned from rows worth {self._base.n:.0f}, too few for regressions on {len(kept)} "
+                "columns; watch a network of more rows or fewer variables or lags.",
+                code="few-rows",
             )
-        self._base = self._part(0, base, tally.rank)
         self._parts: list[_Part] = []
         self._settled = np.full((len(kept) - self._first, len(kept) + 1), -np.inf)
         self._found: list[FloatArray] = []
         # All that was summed, and the look by which rows or sums were counted; 0 is the fit.
         self._total, self._seen = tally, {self._digest(tally): 0}
 
-    def _part(self, start: int, moments: Moments, rank: float) -> _Part:
-        # Recordings that have lost their own levels have no common one.
-        mean = moments.mean if -1 in self._columns else self._origin
-        gram = products(replace(moments, mean=mean), self._columns, self._origin, self._scale) * self._worth
+    def _part(self, start: int, tally: Tally) -> _Part:
+        moments, rank = as_of_rows(tally.whole), 0.0
+        if tally.treatment.center == "recording":
+            # Recordings that have lost their own levels have no common one, and fewer rows.
+            moments, rank = replace(moments, mean=self._origin), tally.rank
+        gram = products(moments, self._columns, self._origin, self._scale) * self._worth
         n = (moments.n - rank) * self._worth
         return _Part(start, gram, n, noise_sums(gram, n, self._first))
 
@@ -208,9 +211,8 @@ class Monitor(Shown):
             )
         self._refuse_twice(tally)
         number = len(self.looks) + 1
-        rank = tally.rank if tally.treatment.center == "recording" else 0.0
         with one_thread():
-            self._add(self._part(number, tally.whole, rank))
+            self._add(self._part(number, tally))
             by_start = self._by_start()
             starts = np.array([part.start for part in self._parts], dtype=np.float64)
             found = over_starts(by_start, starts, self._settled, number)

@@ -207,4 +207,5 @@ def test_bad_input_is_refused(fitted):
         monitor.look_at(other._tally)
     with pytest.raises(DataError) as error:
         Monitor(OneShotDBN(1, prepare=AS_THEY_ARE, **QUICK).fit(Sites(n_sites=1).rows(9)))
+    assert error.value.code == "few-rows"
     assert not monitor.looks
