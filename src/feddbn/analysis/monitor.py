@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
@@ -515,7 +514,7 @@ def _known(network: Any) -> tuple[Tally, DBN, Mapping[str, Any]]:
 
 def _mechanisms(found: FloatArray) -> FloatArray:
     """(m,) log of the mean e-value over what may change of each target."""
-    return np.asarray(logsumexp(found, axis=1) - np.log((found > -np.inf).sum(axis=1)))
+    return np.asarray(np.logaddexp.reduce(found, axis=1) - np.log((found > -np.inf).sum(axis=1)))
 
 
 def _plain(log_e: FloatArray) -> list[list[float | None]]:

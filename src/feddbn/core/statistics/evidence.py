@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import digamma, logsumexp
+from scipy.special import digamma
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.statistics.moments import Moments
@@ -121,7 +121,7 @@ def over_starts(log_e: FloatArray, starts: FloatArray, settled: FloatArray, last
     1 each.
     """
     weights = -np.log(starts * (starts + 1.0)).reshape(-1, *[1] * (log_e.ndim - 1))
-    parts = np.logaddexp(logsumexp(log_e + weights, axis=0), settled)
+    parts = np.logaddexp(np.logaddexp.reduce(log_e + weights, axis=0), settled)
     return np.asarray(np.logaddexp(parts, -np.log(last + 1.0)))
 
 
