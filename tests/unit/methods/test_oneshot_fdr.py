@@ -89,7 +89,7 @@ def test_constraints_hold_required_edges_are_not_tested_and_what_they_contradict
     data = weak(3)
     first, second = list(data.truth.variables)[:2]
     model = OneShotDBN(
-        fdr=0.1,
+        fdr=0.95,
         required_edges=[(first, second, 1)],
         forbidden_edges=[(second, first, 1), (first, "*", 0)],
         resamples=0,
@@ -100,6 +100,10 @@ def test_constraints_hold_required_edges_are_not_tested_and_what_they_contradict
     assert table.loc[(first, second, 1), "weight"] != 0
     assert np.isnan(table.loc[[(first, second, 1), (second, first, 1)], "q_value"]).all()
     assert not model.W_[0].any()
+    # What the constraints direct has a direction, however weak it is.
+    assert len(model.dbn_.open_edges) > 0
+    assert (model.W_[:, 0] != 0).sum() == 4
+    assert all(target != first for _, target in model.dbn_.open_edges)
     # Residuals remember what the forbidden edges do not explain.
     told = only(model.findings_, "discoveries")
     assert (told.level, told.values["because"]) == ("warning", ["memory"])

@@ -41,7 +41,8 @@ def edge_p_values(
     """Return ((p+1) d, d) p-values of edges, the largest over some orders; NaN where an edge is not tested.
 
     Contemporaneous pairs are tested as links: ``[i, j]`` and ``[j, i]`` have one p-value. Required and forbidden edges are
-    not tested. A column that follows from others, or for which no rows are left, has p-value 1.
+    not tested, nor is a pair that only an edge against the order may join. A column that follows from others, or for which
+    no rows are left, has p-value 1.
 
     Parameters
     ----------
@@ -53,21 +54,15 @@ def edge_p_values(
     d, q, R = limits.d, moments.q, correlations(moments.scatter)[0]
     rows, p = moments.n if n is None else n, np.full((q, d), np.nan)
     for order in orders:
-        first = _inputs_first(order, limits)
-        columns, known = np.array([*range(d, q), *first]), np.ones((q, d))
+        columns, known = np.array([*range(d, q), *order]), np.ones((q, d))
         tests = _t_tests(R[np.ix_(columns, columns)], rows)
-        known[columns] = tests[-d:][np.argsort(first)].T
-        known[~limits.within_order(first).allowed] = np.nan
+        known[columns] = tests[-d:][np.argsort(order)].T
+        known[~limits.within_order(order).allowed] = np.nan
         known[:d] = np.fmax(known[:d], known[:d].T)
         p = np.fmax(p, known)
     p[limits.required] = np.nan
     p[:d][limits.required[:d].T] = np.nan
     return p
-
-
-def _inputs_first(order: Sequence[int], limits: EdgeConstraints) -> list[int]:
-    """The order with the variables that nothing acts on before all others."""
-    return sorted(order, key=lambda j: j not in limits.inputs)
 
 
 def _t_tests(R: FloatArray, n: float) -> FloatArray:
@@ -106,8 +101,7 @@ def q_values(p: FloatArray) -> FloatArray:
 
 def discoveries(q: FloatArray, fdr: float, order: Sequence[int], limits: EdgeConstraints) -> BoolArray:
     """Return ((p+1) d, d) the edges with a q-value of at most `fdr`, links in this order, and all that are required."""
-    within = limits.within_order(_inputs_first(order, limits)).allowed
-    return np.asarray((q <= fdr) & within | limits.required)
+    return np.asarray((q <= fdr) & limits.within_order(order).allowed | limits.required)
 
 
 def threshold(fdr: float, n_tested: int, n_found: float, left: float = np.inf) -> float:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints, causes_first, strongest_acyclic
 from feddbn.core.designs.checks import check_variances
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
@@ -231,17 +231,29 @@ def with_discoveries(
         (e.score_difference, e.source, e.target) for e in learned.orientation if not e.oriented
     )
     turned = (search.best_reversed(start, i, j) for _, i, j in undecided[:MOST_TURNED])
-    orders = [learned.order, *(one.order for one in turned if one is not None)]
-    q = q_values(edge_p_values(outcome.moments, orders, limits, n))
-    support = discoveries(q, fdr, learned.order, limits)
+    others = [_directed_order(one.order, one.support, limits) for one in turned if one is not None]
+    order = _directed_order(learned.order, learned.support, limits)
+    q = q_values(edge_p_values(outcome.moments, [order, *others], limits, n))
+    support = discoveries(q, fdr, order, limits)
     parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(limits.d)]
+    # What constraints direct is directed, also where the search had left the edge out.
+    fixed = np.argwhere(support[: limits.d] & ~limits.allowed[: limits.d].T).tolist()
+    known = (*learned.orientation, *(EdgeOrientation(i, j, np.inf) for i, j in fixed))
     learned = replace(
         learned,
         support=support,
-        orientation=tuple(firmness_of(support, learned.orientation)),
+        order=tuple(order),
+        orientation=tuple(firmness_of(support, known)),
         score=search.score_of(parents),
     )
     return replace(outcome, learned=learned, q_values=q, n_tested=n)
+
+
+def _directed_order(order: Sequence[int], support: BoolArray, limits: EdgeConstraints) -> list[int]:
+    """An order of the same network in which causes also come first where constraints allow one direction only."""
+    d, allowed = limits.d, limits.allowed[: limits.d]
+    must = strongest_acyclic(np.where(allowed & ~allowed.T, 1.0, -1.0), support[:d])
+    return causes_first(order, must)
 
 
 def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOptions) -> Moments:

@@ -68,15 +68,6 @@ def test_constraints_columns_that_follow_from_others_and_too_few_rows():
     assert np.nanmin(few) == 1
 
 
-def test_inputs_come_first():
-    _, moments, _ = draw()
-    limits = EdgeConstraints.from_edges(NAMES, 2, [("*", "c", lag) for lag in range(3)])
-    p = edge_p_values(moments, [(0, 1, 2)], limits)
-    np.testing.assert_array_equal(p, edge_p_values(moments, [(2, 0, 1)], limits))
-    assert np.isfinite(p[2, :2]).all()
-    assert np.isnan(p[3:, 2]).all()
-
-
 def test_q_values_are_benjamini_and_hochbergs_of_two_families():
     p = edge_p_values(draw()[1], [(0, 1, 2)], draw()[2])
     q = q_values(p)
