@@ -586,14 +586,7 @@ def roots(
         table = table.sub(course.at(np.arange(len(table), dtype=float)))
         remark(f"note: this recording's own {_what(lost)} is estimated from its rows outside the window.")
     told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
-    if as_json:
-        print_json(told.to_dict())
-        return
-    about = "all variables" if told.target is None else told.target
-    say(f"Root causes: {', '.join(told.roots) or 'none'}")
-    shown = told.table.drop(columns="score").rename(columns={"p_value": "p", "deviation": "noise"})
-    print_frame(shown, f"{counted(told.n_window, 'row')}, deviation of {about}, {told.level:.0%} intervals")
-    print_notes(list(told.findings), True)
+    tell(as_json, told.to_dict(), str(told))
 
 
 def _time(text: str | None, option: str, rows: pd.DataFrame) -> Any:

@@ -78,26 +78,15 @@ class RootCauses(Shown):
         return tuple(self.table["variable"][self.table["p_value"] <= _UNUSUAL])
 
     def __str__(self) -> str:
-        named = ", ".join(self.roots) or "none"
-        rows = [
-            f"{'variable':<19}{'noise':>8}{'spread':>8}{'p':>7}{'share':>8}{'interval':>17}{'largest':>9}"
-        ]
-        for one in self.table.itertuples():
-            bounds = f"{one.lower:.0%} to {one.upper:.0%}"
-            rows.append(
-                f"{str(one.variable)[:18]:<19}{one.deviation:>+8.1f}{one.spread:>8.1f}{one.p_value:>7.3f}"
-                f"{one.share:>8.0%}{bounds:>17}{one.largest:>9.0%}"
-            )
+        table = self.table.to_string(index=False, float_format="{:.3g}".format, line_width=79)
         notes = [fill(f"{found.level}: {say(found)}", 79) for found in self.findings]
-        return "\n".join([f"Root causes: {named}", *rows, *notes])
+        return "\n".join([f"Root causes: {', '.join(self.roots) or 'none'}", table, *notes])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        told = {"target": self.target, "roots": list(self.roots), "level": self.level}
-        counts = {"n_window": self.n_window, "n_before": self.n_before}
-        table = self.table.astype(object).where(self.table.notna(), None)
+        table = self.table.astype(object).where(self.table.notna(), None).to_dict("records")
         found = [one.to_dict() for one in self.findings]
-        return {**told, **counts, "variables": table.to_dict("records"), "findings": found}
+        return {**vars(self), "roots": list(self.roots), "table": table, "findings": found}
 
 
 def root_causes(

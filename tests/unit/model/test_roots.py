@@ -159,7 +159,7 @@ def test_rows_are_named_by_their_labels_and_the_level_of_a_recording_does_not_ma
         assert np.allclose(by_name(found)["share"], by_name(plain)["share"][by_name(found).index], atol=1e-6)
     told = json.loads(json.dumps(plain.to_dict()))
     assert told["roots"] == ["x"]
-    assert len(told["variables"]) == 4
+    assert len(told["table"]) == 4
     assert max(map(len, str(CHAIN.root_causes(rows[:30], 25)).splitlines())) <= 79
 
 
