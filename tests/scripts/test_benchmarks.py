@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -187,3 +190,28 @@ def test_the_published_code_is_read_from_its_folder(script, tmp_path, capsys):
     assert "causalnex" not in set(sys.modules) - before
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("2 problems: ours above by at most -")
+
+
+def test_recordings_of_root_causes_are_read_as_their_folders_hold_them(script, tmp_path, capsys):
+    """Files made up in the layouts of RCAEval and PetShop: cart goes up and web follows."""
+    rng = np.random.default_rng(0)
+    cart = rng.normal(size=300) + 8.0 * (np.arange(300) >= 250)
+    rows = pd.DataFrame({"time": range(300), "cart_cpu": cart, "web_latency-90": cart + rng.normal(size=300)})
+    case = tmp_path / "re" / "shop" / "cart_cpu" / "1"
+    case.mkdir(parents=True)
+    rows.assign(**{"web_latency-50": 0.0}).to_csv(case / "data.csv", index=False)
+    (case / "inject_time.txt").write_text("250\n")
+    rows = rows.set_index("time").set_axis(
+        pd.MultiIndex.from_tuples([("cart", "latency", "Average"), ("web", "latency", "Average")]), axis=1
+    )
+    issue = tmp_path / "pet" / "low_traffic" / "test" / "issue_0"
+    for folder, part in ((issue, rows[250:]), (issue.parents[1] / "noissue", rows[:250])):
+        folder.mkdir(parents=True)
+        part.to_csv(folder / "metrics.csv")
+    told = {"target": {"node": "web", "metric": "latency", "agg": "Average"}, "root_cause": {"node": "cart"}}
+    (issue / "target.json").write_text(json.dumps(told))
+    module = script("roots")
+    for what, folder in (("rcaeval", "re"), ("petshop", "pet")):
+        module.main([what, str(tmp_path / folder), "--methods"])
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| all"))
+        assert [cell.strip() for cell in line.split("|")][2:6] == ["1", "feddbn", "1", "1"]

@@ -41,7 +41,6 @@ __all__ = ["RootCauses", "root_causes", "window_of"]
 _FEWEST = 20
 _NULL_DRAWS, _SHARE_DRAWS = 999, 200
 _UNUSUAL = 0.05
-_TINY = 1e-12
 _MOST_NUMBERS = 2_000_000
 
 
@@ -145,7 +144,8 @@ def root_causes(
     lagged = np.concatenate([values[p - lag : end - lag] for lag in range(p + 1)], axis=1)
     is_before = np.arange(p, end) < span
     is_whole = ~np.concatenate([missing[p - lag : end - lag] for lag in range(p + 1)], axis=1).any(axis=1)
-    normal = _normal(dbn, lagged[is_before & is_whole], known, rng)
+    rounding = np.maximum(1e-12 * np.abs(np.nan_to_num(values)).max(axis=0), 1e-200)
+    normal = _normal(dbn, lagged[is_before & is_whole], rounding, known, rng)
     within, unseen = lagged[~is_before], missing[span:]
     noise = dbn.mechanisms.checked_residuals(within, rng)
     noise[unseen] = np.broadcast_to(normal.mean, noise.shape)[unseen]
@@ -202,7 +202,8 @@ def _filled(dbn: Network, values: FloatArray, missing: BoolArray, span: int) -> 
 
 
 class _Normal(NamedTuple):
-    """What noise usually is: its mean and standard deviation (d,), (m, d) noise to draw from, and how many rows tell it.
+    """What noise usually is: its mean and standard deviation (d,), (m, d) noise to draw from, what is rounding only (d,),
+    and how many rows tell it.
 
     `level` is the mean of rows with their past. `weights` has for every variable the columns of its causes there, and the
     covariance of its weights over the variance of its noise; None where too few rows tell it.
@@ -211,26 +212,30 @@ class _Normal(NamedTuple):
     mean: FloatArray
     sd: FloatArray
     noise: FloatArray
+    rounding: FloatArray
     n: int
     level: FloatArray
     weights: list[tuple[IntArray, FloatArray]] | None
 
 
-def _normal(dbn: Network, before: FloatArray, n_rows: int | None, rng: np.random.Generator) -> _Normal:
+def _normal(
+    dbn: Network, before: FloatArray, rounding: FloatArray, n_rows: int | None, rng: np.random.Generator
+) -> _Normal:
     """What is normal, from complete rows with their past; from the network if they are few."""
     going, n = dbn.mechanisms, len(before)
     if n < _FEWEST:
         drawn, sd = going.shocks("gaussian", (_NULL_DRAWS,), rng), np.sqrt(going.residual_variances)
-        return _Normal(np.zeros(dbn.d), np.maximum(sd, _TINY), drawn, n, np.zeros(0), None)
+        return _Normal(np.zeros(dbn.d), np.maximum(sd, rounding), drawn, rounding, n, np.zeros(0), None)
     noise, level, weights = going.checked_residuals(before, rng), before.mean(axis=0), []
     for j in range(dbn.d):
         lags, causes = np.nonzero(dbn.is_edge[:, :, j])
         places = lags * dbn.d + causes
         X = before[:, places] - level[places]
         # As if one row more had been seen, so that a cause that did not vary has a standard error, too.
-        inner = X.T @ X + np.diag(np.maximum(X.std(axis=0), _TINY) ** 2)
+        inner = X.T @ X + np.diag(np.maximum(X.std(axis=0), rounding[causes]) ** 2)
         weights.append((places, np.linalg.inv(inner) * (1.0 if n_rows is None else n / n_rows)))
-    return _Normal(noise.mean(axis=0), np.maximum(noise.std(axis=0), _TINY), noise, n, level, weights)
+    sd = np.maximum(noise.std(axis=0), rounding)
+    return _Normal(noise.mean(axis=0), sd, noise, rounding, n, level, weights)
 
 
 def _unusual(
@@ -249,8 +254,10 @@ def _unusual(
             F = (within[seen][:, places] - normal.level[places]) @ np.linalg.cholesky(covariance)
             U, s, _ = np.linalg.svd(F, full_matrices=False)
             mine = mine + U @ ((1 / np.sqrt(1 + s**2) - 1) * (U.T @ mine))
-        score[j] = _score(mine)
-    highest = np.sort(_by_chance(np.concatenate([normal.noise, noise]), len(noise), rng))
+        still = (np.abs(noise[seen, j] - normal.mean[j]) <= normal.rounding[j]).all()
+        score[j] = 0.0 if still else _score(mine)
+    rows = np.concatenate([normal.noise, noise])
+    highest = np.sort(_by_chance(rows[:, rows.std(axis=0) > normal.rounding], len(noise), rng))
     above = _NULL_DRAWS - np.searchsorted(highest, score)
     p_value = np.where(np.isnan(score), np.nan, (1 + above) / (1 + _NULL_DRAWS))
     return {"deviation": deviation, "spread": spread, "score": score, "p_value": p_value}
@@ -258,14 +265,14 @@ def _unusual(
 
 def _by_chance(rows: FloatArray, m: int, rng: np.random.Generator) -> list[float]:
     """The highest score of any variable if the m rows of the window are any of all rows: a permutation of rows."""
-    z = (rows - rows.mean(axis=0)) / np.maximum(rows.std(axis=0), _TINY)
+    z = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     squares, n = (z**2).sum(axis=0), len(z) - m
     found = []
     for _ in range(_NULL_DRAWS):
         drawn = z[rng.choice(len(z), m, replace=False, shuffle=False)]
         mean = -drawn.sum(axis=0) / n
         variance = (squares - (drawn**2).sum(axis=0)) / n - mean**2
-        found.append(_score((drawn - mean) / np.sqrt(np.maximum(variance, _TINY))).max())
+        found.append(_score((drawn - mean) / np.sqrt(np.maximum(variance, 1e-12))).max(initial=0.0))
     return found
 
 

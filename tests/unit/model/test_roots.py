@@ -137,6 +137,14 @@ def test_missing_cells_are_taken_as_expected_and_told():
     assert np.isnan(by_name(CHAIN.root_causes(rows, 280))["p_value"]["w"])
 
 
+def test_what_never_moves_is_no_root_until_it_does():
+    rows = rows_with(CHAIN, {(280, 0): 6.0}, 290)
+    rows[:, 3] = 1e6
+    assert CHAIN.root_causes(rows, 280).roots == ("x",)
+    rows[285:, 3] += 1.0
+    assert CHAIN.root_causes(rows, 280).roots == ("w", "x")
+
+
 def test_few_rows_before_and_a_network_that_does_not_hold_are_told():
     rows = rows_with(CHAIN, {(280, 0): 6.0}, 290)
     few = CHAIN.root_causes(rows[270:], 10)
