@@ -362,8 +362,7 @@ def forecast(
 
     In continuous time, readings and forecasts (--at) may be at any times.
     """
-    from feddbn.analysis.history import read_history
-    from feddbn.analysis.truth import cell_maps_of, has_own_scales, own_course, read_network, read_rates
+    from feddbn.analysis.truth import has_own_scales, own_course, read_network, read_rates
     from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.network import variable_index
 
@@ -397,11 +396,13 @@ def forecast(
     every = (*dbn.variables, *dbn.definitions)
     names = parse_variables(variables) or list(every)
     shown = {every[variable_index(name, every, "--variables")] for name in names}
-    kinds = zip(dbn.variables, dbn.kinds, strict=True)
-    # Levels may be written by name.
-    levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
-    past = read_history(history, dbn.variables, read.with_kinds(levels), cell_maps_of(network), series)
-    _tell(past)
+    past = _recording(network, dbn, history, read, series)
+    if past.n_empty:
+        last = "" if past.last is None else f" ({past.last})"
+        rows = "row is" if past.n_empty == 1 else f"{past.n_empty} rows are"
+        remark(
+            f"note: the last {rows} empty; step 1 is the time step after them{last}, inferred from the rows before."
+        )
     lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):
         remark(
@@ -495,16 +496,18 @@ def _what(lost: dict[str, Any]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _tell(past: History) -> None:
-    """Say from where the forecast goes on, if that is not simply the end of the file."""
+def _recording(network: Path, dbn: DBN, file: Any, read: Reading, series: str | None) -> History:
+    """The one recording in a file; what is to know about it is said."""
+    from feddbn.analysis.history import read_history
+    from feddbn.analysis.truth import cell_maps_of
+
+    kinds = zip(dbn.variables, dbn.kinds, strict=True)
+    # Levels may be written by name.
+    levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
+    past = read_history(file, dbn.variables, read.with_kinds(levels), cell_maps_of(network), series)
     for found in past.remarks:
         remark(f"note: {say_finding(found, 'cli')}")
-    if past.n_empty:
-        last = "" if past.last is None else f" ({past.last})"
-        rows = "row is" if past.n_empty == 1 else f"{past.n_empty} rows are"
-        remark(
-            f"note: the last {rows} empty; step 1 is the time step after them{last}, inferred from the rows before."
-        )
+    return past
 
 
 def _held(texts: list[str] | None, dbn: DBN) -> dict[str | int, float | str]:
@@ -564,21 +567,20 @@ def roots(
     """
     import numpy as np
 
-    from feddbn.analysis.history import read_history
-    from feddbn.analysis.truth import cell_maps_of, own_course, read_network, read_rates, rows_behind
+    from feddbn.analysis.truth import own_course, read_network, read_rates, rows_behind
     from feddbn.model.courses import fit_course
     from feddbn.model.roots import window_of
 
     if read_rates(network) is not None:
         raise ParameterError("root causes need a network over time steps; this one is in continuous time.")
     dbn = read_network(network, of)
-    kinds = zip(dbn.variables, dbn.kinds, strict=True)
-    levels = {name: kind.as_recorded for name, kind in kinds if kind.levels}
-    past = read_history(history, dbn.variables, read.with_kinds(levels), cell_maps_of(network), series)
-    for found in past.remarks:
-        remark(f"note: {say_finding(found, 'cli')}")
+    past = _recording(network, dbn, history, read, series)
     table, lost = past.frame(dbn.variables), own_course(network)
-    ends = [_time(text, name, table) for text, name in ((first, "first"), (last, "last"))]
+    is_numbered = table.index.dtype.kind in "iuf"
+    ends = [
+        _number(text, option) if text is not None and is_numbered else text
+        for text, option in ((first, "--first"), (last, "--last"))
+    ]
     if lost is not None:
         begin, end = window_of(table, ends[0], ends[1])
         outside = [k for k in range(len(table)) if not begin <= k < end]
@@ -587,11 +589,6 @@ def roots(
         remark(f"note: this recording's own {_what(lost)} is estimated from its rows outside the window.")
     told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
     tell(as_json, told.to_dict(), str(told))
-
-
-def _time(text: str | None, option: str, rows: pd.DataFrame) -> Any:
-    """A row as the index of its table counts them: a number, or the text of a date."""
-    return text if text is None or rows.index.dtype.kind not in "iuf" else _number(text, f"--{option}")
 
 
 def effects(

@@ -138,36 +138,25 @@ def root_causes(
         raise DataError("rows has an infinite value; remove it or mark it as missing (NaN).")
     if begin < p:
         raise DataError(f"rows needs at least n_lags={p} rows before {Given('first', first)}, got {begin}.")
-    span = max(begin - p, p)
-    missing = np.isnan(values)
-    values = _filled(dbn, values, missing, span)
-    lagged = np.concatenate([values[p - lag : end - lag] for lag in range(p + 1)], axis=1)
-    is_before = np.arange(p, end) < span
-    is_whole = ~np.concatenate([missing[p - lag : end - lag] for lag in range(p + 1)], axis=1).any(axis=1)
+    span, missing = max(begin - p, p), np.isnan(values)
+    lagged = _lagged(values, p)
+    before = lagged[: span - p]
     rounding = np.maximum(1e-12 * np.abs(np.nan_to_num(values)).max(axis=0), 1e-200)
-    normal = _normal(dbn, lagged[is_before & is_whole], rounding, known, rng)
-    within, unseen = lagged[~is_before], missing[span:]
-    noise = dbn.mechanisms.checked_residuals(within, rng)
-    noise[unseen] = np.broadcast_to(normal.mean, noise.shape)[unseen]
+    normal = _normal(dbn, before[~np.isnan(before).any(axis=1)], rounding, known, rng)
+    values = _filled(dbn, values, span, normal.mean)
+    within, unseen = _lagged(values, p)[span - p :], missing[span:]
+    noise = np.where(unseen, normal.mean, dbn.mechanisms.checked_residuals(within, rng))
 
     found = _unusual(normal, noise, within, unseen, rng)
     shares = _shares(dbn, normal, values, begin, within, noise, of, rng)
-    half = level / 2
-    low, high = np.quantile(shares[1:], [0.5 - half, 0.5 + half], axis=0)
-    largest = np.bincount(shares[1:].argmax(axis=1), minlength=dbn.d) / len(shares[1:])
-    table = pd.DataFrame(
-        {
-            "variable": dbn.variables,
-            **found,
-            "share": shares[0],
-            "lower": low,
-            "upper": high,
-            "largest": largest,
-        }
-    ).sort_values("score", ascending=False, kind="stable", ignore_index=True)
-    told = _told(dbn, table, normal, unseen)
+    low, high = np.quantile(shares[1:], [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    largest = np.bincount(shares[1:].argmax(axis=1), minlength=dbn.d) / _SHARE_DRAWS
+    found |= {"share": shares[0], "lower": low, "upper": high, "largest": largest}
+    table = pd.DataFrame({"variable": dbn.variables, **found})
+    table = table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
     name = None if of is None else dbn.variables[of]
-    return RootCauses(table, name, end - begin, normal.n, level, Findings(told))
+    told = Findings(_told(dbn, table, normal, unseen))
+    return RootCauses(table, name, end - begin, normal.n, level, told)
 
 
 def window_of(rows: Rows, first: Any, last: Any) -> tuple[int, int]:
@@ -187,17 +176,22 @@ def window_of(rows: Rows, first: Any, last: Any) -> tuple[int, int]:
     return int(found.start), int(found.stop)
 
 
-def _filled(dbn: Network, values: FloatArray, missing: BoolArray, span: int) -> FloatArray:
+def _lagged(values: FloatArray, p: int) -> FloatArray:
+    """(n - p, (p+1) d) rows with their past."""
+    return np.concatenate([values[p - lag : len(values) - lag] for lag in range(p + 1)], axis=1)
+
+
+def _filled(dbn: Network, values: FloatArray, span: int, noise: FloatArray) -> FloatArray:
     """The rows with missing cells as the network expects them, given the rows before and the causes in the same row."""
-    p, values = dbn.n_lags, values.copy()
+    p, missing = dbn.n_lags, np.isnan(values)
     if not missing[span - p :].any():
         return values
-    whole_until = last_complete(np.asarray(~missing[:span].any(axis=1)), p)
-    if whole_until is None:
+    start = last_complete(np.asarray(~missing[:span].any(axis=1)), p)
+    if start is None:
         raise DataError(f"rows has no {p} complete rows in a row before the window; fill the missing cells.")
-    expected = np.zeros((1, dbn.d))
-    for t in range(whole_until, len(values)):
-        values[t] = dbn.mechanisms.step(values[None, t - p : t], expected, values[t])[0]
+    values = values.copy()
+    for t in range(start, len(values)):
+        values[t] = dbn.mechanisms.step(values[None, t - p : t], noise[None], values[t])[0]
     return values
 
 
@@ -301,7 +295,7 @@ def _shares(
     """
     d, p, (m, _) = dbn.d, dbn.n_lags, noise.shape
     span = len(values) - m
-    seen, scale = indicators(dbn, values[begin:]), indicators(dbn, values[:begin]).std(axis=0)
+    seen, scale = indicators(dbn, values[begin:]), np.nanstd(indicators(dbn, values[:begin]), axis=0)
     unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     if of is not None:
         unit[:] = 0.0

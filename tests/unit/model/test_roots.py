@@ -133,6 +133,10 @@ def test_missing_cells_are_taken_as_expected_and_told():
     assert found.findings.of("roots-missing-cells")[0].values["n"] == 1
     # Row 100 and the two after it, which have it as their past, do not say what is normal.
     assert found.n_before == 278 - 2 - 3
+    # Cells are filled at the level of the recording.
+    assert np.allclose(
+        by_name(CHAIN.root_causes(rows + 1e3, 280))["share"], by_name(found)["share"], atol=1e-6
+    )
     rows[278:, 3] = np.nan
     assert np.isnan(by_name(CHAIN.root_causes(rows, 280))["p_value"]["w"])
 
