@@ -306,11 +306,15 @@ class Monitor(Shown):
             if alarm.values["target"] == target
         ]
         starts = np.array([part.start for part in self._parts], dtype=np.float64)
-        while len(told) < _MOST_NAMED:
+        n = self._base.n + sum(part.n for part in self._parts)
+        while len(told) < min(_MOST_NAMED, self._first + c + 1):
             if told:
                 total, since = self._beside(c, [pair for pair in told if pair[0] < len(self._columns)])
-                n = self._base.n + sum(part.n for part in self._parts)
-                weights = weight_evidence(total, since, n, len(total) - 1)[:, 0, : self._first + c]
+                try:
+                    weights = weight_evidence(total, since, n, len(total) - 1)[:, 0, : self._first + c]
+                except np.linalg.LinAlgError:
+                    # There are fewer rows since then than changes to tell apart.
+                    break
                 by_start = by_start.copy()
                 by_start[:, : self._first + c] = weights
                 by_start[:, [column for column, _ in told]] = -np.inf

@@ -80,6 +80,29 @@ def test_the_mean_of_an_e_value_is_one_where_nothing_changes_and_its_expected_lo
     assert (np.log(e).mean(axis=0) < 0).all()
 
 
+@pytest.mark.parametrize("tails", [5, 1000])
+def test_alarms_are_as_rare_as_promised_over_many_looks_at_a_series_with_a_memory(tails):
+    rng, n_series, n_looks = np.random.default_rng(3), 150, 15
+    shocks = rng.standard_t(tails, (n_series, 20 * (n_looks + 2)))
+    y = np.zeros_like(shocks)
+    for t in range(1, shocks.shape[1]):
+        y[:, t] = 0.6 * y[:, t - 1] + shocks[:, t]
+    Z = np.stack([np.ones_like(y[:, 1:]), y[:, :-1], y[:, 1:]], axis=-1)
+    alarms = 0
+    for rows in Z:
+        looks = np.array([part.T @ part for part in np.split(rows[: 20 * (n_looks + 1)], n_looks + 1)])
+        noise = np.array([noise_sums(gram, 20, 2) for gram in looks])
+        for k in range(2, n_looks + 2):
+            since, later = (np.cumsum(part[1:k][::-1], axis=0)[::-1] for part in (looks, noise))
+            weights = weight_evidence(looks[:k].sum(axis=0), since, 20 * k, 2)[:, 0, :2]
+            log_e = np.c_[weights, noise_evidence(noise[:k].sum(axis=0), later)]
+            found = over_starts(log_e, np.arange(1.0, k), np.full(3, -np.inf), k - 1)
+            if np.exp(found).mean() >= 20:
+                alarms += 1
+                break
+    assert alarms <= 0.05 * n_series
+
+
 def test_units_and_origin_of_columns_do_not_matter():
     rng = np.random.default_rng(2)
     Z = rng.normal(size=(30, 3)) @ rng.normal(size=(3, 3))
