@@ -15,7 +15,6 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import topological_order
-from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.evidence import (
     is_alarm,
     noise_evidence,
@@ -127,16 +126,17 @@ class Monitor(Shown):
 
     def __init__(self, network: Any, alpha: float = 0.05) -> None:
         number(above=0, below=1).check("alpha", alpha)
-        tally, dbn, residuals = _known(network)
+        tally, dbn, inputs, residuals = _known(network)
         inflation = max(1.0, float(residuals.get("inflation", 1.0)))
-        self._begin(float(alpha), tally, dbn, 1.0 / inflation)
+        self._begin(float(alpha), tally, dbn, inputs, 1.0 / inflation)
 
-    def _begin(self, alpha: float, tally: Tally, dbn: DBN, worth: float) -> None:
+    def _begin(self, alpha: float, tally: Tally, dbn: DBN, inputs: tuple[str, ...], worth: float) -> None:
         self.alpha = alpha
         self.looks: tuple[Look, ...] = ()
-        self._tally, self._dbn, self._worth = tally, dbn, worth
+        self._tally, self._dbn, self._inputs, self._worth = tally, dbn, inputs, worth
         base, d = tally.whole, len(tally.variables)
-        outputs = outputs_of(d, tally.treatment.inputs)
+        # Inputs only act on others: what they do by themselves is no change of the network.
+        outputs = [j for j, name in enumerate(tally.variables) if name not in inputs]
         order = [j for j in topological_order(np.asarray(dbn.W) != 0) if j in outputs]
         level = [] if tally.treatment.center == "recording" else [-1]
         before = [*level, *range(d, base.q), *(j for j in range(d) if j not in outputs)]
@@ -455,7 +455,7 @@ class Monitor(Shown):
             for look, found in zip(self.looks, self._found, strict=True)
         ]
         told = {"format": FORMAT, "version": VERSION, "alpha": self.alpha, "worth": self._worth}
-        told |= {"sums": self._tally.to_dict(), "network": self._dbn.to_dict()}
+        told |= {"sums": self._tally.to_dict(), "network": self._dbn.to_dict(), "inputs": list(self._inputs)}
         told |= {"total": self._total.to_dict(), "seen": dict(self._seen)}
         return told | {"settled": _plain(self._settled), "parts": parts, "looks": looks}
 
@@ -467,9 +467,8 @@ class Monitor(Shown):
                 raise ValueError(f"format {stored['format']!r}, version {stored['version']!r}")
             self = cls.__new__(cls)
             tally = Tally.from_dict(stored["sums"], where)
-            self._begin(
-                float(stored["alpha"]), tally, DBN.from_dict(stored["network"]), float(stored["worth"])
-            )
+            dbn, inputs = DBN.from_dict(stored["network"]), tuple(map(str, stored["inputs"]))
+            self._begin(float(stored["alpha"]), tally, dbn, inputs, float(stored["worth"]))
             shapes = self._base.gram.shape, self._base.noise.shape
             for part in stored["parts"]:
                 gram, noise = (
@@ -490,8 +489,8 @@ class Monitor(Shown):
         return self
 
 
-def _known(network: Any) -> tuple[Tally, DBN, Mapping[str, Any]]:
-    """The sums of a fit, its network, and what its residuals say."""
+def _known(network: Any) -> tuple[Tally, DBN, tuple[str, ...], Mapping[str, Any]]:
+    """The sums of a fit, its network, its inputs, and what its residuals say."""
     if isinstance(network, Result):
         if network.sums is None:
             raise ParameterError(
@@ -499,11 +498,11 @@ def _known(network: Any) -> tuple[Tally, DBN, Mapping[str, Any]]:
                 f"{Given('keep_sums', True)}.",
                 code="no-sums",
             )
-        return (
+        tally, inputs = (
             Tally.from_dict(network.sums, "the result"),
-            network.dbn,
-            network.diagnostics.get("residuals") or {},
+            network.parameters.get("prepare.exogenous"),
         )
+        return tally, network.dbn, tuple(inputs or ()), network.diagnostics.get("residuals") or {}
     if not isinstance(network, UpdatedEstimator):
         raise ParameterError(
             f"network={type(network).__name__} does not learn from summed moments alone, which a monitor needs; use a fitted "
@@ -513,7 +512,8 @@ def _known(network: Any) -> tuple[Tally, DBN, Mapping[str, Any]]:
     dbn, residuals = network.dbn_, getattr(network, "residuals_", None)
     if network._tally is None:
         raise ParameterError(f"network: {network._why_not}", code=network._why_not.code)
-    return network._tally, dbn, {} if residuals is None else vars(residuals)
+    inputs = tuple(network._tally.variables[j] for j in network._inputs)
+    return network._tally, dbn, inputs, {} if residuals is None else vars(residuals)
 
 
 def _mechanisms(found: FloatArray) -> FloatArray:

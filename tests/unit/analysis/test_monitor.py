@@ -178,6 +178,18 @@ def test_levels_of_recordings_cost_rows_and_are_not_watched():
     assert not monitor.alarms
 
 
+def test_inputs_act_and_have_no_mechanism():
+    rows = Sites(seed=909).rows(200)
+    prepare = replace(AS_THEY_ARE, exogenous=["a"])
+    model = OneShotDBN(1, prepare=prepare, **QUICK).fit(rows)
+    for network in (model, Result.from_estimator(model, keep_sums=True)):
+        monitor, sites = Monitor(network), Sites(seed=910)
+        for _ in range(4):
+            monitor.look(sites.rows(50, A=of(A, (0, 0), 0.0), W=of(W, (0, 1), 0.0)))
+        assert set(monitor.evidence["target"]) == {"b", "c", "d"}
+        assert [(one.code, *one.about) for one in monitor.alarms] == [("edge-gone", "a", "b")]
+
+
 def test_bad_input_is_refused(fitted):
     model = fitted[0]
     for alpha in (0, 1, 2, "x"):
