@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from feddbn.analysis.confidence import mark_confidence as mark_confidence
     from feddbn.analysis.data_check import check as check
     from feddbn.analysis.monitor import Monitor as Monitor
+    from feddbn.analysis.power import Power as Power
+    from feddbn.analysis.power import power as power
     from feddbn.data.layout import Layout as Layout
     from feddbn.federation.programs.fdbnl import Rounds as Rounds
     from feddbn.federation.programs.pfdbnl.rounds import Partial as Partial
@@ -66,6 +68,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "Monitor": "feddbn.analysis.monitor",
     "Partial": "feddbn.federation.programs.pfdbnl.rounds",
     "PersonalRounds": "feddbn.federation.programs.pfdbnl.rounds",
+    "Power": "feddbn.analysis.power",
     "Prepare": "feddbn.federation.sums.prepare",
     "Rounds": "feddbn.federation.programs.fdbnl",
     "Progress": "feddbn.report.progress",
@@ -80,6 +83,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "confidence": "feddbn.analysis.confidence",
     "edge_confidence": "feddbn.analysis.confidence",
     "mark_confidence": "feddbn.analysis.confidence",
+    "power": "feddbn.analysis.power",
     "score": "feddbn.results.scoring",
     "score_by_kind": "feddbn.results.scoring",
     "score_sites": "feddbn.results.scoring",

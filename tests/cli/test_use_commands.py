@@ -286,3 +286,17 @@ def test_curves_are_exported_as_a_table(run, curved, result, refuses, tmp_path):
     succeed(run("export", curved, "-o", tmp_path / "curves.csv", "--format", "curves"))
     assert (tmp_path / "curves.csv").read_text() == curved_dbn().to_curves_csv()
     assert "--format curves" in refuses("export", result, "-o", tmp_path / "c.csv", "--format", "curves")
+
+
+def test_power_says_which_effects_a_study_can_find(run):
+    line = "power --rows 1200 --sites 6 --recordings 30 --missing 0.1 --effect 0.1 --effect 0.25"
+    shown = succeed(run(*line.split())).output
+    assert max(map(len, shown.splitlines())) <= 79
+    found = json.loads(succeed(run(*line.split(), "--json")).output)
+    same = feddbn.power(1200, sites=6, recordings=30, missing=0.1)
+    assert found["smallest_effect"] == same.smallest_effect()
+    assert list(found["power"]) == ["0.1", "0.25"]
+    none = json.loads(succeed(run("power", "--rows", "20", "--recordings", "10", "--json")).output)
+    assert none["smallest_effect"] is None
+    outcome = run("power", "--rows", "100", "--sites", "5", "--recordings", "2")
+    assert (outcome.exit_code, "--recordings 2" in outcome.output + outcome.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""From data to a network: ``feddbn fit``, ``update``, ``compare``, ``score``, ``select``, ``confidence``."""
+"""From data to a network: ``feddbn fit``, ``update``, ``compare``, ``score``, ``select``, ``confidence``, ``power``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from feddbn.analysis.comparison import Compared
 
 
-__all__ = ["compare", "confidence", "fit", "print_scores", "score", "select", "update"]
+__all__ = ["compare", "confidence", "fit", "power", "print_scores", "score", "select", "update"]
 
 
 @reads_data()
@@ -477,3 +477,63 @@ def confidence(
         say(f"{len(linked)} more links have probability 0.9 or more, but their direction is less certain.")
     print_notes(Findings.stored_in({str(name): value for name, value in table.attrs.items()}), show_all)
     say(f"Edges: {out}")
+
+
+def power(
+    rows: Annotated[int, typer.Option(help="Rows of all sites together.", show_default=False)],
+    sites: Annotated[int, typer.Option(help="Number of sites.")] = 1,
+    recordings: Annotated[
+        int | None,
+        typer.Option(help="Number of recordings; one for each site if left out.", show_default=False),
+    ] = None,
+    variables: Annotated[int, typer.Option(help="Number of variables.")] = 10,
+    n_lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
+    missing: Annotated[float, typer.Option(help="Share of empty cells.")] = 0.0,
+    masked: Annotated[bool, typer.Option(help="Sites add the noise of masked studies.")] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Differential privacy of a recording.", show_default=False)
+    ] = None,
+    criterion: Annotated[str, typer.Option(help="Price of an edge: bic or ebic.")] = "bic",
+    threshold: Annotated[
+        float | None, typer.Option(help="Threshold of FDBNL instead.", show_default=False)
+    ] = None,
+    fdr: Annotated[
+        float | None, typer.Option(help="Largest share of false edges instead.", show_default=False)
+    ] = None,
+    effect: Annotated[
+        list[float] | None,
+        typer.Option(help="An effect to ask about; may be repeated. 0.1, 0.2, 0.3 and 0.5 if left out."),
+    ] = None,
+    pilot: Annotated[
+        Path | None, typer.Option(help="A result whose network is like the one of the study.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Say which effects a study of this size can find.
+
+    An effect is what one standard deviation of a cause, beside the other causes, does to its target, in standard deviations
+    of the target's noise. --pilot takes the number of variables and lags from a result. --fdr, --pilot and fewer than 200
+    rows take some seconds.
+    """
+    from feddbn.analysis.power import power as planned
+    from feddbn.core.statistics.power import EFFECTS
+    from feddbn.results.result import Result
+
+    asked = {"sites": sites, "recordings": recordings, "variables": variables, "n_lags": n_lags}
+    noise = {"missing": missing, "masked": masked, "epsilon": epsilon}
+    ways = {"criterion": criterion, "threshold": threshold, "fdr": fdr, "random_state": seed}
+    known = None if pilot is None else Result.load(pilot)
+    found = planned(rows, **asked, **noise, **ways, pilot=known).to_dict(tuple(effect or EFFECTS))
+    if as_json:
+        print_json(found)
+        return
+    say(f"{rows:,} rows are worth {found['n_effective']:,.0f} complete ones without noise.")
+    smallest, r = found["smallest_effect"], found["as_correlation"]
+    if smallest is None:
+        say("This study cannot tell: no effect is found with 80 % power.")
+    else:
+        say(f"Smallest effect with 80 % power: {smallest:.2f} sd (partial correlation {r:.2f}).")
+    needed = ((size, share, found["rows_for"][size]) for size, share in found["power"].items())
+    cells = [(size, f"{share:.0%}", "-" if n is None else f"{n:,}") for size, share, n in needed]
+    print_table(("effect (sd)", "power", "rows for 80 %"), cells, n_text=0)

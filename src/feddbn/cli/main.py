@@ -62,6 +62,7 @@ COMMANDS = {
     "demo": Entry("data", "demo", "Simulate ten sites, learn from them, and show what was found.", _LEARN),
     "simulate": Entry("data", "simulate", "Write the data of a simulated federation and its truth.", _LEARN),
     "check": Entry("data", "check", "Check data before a fit, and say how to correct them.", _LEARN),
+    "power": Entry("learn", "power", "Say which effects a study of some size can find.", _LEARN),
     "fit": Entry("learn", "fit", "Learn a network from the data of several sites.", _LEARN),
     "update": Entry("learn", "update", "Add new rows to a result that has kept its sums.", _LEARN),
     "monitor": Entry("monitor", "monitor", "Say when new rows no longer follow a network.", _LEARN),

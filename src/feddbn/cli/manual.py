@@ -114,6 +114,9 @@ score: quickstart.md
 select: choosing.md
   $ feddbn select data --method fdbnl
   $ feddbn select data --method fdbnl --grid lambda_w=0.1,0.05
+power: choosing.md#what-each-choice-costs
+  $ feddbn power --rows 1200 --sites 6 --recordings 30 --missing 0.1
+  $ feddbn power --rows 1200 --fdr 0.1 --pilot result.json --effect 0.25
 confidence: edge-confidence.md
   $ feddbn confidence data -o edges.csv
   $ feddbn confidence data -o edges.csv --replicates 200 --jobs 4

@@ -19,7 +19,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from feddbn.core.statistics.power import effect_above_price, effect_above_threshold
+from feddbn.core.statistics.power import EFFECTS, Rule, priced_rule
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.sampling_noise import few_rows
@@ -28,6 +28,7 @@ from feddbn.federation.protocol.study import Attendance, Compare, Confidence, Se
 from feddbn.federation.protocol.task import most_numbers, tasks_in, usual_numbers
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method, make_estimator
+from feddbn.privacy.noise_plan import SHARE_OF_ERROR
 from feddbn.privacy.policy import SitePolicy
 from feddbn.privacy.register import must_differ_by
 from feddbn.runtime.server.results import read_outcome
@@ -50,8 +51,6 @@ _LOOKED_AT = ("on_disagreement", "gains", "exogenous", "empty_values", "made_up"
 _UNIT_CODES = ("other-units", "units-unsaid")
 _FAINT = 0.4
 """A study that finds no effect below this finds little."""
-_NOISE_SHARE = 0.3
-_BY_PRICE = {"bic": 2.0, "ebic": 1.0}
 
 
 @dataclass(frozen=True)
@@ -282,8 +281,9 @@ def _rows(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
     drops = given.get("missing") == "drop"
     # Rows that lack a cell count for the pairs of cells that they have.
     n = max(values["usable"] - values["recordings"], 0) * (1 - share) ** (values["columns"] if drops else 2)
-    n /= 1 + _NOISE_SHARE**2 if study.privacy.has_sampling_noise else 1
-    effect, threshold = _smallest_effect(study, n, int(values["columns"]))
+    n /= 1 + SHARE_OF_ERROR**2 if study.privacy.has_sampling_noise else 1
+    rule = _rule(study, int(values["columns"]), int(values["n_lags"]))
+    effect = rule.smallest(n)
     level: Level = "note"
     if counted.level == "error" or not isfinite(effect) or effect > 1:
         level = "error"
@@ -291,15 +291,16 @@ def _rows(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
         level = "warning"
     keys = ("rows", "recordings", "sites", "n_lags")
     said = {key: values[key] for key in keys} | {"n_effective": round(n), "columns": values["columns"]}
-    said |= {"effect": effect if isfinite(effect) else None, "threshold": threshold}
+    said |= {"effect": effect if isfinite(effect) else None, "threshold": rule.threshold or None}
+    said |= {"power": {f"{size:g}": rule.power(size, n) for size in EFFECTS}}
     yield "rows", Finding("plan-rows", level, said)
     few = few_rows(study, int(values["rows"]))
     if few is not None:
         yield "rows", few
 
 
-def _smallest_effect(study: Study, n: float, columns: int) -> tuple[float, float | None]:
-    """The smallest standardised effect that the method finds in four of five samples, and its threshold if it has one."""
+def _rule(study: Study, columns: int, n_lags: int) -> Rule:
+    """When the study's method takes an edge."""
     method = find_method(study.method)
     try:
         own = make_estimator(study.method, {} if method is None else method.own(study.parameters))
@@ -309,11 +310,10 @@ def _smallest_effect(study: Study, n: float, columns: int) -> tuple[float, float
     thresholds = [settings.get(name) for name in ("w_threshold", "a_threshold")]
     numbers = [float(one) for one in thresholds if isinstance(one, (int, float))]
     if numbers:
-        return effect_above_threshold(n, columns, max(numbers)), max(numbers)
+        return Rule(threshold=max(numbers))
     said = settings.get("penalty")
-    usual = _BY_PRICE.get(str(settings.get("criterion", "bic")), 2.0)
-    factor = float(said) if isinstance(said, (int, float)) else usual
-    return effect_above_price(max(n, 2.0), columns, factor), None
+    factor = float(said) if isinstance(said, (int, float)) else None
+    return priced_rule(str(settings.get("criterion", "bic")), columns // (n_lags + 1), n_lags, factor)
 
 
 def _data(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:

@@ -1,41 +1,112 @@
-"""The smallest effect that is found: the formulas against regressions that are drawn again and again."""
+"""Power: against the noncentral t distribution, against regressions that are drawn, and laws that hold for every rule."""
+
+from math import asinh, inf, sqrt
 
 import numpy as np
 import pytest
+from scipy.stats import chi2, nct
+from scipy.stats import t as student
+from statsmodels.stats.power import FTestPower
 
 from feddbn import AS_THEY_ARE, FDBNL
-from feddbn.core.statistics.power import effect_above_price, effect_above_threshold
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.orders.learn import OrderLearner
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.power import (
+    Linear,
+    Rule,
+    drawn_moments,
+    known_share,
+    measured_rule,
+    planted,
+    priced_rule,
+    stable,
+    usual_network,
+)
 
 
-def drawn(rng, n, k, effect):
-    """Rows of a target, a cause with this effect, and k other columns."""
-    X = rng.normal(size=(n, k + 1))
-    return X, effect * X[:, 0] + X[:, 1:].sum(axis=1) + rng.normal(size=n)
+@pytest.mark.parametrize(("n", "k", "effect"), [(60, 3, 0.4), (300, 5, 0.15), (3000, 10, 0.05)])
+def test_one_edge_at_a_level_has_the_power_of_its_t_test(n, k, effect):
+    left = n - k - 2
+    cut = student.isf(0.025, left)
+    rule = Rule(constant=(asinh(cut / sqrt(left)) * sqrt(n - k - 3)) ** 2)
+    # The cause is random: its sum of squares is a chi square.
+    shifts = effect * np.sqrt(chi2.ppf((np.arange(200) + 0.5) / 200, n - k - 1))
+    exact = np.mean(nct.sf(cut, left, shifts) + nct.cdf(-cut, left, shifts))
+    assert rule.power(effect, n, k) == pytest.approx(exact, abs=0.01)
+    fixed = FTestPower().power(effect, df_num=left, df_denom=1, alpha=0.05)
+    assert rule.power(effect, n, k) == pytest.approx(fixed, abs=0.03)
 
 
-@pytest.mark.parametrize(("n", "k", "factor"), [(120, 5, 2.0), (600, 15, 1.0), (300, 40, 2.0)])
-def test_an_effect_of_this_size_pays_its_price_in_four_of_five_samples(n, k, factor):
-    rng, effect = np.random.default_rng(700), effect_above_price(n, k, factor)
-    found = 0
-    for _ in range(400):
-        X, y = drawn(rng, n, k, effect)
-        G, r = X.T @ X, X.T @ y
-        rss = [y @ y - r[k:] @ np.linalg.solve(G[k:, k:], r[k:]) for k in (0, 1)]
-        found += n * np.log(rss[1] / rss[0]) > factor * np.log(n)
-    assert found / 400 == pytest.approx(0.8, abs=0.06)
+@pytest.mark.parametrize(
+    "rule", [priced_rule("bic", 8, 1), priced_rule("ebic", 8, 2), Rule(9.0, spread=0.4, lost=0.02)]
+)
+def test_power_effect_and_rows_are_inverses_and_monotone(rule):
+    ns, effects = (50, 200, 1000, 10_000), (0.02, 0.1, 0.2, 0.5)
+    smallest = [rule.smallest(n) for n in ns]
+    assert sorted(smallest, reverse=True) == smallest
+    for n, effect in zip(ns, smallest, strict=True):
+        assert rule.power(effect, n) == pytest.approx(0.8, abs=1e-4)
+        assert rule.rows(effect) == pytest.approx(n, rel=1e-3)
+        found = [rule.power(one, n) for one in effects]
+        assert sorted(found) == found
+    assert rule.smallest(1000, 0.95) > smallest[2] > rule.smallest(1000, 0.5)
 
 
-@pytest.mark.parametrize("n", [200, 1000])
-def test_a_weight_of_this_size_is_above_the_threshold_in_four_of_five_fits(n):
-    rng, found = np.random.default_rng(701), 0
-    effect = effect_above_threshold(n, 4, FDBNL().a_threshold)
+def test_what_nobody_can_find_is_infinite():
+    assert Rule(per_log_row=2.0).smallest(5) == inf
+    assert Rule(per_log_row=2.0).power(3.0, 5) == 0
+    assert Rule(per_log_row=2.0).rows(0.0) == inf
+    assert Rule(threshold=0.2).rows(0.15) == inf
+    assert Rule(4.0, lost=0.3).smallest(1000) == inf
+    # More candidates, larger effects.
+    assert priced_rule("ebic", 40, 1).smallest(500) > priced_rule("ebic", 5, 1).smallest(500)
+
+
+def test_a_planted_edge_has_its_effect_and_draws_have_the_covariance():
+    rng = np.random.default_rng(700)
+    network, edges, S = stable(lambda g: usual_network(6, 2, g), rng, np.full(3, 0.3))
+    assert len(edges) == 3
+    x = np.zeros((20_000, 6))
+    for t in range(2, len(x)):
+        past = x[t - 1] @ network.weights[6:12] + x[t - 2] @ network.weights[12:]
+        x[t] = (past + rng.normal(size=6) * np.sqrt(network.variances)) @ np.linalg.inv(
+            np.eye(6) - network.weights[:6]
+        )
+    rows = np.hstack([x[2:], x[1:-1], x[:-2]])
+    for m, j in edges:
+        P = np.flatnonzero(network.weights[:, j])
+        residual = rows[:, j] - rows[:, P] @ np.linalg.lstsq(rows[:, P], rows[:, j], rcond=None)[0]
+        others = rows[:, P[m != P]]
+        cause = rows[:, m] - others @ np.linalg.lstsq(others, rows[:, m], rcond=None)[0]
+        assert abs(network.weights[m, j]) * cause.std() / residual.std() == pytest.approx(0.3, abs=0.03)
+    drawn = drawn_moments(S, 20_000, rng)
+    root = np.sqrt(np.diag(S))
+    scale = np.outer(root, root)
+    assert drawn.scatter / drawn.n / scale == pytest.approx(S / scale, abs=0.03)
+    assert np.cov(rows.T) / scale == pytest.approx(S / scale, abs=0.1)
+    assert known_share(np.eye(4), 0.2, rng) == pytest.approx(0.64, abs=0.06)
+    with pytest.raises(ValueError, match="stable"):
+        planted(Linear(np.vstack([np.zeros((2, 2)), np.eye(2)]), np.ones(2)), np.zeros(0), rng)
+
+
+def test_the_price_of_the_search_is_measured():
+    d, n, rng = 6, 600, np.random.default_rng(700)
+    learner, limits = OrderLearner("free", average=False, n_restarts=0), EdgeConstraints.none(d, 1)
+
+    def learn(moments: Moments) -> np.ndarray:
+        return learner.learn(moments, limits, rng).support
+
+    measured = measured_rule(learn, lambda g: usual_network(d, 1, g), n, rng, 75)
+    assert measured.smallest(n) == pytest.approx(priced_rule("bic", d, 1).smallest(n), rel=0.1)
+    assert measured.lost < 0.1
+
+
+def test_a_weight_of_this_size_is_above_the_threshold_in_four_of_five_fits():
+    rng, found, n = np.random.default_rng(701), 0, 300
+    effect = Rule(threshold=FDBNL().a_threshold).smallest(n)
     for _ in range(40):
         x = rng.normal(size=(n + 1, 2))
         x[1:, 1] += effect * x[:-1, 0]
         found += FDBNL(check_residuals=False, prepare=AS_THEY_ARE).fit({"a": x}).A_[0][0, 1] != 0
     assert found / 40 == pytest.approx(0.8, abs=0.12)
-
-
-def test_without_rows_nothing_is_found():
-    assert effect_above_price(8, 8) == np.inf
-    assert effect_above_threshold(8, 8, 0.2) == np.inf

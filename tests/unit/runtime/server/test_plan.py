@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.core.statistics.power import effect_above_price, effect_above_threshold
+from feddbn.core.statistics.power import Rule, priced_rule
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import study_from_json
 from feddbn.findings import Finding
@@ -95,7 +95,8 @@ def test_sums_tell_rows_cycles_gaps_and_kinds(sites):
     share = found["gaps", "empty-share"].numbers["share"]
     n = (1440 - 3 - 3) * (1 - share) ** 2
     assert rows.numbers["n_effective"] == round(n)
-    assert rows.numbers["effect"] == pytest.approx(effect_above_price(n, 4))
+    assert rows.numbers["effect"] == pytest.approx(priced_rule("bic", 2, 1).smallest(n))
+    assert rows.numbers["power"]["0.2"] == pytest.approx(priced_rule("bic", 2, 1).power(0.2, n))
     assert found["cycles", "cycles"].numbers["periods"][0] == pytest.approx(24)
     assert found["cycles", "cycles"].colour == "green"
     assert (found["kinds", "kinds-somewhere"].colour, found["kinds", "kinds-somewhere"].numbers["about"]) == (
@@ -107,7 +108,7 @@ def test_sums_tell_rows_cycles_gaps_and_kinds(sites):
     told = {(row.about, row.code): row for row in plan_rows(other, place, {})}
     assert (told["cycles", "cycles"].colour, told["gaps", "empty-share"].colour) == ("yellow", "yellow")
     n = (1440 - 3 - 3) * (1 - share) ** 4
-    assert told["rows", "plan-rows"].numbers["effect"] == pytest.approx(effect_above_threshold(n, 4, 0.2))
+    assert told["rows", "plan-rows"].numbers["effect"] == pytest.approx(Rule(threshold=0.2).smallest(n))
 
 
 @pytest.mark.parametrize(("usable", "colour"), [(20, "red"), (60, "yellow"), (4000, "green")])

@@ -1,0 +1,55 @@
+"""What a study can find: which rows count, what a pilot says, and what is refused."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.errors import ParameterError
+from feddbn.results.result import Result
+
+
+def test_everything_that_costs_rows_makes_the_smallest_effect_larger():
+    usual = {"rows": 1500, "sites": 4, "recordings": 20}
+    least = feddbn.power(**usual).smallest_effect()
+    assert feddbn.power(6000, sites=4, recordings=20).smallest_effect() < least
+    others = [{"recordings": 300}, {"n_lags": 4}, {"missing": 0.3}, {"masked": True}, {"threshold": 0.2}]
+    for other in others:
+        assert feddbn.power(**{**usual, **other}).smallest_effect() > least
+    plan = feddbn.power(**usual)
+    assert plan.n_effective == 1500 - 2 * 20
+    assert plan.rows_for(least) == pytest.approx(1500, rel=1e-3)
+    assert plan.to_dict((0.2,))["rows_for"] == {"0.2": round(plan.rows_for(0.2))}
+    many = {"rows": 200_000, "sites": 10, "recordings": 5000}
+    found = [feddbn.power(**many, epsilon=one).n_effective for one in (10.0, 2.0)]
+    assert 2000 < found[1] < found[0] < 190_000
+    none = feddbn.power(60, sites=3, recordings=30)
+    assert (none.smallest_effect(), none.to_dict()["smallest_effect"]) == (inf, None)
+
+
+def test_a_pilot_gives_sizes_and_network(monkeypatch):
+    monkeypatch.setattr("feddbn.analysis.power._PLANTED", 40)
+    data = feddbn.simulate(4, 1, 2, 400, mean_degree=1, noise_scale=[0.3, 1, 2, 5], random_state=700)
+    pilot = Result.from_estimator(feddbn.OneShotDBN(resamples=0, check_residuals=False).fit(data.sites))
+    plan = feddbn.power(800, sites=2, pilot=pilot, random_state=700)
+    assert plan.smallest_effect() == pytest.approx(feddbn.power(800, variables=4).smallest_effect(), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"rows": 0}, "rows"),
+        ({"sites": 3, "recordings": 2}, "recordings"),
+        ({"missing": 1.0}, "missing"),
+        ({"variables": 1}, "variables"),
+        ({"criterion": "aic"}, "criterion"),
+        ({"threshold": 0.1, "fdr": 0.1}, "threshold"),
+        ({"fdr": 1.5}, "fdr"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"n_lags": np.nan}, "n_lags"),
+    ],
+)
+def test_bad_input_is_named(given, name):
+    with pytest.raises(ParameterError, match=name):
+        feddbn.power(**{"rows": 500, **given})
