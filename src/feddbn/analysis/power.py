@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ __all__ = ["Power", "power"]
 
 _AVERAGED = 200
 """With fewer rows the usual learner averages over orders, and the price of an edge is not that of BIC."""
-_LARGEST, _LEFT = 1.0, 10
+_LEFT = 10
 _PLANTED = 240
 """Planted edges by which a rule is measured."""
 
@@ -66,8 +66,7 @@ class Power:
     def smallest_effect(self, power: float = POWER) -> float:
         """Return the smallest effect that is found with this power; inf, this study cannot tell, if it would be above 1."""
         number(above=0, below=1).check("power", power)
-        found = self.rule.smallest(self.n_effective, power)
-        return found if found <= _LARGEST else inf
+        return self.rule.smallest(self.n_effective, power)
 
     def power(self, effect: float) -> float:
         """Return how often an effect of this size is found."""

@@ -520,11 +520,21 @@ def power(
     from feddbn.core.statistics.power import EFFECTS
     from feddbn.results.result import Result
 
-    asked = {"sites": sites, "recordings": recordings, "variables": variables, "n_lags": n_lags}
-    noise = {"missing": missing, "masked": masked, "epsilon": epsilon}
-    ways = {"criterion": criterion, "threshold": threshold, "fdr": fdr, "random_state": seed}
-    known = None if pilot is None else Result.load(pilot)
-    found = planned(rows, **asked, **noise, **ways, pilot=known).to_dict(tuple(effect or EFFECTS))
+    found = planned(
+        rows,
+        sites=sites,
+        recordings=recordings,
+        variables=variables,
+        n_lags=n_lags,
+        missing=missing,
+        masked=masked,
+        epsilon=epsilon,
+        criterion=criterion,
+        threshold=threshold,
+        fdr=fdr,
+        pilot=None if pilot is None else Result.load(pilot),
+        random_state=seed,
+    ).to_dict(tuple(effect or EFFECTS))
     if as_json:
         print_json(found)
         return

@@ -100,7 +100,12 @@ def _levels(it: Said) -> Card:
 def _rows(it: Said) -> Card:
     what = f"{it['rows']:,} rows in {counted(it['recordings'], 'recording')} at {it['sites']} sites"
     if it["effect"] is None:
-        return Card("", "", f"{what}: too few for {it['columns']} columns.", "Use fewer variables or lags.")
+        return Card(
+            "",
+            "",
+            f"{what}: too few for {it['columns']} columns. This study cannot tell.",
+            "Use fewer variables or lags.",
+        )
     size = f"worth {it['n_effective']:,} complete ones"
     found = f"Effects of {it['effect']:.2f} sd or more are found in at least 4 of 5 studies"
     fewer = "" if it.finding.level == "note" else "Use fewer variables or lags, or more sites."

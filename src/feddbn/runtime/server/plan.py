@@ -19,7 +19,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from feddbn.core.statistics.power import EFFECTS, Rule, priced_rule
+from feddbn.core.statistics.power import EFFECTS, Rule, discovery_rule, priced_rule
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.sampling_noise import few_rows
@@ -285,7 +285,7 @@ def _rows(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
     rule = _rule(study, int(values["columns"]), int(values["n_lags"]))
     effect = rule.smallest(n)
     level: Level = "note"
-    if counted.level == "error" or not isfinite(effect) or effect > 1:
+    if counted.level == "error" or not isfinite(effect):
         level = "error"
     elif counted.level == "warning" or effect > _FAINT:
         level = "warning"
@@ -311,9 +311,11 @@ def _rule(study: Study, columns: int, n_lags: int) -> Rule:
     numbers = [float(one) for one in thresholds if isinstance(one, (int, float))]
     if numbers:
         return Rule(threshold=max(numbers))
-    said = settings.get("penalty")
+    d, fdr, said = columns // (n_lags + 1), settings.get("fdr"), settings.get("penalty")
+    if fdr is not None:
+        return discovery_rule(float(fdr), d, n_lags)
     factor = float(said) if isinstance(said, (int, float)) else None
-    return priced_rule(str(settings.get("criterion", "bic")), columns // (n_lags + 1), n_lags, factor)
+    return priced_rule(str(settings.get("criterion", "bic")), d, n_lags, factor)
 
 
 def _data(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
