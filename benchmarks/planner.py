@@ -1,6 +1,6 @@
 """How well promised power agrees with power in simulated studies.
 
-    python benchmarks/planner.py [--settings 30] [--networks 70] [--seed 700]
+    python benchmarks/planner.py [--settings 30] [--networks 60] [--seed 700]
 
 Settings are drawn, not chosen. Promised powers are spread from .5 to .95. The effect with that power, as `feddbn.power` says,
 is planted as a lagged edge into half of the targets of further networks. `OneShotDBN` with its usual treatment of rows (but
@@ -100,7 +100,17 @@ def simulated_power(one: dict, effect: float, n_networks: int, seed: int, fixed:
     return mean, error, int(sizes.sum())
 
 
-def main(n_settings: int, n_networks: int, seed: int) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    for name, usual in (("settings", 30), ("networks", 60), ("seed", 700)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    asked = parser.parse_args()
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        measure(asked.settings, asked.networks, asked.seed)
+
+
+def measure(n_settings: int, n_networks: int, seed: int) -> None:
     started, rng, apart = time.process_time(), np.random.default_rng(seed), []
     columns = "rows sites recs d lags empty noise way pilot effect promised found s.e. edges plan_s"
     table = Table("Promised and simulated power", columns.split())
@@ -138,10 +148,4 @@ def main(n_settings: int, n_networks: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for name, usual in (("settings", 30), ("networks", 70), ("seed", 700)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    asked = parser.parse_args()
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        main(asked.settings, asked.networks, asked.seed)
+    main()
