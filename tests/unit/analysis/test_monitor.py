@@ -42,8 +42,7 @@ class Sites:
 
 @pytest.fixture(scope="module")
 def fitted():
-    sites = Sites()
-    return OneShotDBN(1, prepare=AS_THEY_ARE, **QUICK).fit(sites.rows(200)), sites
+    return OneShotDBN(1, prepare=AS_THEY_ARE, **QUICK).fit(Sites().rows(200))
 
 
 def of(matrix, place, value):
@@ -64,9 +63,7 @@ def of(matrix, place, value):
     ],
 )
 def test_a_change_is_named_and_what_follows_from_it_is_not(fitted, code, source, target, lag, change):
-    model, sites = fitted
-    assert {"a", "b", "c", "d"} == set(model.feature_names_in_)
-    monitor, sites = Monitor(model), Sites(seed=901)
+    monitor, sites = Monitor(fitted), Sites(seed=901)
     for k in range(16):
         monitor.look(sites.rows(50, **(change if k >= 6 else {})))
     (alarm,) = monitor.alarms
@@ -87,7 +84,7 @@ def test_a_change_is_named_and_what_follows_from_it_is_not(fitted, code, source,
 
 
 def test_two_changes_of_one_mechanism_are_both_named_once(fitted):
-    monitor, sites = Monitor(fitted[0]), Sites(seed=908)
+    monitor, sites = Monitor(fitted), Sites(seed=908)
     for k in range(12):
         monitor.look(sites.rows(50, **({"W": of(W, (1, 2), 0.0), "A": of(A, (3, 2), 0.4)} if k >= 4 else {})))
     found = [(one.code, *one.about, one.values["lag"]) for one in monitor.alarms]
@@ -96,10 +93,11 @@ def test_two_changes_of_one_mechanism_are_both_named_once(fitted):
 
 
 def test_sites_and_their_order_do_not_matter_and_sums_do_as_well_as_rows(fitted):
-    model, _ = fitted
     sites = Sites(seed=902)
     batches = [sites.rows(50) for _ in range(3)]
-    one, other, chain = Monitor(model), Monitor(model), Monitor(Result.from_estimator(model, keep_sums=True))
+    one, other, chain = (
+        Monitor(one) for one in (fitted, fitted, Result.from_estimator(fitted, keep_sums=True))
+    )
     longer = OneShotDBN(1, prepare=AS_THEY_ARE, **QUICK).fit(Sites().rows(200))
     for batch in batches:
         one.look(batch)
@@ -118,7 +116,7 @@ def test_sites_and_their_order_do_not_matter_and_sums_do_as_well_as_rows(fitted)
 
 def test_it_goes_on_from_what_it_has_stored_bit_for_bit(fitted, monkeypatch):
     monkeypatch.setattr(module, "_MOST_PARTS", 4)
-    straight, sites = Monitor(fitted[0]), Sites(seed=903)
+    straight, sites = Monitor(fitted), Sites(seed=903)
     stored = straight.to_dict()
     for k in range(8):
         batch = sites.rows(40, **({"level": 0.5} if k >= 5 else {}))
@@ -139,11 +137,11 @@ def test_starts_that_are_no_longer_followed_change_no_other_evidence(fitted, mon
     sites = Sites(seed=904)
     batches = [sites.rows(40) for _ in range(6)]
     monkeypatch.setattr(module, "_MOST_PARTS", 3)
-    short = Monitor(fitted[0])
+    short = Monitor(fitted)
     for batch in batches:
         short.look(batch)
     monkeypatch.undo()
-    full = Monitor(fitted[0])
+    full = Monitor(fitted)
     history = [full.look(batch) and full._by_start() for batch in batches]
     np.testing.assert_allclose(short._by_start(), history[-1][[0, 4, 5]], rtol=1e-9)
     # At looks 4, 5 and 6 the starts 2, 3 and 4 were left, with what they had.
@@ -153,7 +151,7 @@ def test_starts_that_are_no_longer_followed_change_no_other_evidence(fitted, mon
 
 def test_a_site_that_drifts_away_hears_of_it_by_itself(fitted):
     federation = Sites(n_sites=8, seed=905)
-    monitors = {f"s{k}": Monitor(fitted[0]) for k in range(8)}
+    monitors = {f"s{k}": Monitor(fitted) for k in range(8)}
     for _ in range(8):
         batch, state = federation.rows(60), federation.last.copy()
         drifted = federation.rows(60, W=of(W, (0, 1), 0.0))
@@ -191,7 +189,7 @@ def test_inputs_act_and_have_no_mechanism():
 
 
 def test_bad_input_is_refused(fitted):
-    model = fitted[0]
+    model = fitted
     for alpha in (0, 1, 2, "x"):
         with pytest.raises(ParameterError):
             Monitor(model, alpha)
