@@ -555,10 +555,11 @@ def bagged(found: Learned, posteriors: Sequence[OrderPosterior], spread: float) 
     return replace(found, posterior=posterior, orientation=tuple(firm))
 
 
-def spread_of(found: Learned, full: Moments, replicates: Sequence[Moments]) -> float:
-    """How much more a network varies over resamples than its model knows: a ratio of variances, at least 1.
+def spread_of(found: Learned, full: Moments, replicates: Sequence[Moments]) -> tuple[float, float]:
+    """How much more weights, and all of a network, vary over resamples than its model knows: ratios of variances, at least 1.
 
-    The mean over all weights, less a standard error; where equal variances decide, also over logs of the noise variances.
+    The mean over all weights, less a standard error; where equal variances decide, the second is also over logs of the noise
+    variances.
     """
     q, d = found.support.shape
     lines = [moments.select(np.arange(q)) for moments in (full, *replicates)]
@@ -573,7 +574,7 @@ def spread_of(found: Learned, full: Moments, replicates: Sequence[Moments]) -> f
     every = [np.concatenate(ratios), *([logs * full.n / 2] if found.noise.kind == "equal" else [])]
     less = [1 + np.sqrt(2 / (max(len(replicates) - 1, 1) * max(len(one), 1))) for one in every]
     means = [float(one.mean()) / by for one, by in zip(every, less, strict=True) if len(one)]
-    return float(max(1.0, *means, 1.0))
+    return max(1.0, *means[: len(every[0]) > 0], 1.0), max(1.0, *means, 1.0)
 
 
 def _mean_share(difference: float, spread: float) -> float:

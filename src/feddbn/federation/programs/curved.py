@@ -501,7 +501,7 @@ def resampled_program(
     resampled = resampled.worth(n / resampled.full.n)
     if rho is not None:
         resampled = resampled.each(lambda moments: without_memory(moments, rho, d))
-    spread = spread_of(outcome.learned, resampled.full, resampled.replicates)
+    of_weights, spread = spread_of(outcome.learned, resampled.full, resampled.replicates)
     resampled = resampled.nearer(float(np.sqrt(1.0 - 1.0 / spread)))
     limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
 
@@ -513,7 +513,8 @@ def resampled_program(
         return learn.learn_again(working, limits, outcome.learned, np.random.default_rng([seed, index]))
 
     outcome = replace(outcome, n_sums=outcome.n_sums + n_sums, n_resamples=n_resamples, not_resampled="")
+    outcome = replace(outcome, spread=of_weights)
     if spread > 1.0:
         posteriors = [posterior_of(*one) for one in enumerate(resampled.replicates)]
-        outcome = replace(outcome, learned=bagged(outcome.learned, posteriors, spread), spread=spread)
+        outcome = replace(outcome, learned=bagged(outcome.learned, posteriors, spread))
     return outcome, report, None if curved is None else replace(curved, outcome=outcome)

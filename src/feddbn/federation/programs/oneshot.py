@@ -138,8 +138,9 @@ class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
     `asked` is what the first sum told, `dependent` says which variables follow from others; probabilities are means over
-    `n_resamples`, or there are none for a reason; `spread` is how much more these differ than the model knows of. `q_values`
-    are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested` rows.
+    `n_resamples`, or there are none for a reason; `spread` is how much more weights differ there than the model knows of.
+    `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
+    rows.
     """
 
     learned: Learned
