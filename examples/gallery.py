@@ -12,13 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, ChangingDBN, ContinuousDBN, OneShotDBN, RateNetwork
+from feddbn import FDBNL, PFDBNL, ChangingDBN, ContinuousDBN, Monitor, OneShotDBN, RateNetwork
 from feddbn.model.curves import Curve
 from feddbn.report import (
     plot_changes,
     plot_convergence,
     plot_curves,
     plot_effects,
+    plot_evidence,
     plot_fit,
     plot_forecast,
     plot_horizons,
@@ -128,6 +129,27 @@ def changes() -> Axes:
     return plot_changes(fit.dbns_by_segment_, fit.segments_)
 
 
+def evidence() -> Axes:
+    """Six sites send 50 rows each at every look. From look 8 on one edge is half as strong, from look 15 on noise grows."""
+    W, A = np.zeros((5, 5)), 0.3 * np.eye(5)
+    W[0, 1], W[1, 2], A[0, 3], A[3, 4] = 0.6, -0.5, 0.6, 0.5
+    half = A.copy()
+    half[0, 3] = 0.3
+    networks = [
+        feddbn.DBN(W, weights[None], VITALS[:5], noise_variances=noise)
+        for weights, noise in ((A, np.ones(5)), (half, np.ones(5)), (half, np.array([1, 1, 1.6, 1, 1])))
+    ]
+
+    def rows(look: int, n: int) -> dict[str, pd.DataFrame]:
+        dbn = networks[(look >= 8) + (look >= 15)]
+        return {f"site-{k}": dbn.simulate(n, random_state=1000 * k + look) for k in range(6)}
+
+    monitor = Monitor(OneShotDBN(features="linear").fit(rows(0, 200)))
+    for look in range(1, 25):
+        monitor.look(rows(look, 51))
+    return plot_evidence(monitor)
+
+
 @cache
 def ward() -> feddbn.SimulatedFederation:
     """Variables of five kinds."""
@@ -200,6 +222,7 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "responses": responses,
     "curves": curves,
     "changes": changes,
+    "evidence": evidence,
     "effects": effects,
     "outlook": outlook,
     "forecast": forecast,

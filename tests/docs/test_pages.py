@@ -59,7 +59,7 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
 def test_the_snippets_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    snippets = re.findall(r"```(?:python|\{code-cell\} python3)\n(?::tags:.*\n)?(.*?)```", text, re.S)
+    snippets = re.findall(r"```(?:python|\{code-cell\} python3)\n(?::tags:[^\n]*\n)?(.*?)```", text, re.S)
     assert snippets
     names = {}
     for snippet in snippets:

@@ -95,7 +95,7 @@ class Monitor(Shown):
 
     Evidence counts rows at what they are worth: ``residuals_`` of the fit says by how much unequal noise overstates it. A fit
     without ``residuals_`` (``check_residuals=False``, an update) counts every row in full. Tails heavier than those of a
-    t distribution with five degrees of freedom make more false alarms; ``Prepare(robust="site")`` bounds far cells.
+    t distribution with five degrees of freedom make more false alarms; ``Prepare(robust="auto")`` bounds far cells.
 
     Run at one site on its own rows, it says whether that site drifts away from the network of all; nothing leaves the site.
 

@@ -100,7 +100,7 @@ fit: choosing.md
 update: quickstart.md#a-month-later
   $ feddbn fit data --keep-sums -o result.json
   $ feddbn update result.json new-data -o newer.json
-monitor: quickstart.md#a-month-later
+monitor: changing.md#does-a-network-still-hold
   $ feddbn monitor result.json march.csv april.csv   # a look at each file
   $ feddbn monitor result.json june.csv --plot evidence.png
   $ feddbn monitor result.json               # the looks so far
@@ -114,7 +114,7 @@ score: quickstart.md
 select: choosing.md
   $ feddbn select data --method fdbnl
   $ feddbn select data --method fdbnl --grid lambda_w=0.1,0.05
-power: choosing.md#what-each-choice-costs
+power: deployment.md#what-can-a-study-find
   $ feddbn power --rows 1200 --sites 6 --recordings 30 --missing 0.1
   $ feddbn power --rows 1200 --fdr 0.1 --pilot result.json --effect 0.25
 confidence: edge-confidence.md
@@ -129,7 +129,7 @@ plot: gallery.md
 forecast: quickstart.md
   $ feddbn forecast result.json data/site-0.csv --steps 5
   $ feddbn forecast result.json data/site-0.csv --do x2=1   # hold x2 at 1
-roots: quickstart.md
+roots: tutorials/plant.md#where-did-an-anomaly-begin
   $ feddbn roots result.json data/site-0.csv --first 150 --last 160
   $ feddbn roots result.json data/site-0.csv --first 150 --target x3
 effects: quickstart.md

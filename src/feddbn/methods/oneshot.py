@@ -160,7 +160,7 @@ class OneShotSettings(PreparedSettings):
         None,
         number(above=0, below=1) | nothing(),
         "Keep the edges that are discoveries: of the lagged edges, and of the contemporaneous links, at most this share is "
-        "expected to be false (docs/oneshot.md). Every effect is then a straight line. None: edges are chosen by the score.",
+        "expected to be false (docs/error-control.md). Every effect is then a straight line. None: the score chooses edges.",
     )
     may_be: ClassVar[Mapping[str, Rule]] = {
         **PreparedSettings.may_be,
