@@ -17,8 +17,9 @@ rows, level .1: this takes the share of false edges from .106 +- .010 to .074 +-
 found from .785 to .765.)
 
 Why no knockoffs: a knockoff needs nothing but the Gram matrix either, as the law of U'y for a random U follows from it. But
-their rule cannot find fewer than 1 / level edges. (The same networks in their true order: true edges found .79 by this rule,
-.57 by knockoffs at .1, none by knockoffs averaged over ten draws; Gaussian mirrors had .14 false ones instead of .1.)
+their rule cannot find fewer than 1 / level edges. (Seeds 900 to 949 of the same networks, true order, level .1: true edges
+found .79 by this rule and .57 by knockoffs, equicorrelated with lasso weights; none by e-values of ten draws. A plain version
+of Gaussian mirrors had .14 +- .02 false edges.)
 """
 
 from __future__ import annotations
