@@ -36,7 +36,7 @@ __all__ = ["Power", "power"]
 _AVERAGED = 200
 """With fewer rows the usual learner averages over orders, and the price of an edge is not that of BIC."""
 _LEFT = 10
-_PLANTED = 240
+_PLANTED = 400
 """Planted edges by which a rule is measured."""
 
 
@@ -129,7 +129,8 @@ def power(
     masked
         Whether sites add the noise of masked studies, .3 of the sampling error.
     epsilon
-        Differential privacy of a recording, with delta 1e-5; None: no such noise.
+        Differential privacy of a recording, with delta 1e-5; None: no such noise. What a row is then worth is rough, up to a
+        factor of 2 too low.
     criterion, threshold, fdr
         How edges are chosen: by "bic" or "ebic" as `OneShotDBN` does, by the threshold of methods that have one, or so that
         the share of false edges is at most `fdr`.
@@ -172,6 +173,7 @@ def power(
     worth = known_share(S, missing, rng) / (1 + SHARE_OF_ERROR**2 * masked)
     if epsilon is not None:
         number(above=0).check("epsilon", epsilon)
+        usable = max(usable, 1)
         plan = private_moments_plan("gram.rows", "recording", epsilon, 1e-5, n_colluding=1)
         worth *= _worth_under_noise(S, plan, usable, recordings, sites, n_lags)
     n = left * worth

@@ -114,7 +114,8 @@ def discovery_rule(fdr: float, d: int, n_lags: int) -> Rule:
     """
     tested, found = (n_lags * d * d, 1.5 * d) if n_lags else (d * (d - 1) / 2, 0.5 * d)
     t = threshold(fdr, round(tested), found)
-    return Rule((1.2 * t) ** 2, spread=0.25 * t)
+    # What other columns know of a cause is noise in its estimate beside the other causes.
+    return Rule((1.2 * t) ** 2, spread=sqrt(1.2**2 - 1 + (0.25 * t) ** 2))
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def measured_rule(
     seen: list[tuple[float, float, bool]] = []
     while len(seen) < n_edges:
         rows = n * (1.0 if rng.random() < 0.5 else 2.0 ** rng.uniform(-1, 1))
-        strong = np.sinh(rng.uniform(1.5, 6.5, MOST_PLANTED) / sqrt(max(rows - CONTROLS - 3, 1.0)))
+        strong = np.sinh(rng.uniform(2.0, 5.5, MOST_PLANTED) / sqrt(max(rows - CONTROLS - 3, 1.0)))
         whole, edges, S = stable(network, rng, np.minimum(strong, 2 * LARGEST))
         q, d = whole.weights.shape
         moments = drawn_moments(S, max(rows, q + 2.0), rng)
