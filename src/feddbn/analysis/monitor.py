@@ -23,17 +23,20 @@ from feddbn.core.statistics.evidence import (
     products,
     weight_evidence,
 )
-from feddbn.core.statistics.moments import as_of_rows, independent, safe_roots
+from feddbn.core.statistics.moments import Moments, as_of_rows, independent, safe_roots
 from feddbn.data import check_sites, read_sites
 from feddbn.data.layout import Layout
 from feddbn.errors import DataError, FileError, Given, InputError, ParameterError
+from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.federation.sums.tally import Tally, new_moments_program
 from feddbn.findings import Finding
 from feddbn.methods.base import in_process
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
+from feddbn.model.dynamics import lagged_covariance
 from feddbn.results.result import Result, plain, read_json, write_json
+from feddbn.results.text import rows_of_errors
 from feddbn.settings import number
 from feddbn.shown import Shown
 
@@ -43,6 +46,8 @@ EVIDENCE = ("look", "rows", "what", "source", "target", "lag", "e_value")
 FORMAT = "feddbn-monitor"
 VERSION = 1
 _MOST_PARTS = 64
+# What was done to cells by rules that a result does not hold in full.
+_OF_CELLS = ("prepare.empty_values", "prepare.made_up", "prepare.definitions")
 _MOST_NAMED = 8
 # Two standard errors on either side.
 _WIDE = 1.96
@@ -102,8 +107,8 @@ class Monitor(Shown):
     Parameters
     ----------
     network
-        A fitted estimator to which rows can be added (`OneShotDBN`, `Dynotears`), or a `Result` with its sums
-        (``keep_sums=True``).
+        A fitted estimator to which rows can be added (`OneShotDBN`, `Dynotears`), or a `Result`. Of a result without its
+        sums (``keep_sums=True``) the sums that its network implies are used; levels are then not watched.
     alpha
         Largest probability of a false alarm over all looks.
 
@@ -420,10 +425,10 @@ class Monitor(Shown):
         return pd.DataFrame(rows, columns=list(EVIDENCE)).astype({"lag": "Int64"})
 
     def is_of(self, result: Result) -> bool:
-        """Whether a result has the sums of the fit, or those of the fit and some looks."""
-        if result.sums is None or result.dbn.variables != self._tally.variables:
+        """Whether a result has, or implies, the sums of the fit, or those of the fit and some looks."""
+        if result.dbn.variables != self._tally.variables:
             return False
-        tally = Tally.from_dict(result.sums, "the result")
+        tally = _known(result)[0]
         return tally.n_lags == self._tally.n_lags and self._digest(tally) in self._seen
 
     def told(self) -> dict[str, Any]:
@@ -492,16 +497,8 @@ class Monitor(Shown):
 def _known(network: Any) -> tuple[Tally, DBN, tuple[str, ...], Mapping[str, Any]]:
     """The sums of a fit, its network, its inputs, and what its residuals say."""
     if isinstance(network, Result):
-        if network.sums is None:
-            raise ParameterError(
-                "the network has kept no sums, which a monitor compares new rows with; fit it again and keep them with "
-                f"{Given('keep_sums', True)}.",
-                code="no-sums",
-            )
-        tally, inputs = (
-            Tally.from_dict(network.sums, "the result"),
-            network.parameters.get("prepare.exogenous"),
-        )
+        tally = _implied(network) if network.sums is None else Tally.from_dict(network.sums, "the result")
+        inputs = network.parameters.get("prepare.exogenous")
         return tally, network.dbn, tuple(inputs or ()), network.diagnostics.get("residuals") or {}
     if not isinstance(network, UpdatedEstimator):
         raise ParameterError(
@@ -514,6 +511,30 @@ def _known(network: Any) -> tuple[Tally, DBN, tuple[str, ...], Mapping[str, Any]
         raise ParameterError(f"network: {network._why_not}", code=network._why_not.code)
     inputs = tuple(network._tally.variables[j] for j in network._inputs)
     return network._tally, dbn, inputs, {} if residuals is None else vars(residuals)
+
+
+def _implied(result: Result) -> Tally:
+    """The sums that a network implies: those of its own covariance, for as many rows as it was learned from.
+
+    New rows lose their own levels, since a network says nothing of those of one recording.
+    """
+    done, rows = result.diagnostics.get("treatment") or {}, rows_of_errors(result)
+    own = done.get("gains", "none") != "none" or any(result.parameters.get(name) for name in _OF_CELLS)
+    if rows is None or own:
+        raise ParameterError(
+            "the network has kept no sums, which a monitor compares new rows with, and does not imply them; fit it again and "
+            "keep them (in Python keep_sums=True, on the command line --keep-sums).",
+            code="no-sums",
+        )
+    covariance = lagged_covariance(result.dbn)
+    moments = Moments(float(rows), np.zeros(len(covariance)), rows * covariance)
+    treatment = Treatment(
+        center="recording",
+        degree=int(done.get("degree", 0)),
+        periods=tuple(done.get("periods", ())),
+        robust=done.get("robust", "none"),
+    )
+    return Tally(tuple(result.dbn.variables), result.dbn.n_lags, moments, treatment)
 
 
 def _mechanisms(found: FloatArray) -> FloatArray:

@@ -130,12 +130,6 @@ def _opened(stored: Result, result: Path, path: Path, alpha: float | None) -> Mo
     """The monitor of a state that was kept, or a new one."""
     from feddbn.analysis.monitor import Monitor
 
-    if stored.sums is None:
-        raise ParameterError(
-            f"RESULT {str(result)!r} holds no sums to compare new rows with; fit earlier rows with --keep-sums, or update "
-            "the study (update_of), whose result then has a look at the new rows of all sites.",
-            code="no-sums",
-        )
     if not path.exists():
         return Monitor(stored, 0.05 if alpha is None else alpha)
     return Monitor.load(path)

@@ -350,6 +350,16 @@ def _of_lags(coefficients: FloatArray, innovation: FloatArray) -> FloatArray:
     return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
 
 
+def lagged_covariance(dbn: Network) -> FloatArray:
+    """((p+1) d, (p+1) d) covariance of x_t, ..., x_{t-p} of the stationary process."""
+    P, innovation, p, d = reduced_coefficients(dbn), innovation_covariance(dbn), dbn.n_lags, dbn.d
+    if not p:
+        return innovation
+    past = _of_lags(P, innovation)
+    now = P.reshape(p * d, d).T @ past
+    return np.block([[past[:d, :d], now], [now.T, past]])
+
+
 def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:
     """(horizon+1, d, d) ``Psi_0 = I``, ``Psi_h = sum_l Psi_{h-l} P_l``."""
     p, d = coefficients.shape[:2]
@@ -436,14 +446,9 @@ def standard_errors(dbn: Network, n_rows: int) -> FloatArray:
 
 def _sampling(dbn: Network, n_rows: int) -> Iterator[tuple[int, IntArray, IntArray, FloatArray]]:
     """Every variable that has causes: its place, their lags and places, and the covariance of its estimated weights."""
-    n, p, d = whole(1).check("n_rows", n_rows), dbn.n_lags, dbn.d
+    n, d = whole(1).check("n_rows", n_rows), dbn.d
     require_stationary(dbn, "how sure weights are")
-    P, innovation = reduced_coefficients(dbn), innovation_covariance(dbn)
-    covariance = innovation
-    if p:
-        past = _of_lags(P, innovation)
-        now = P.reshape(p * d, d).T @ past
-        covariance = np.block([[past[:d, :d], now], [now.T, past]])
+    covariance = lagged_covariance(dbn)
     for j in range(d):
         lags, causes = np.nonzero(dbn.is_edge[:, :, j])
         places = lags * d + causes

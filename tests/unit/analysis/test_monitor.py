@@ -151,7 +151,10 @@ def test_starts_that_are_no_longer_followed_change_no_other_evidence(fitted, mon
 
 def test_a_site_that_drifts_away_hears_of_it_by_itself(fitted):
     federation = Sites(n_sites=8, seed=905)
-    monitors = {f"s{k}": Monitor(fitted) for k in range(8)}
+    # What a site has received: a network without sums.
+    received = Result.from_estimator(fitted)
+    assert received.sums is None
+    monitors = {f"s{k}": Monitor(received) for k in range(8)}
     for _ in range(8):
         batch, state = federation.rows(60), federation.last.copy()
         drifted = federation.rows(60, W=of(W, (0, 1), 0.0))
@@ -193,7 +196,9 @@ def test_bad_input_is_refused(fitted):
     for alpha in (0, 1, 2, "x"):
         with pytest.raises(ParameterError):
             Monitor(model, alpha)
-    for network, code in ((Result.from_estimator(model), "no-sums"), (model.dbn_, "cannot-update")):
+    rescaled = Result.from_estimator(model)
+    rescaled.diagnostics["treatment"] = {"gains": "site"}
+    for network, code in ((rescaled, "no-sums"), (model.dbn_, "cannot-update")):
         with pytest.raises(ParameterError) as error:
             Monitor(network)
         assert error.value.code == code
