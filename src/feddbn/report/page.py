@@ -455,8 +455,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction, robustness, could_be_hidden, raw]`` with positions instead of names and null for what is unknown; in a network
-    with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per `unit`, and
+    direction, robustness, could_be_hidden, raw, q_value]`` with positions instead of names and null for what is unknown; in a
+    network with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per `unit`, and
     `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
     [high]], ...]}``, without bounds where they are not known.
     """
@@ -492,6 +492,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_hidden": bool(edges["could_be_hidden"].notna().any()),
         # Both are shown where something was found against the model.
         "has_raw": bool((edges["raw"] - edges["probability"] > SHOWN).any()),
+        "has_q": bool(edges["q_value"].notna().any()),
         "is_grey": record.abstained is not None,
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
@@ -550,7 +551,8 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     numbers = zip(
         table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
-        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], table["raw"], strict=True,
+        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], table["raw"],
+        table["q_value"], strict=True,
     )  # fmt: skip
     shapes, signs = dbn.mechanisms.shapes(), dbn.mechanisms.signs()
 
@@ -560,8 +562,8 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
          _rounded(share), int(oriented), _rounded(presence), _rounded(direction), _rounded(robust),
-         _rounded(hidden), _rounded(raw), *shape(lag, place[s], place[t])]
-        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, raw in numbers
+         _rounded(hidden), _rounded(raw), _rounded(q), *shape(lag, place[s], place[t])]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, raw, q in numbers
     ]  # fmt: skip
 
 

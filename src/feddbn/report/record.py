@@ -47,7 +47,7 @@ def read_edges(path: Path) -> pd.DataFrame:
 
 EDGE_COLUMNS = (
     "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction", "robustness",
-    "could_be_hidden", "raw",
+    "could_be_hidden", "raw", "q_value",
 )  # fmt: skip
 
 

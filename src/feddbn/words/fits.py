@@ -198,7 +198,9 @@ def _discoveries(it: Said) -> str:
         return f"{said} only if the model holds, but the data contradict it ({reasons}). More edges may be false."
     if not it["is_checked"]:
         return f"{said}, if the model holds. That was not checked."
-    return f"{said}, if the model holds. Nothing was found against it."
+    return (
+        f"{said}, if the model holds. Nothing was found against it, but a hidden cause often leaves no trace."
+    )
 
 
 @says("edges-differ")

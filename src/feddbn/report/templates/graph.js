@@ -7,7 +7,7 @@ const report = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const svg = $("picture"), tip = $("tip"), panel = $("panel");
   const names = data.variables, d = names.length;
-  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, raw: 14, shape: 15, signed: 16 };
+  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, raw: 14, q: 15, shape: 16, signed: 17 };
   const MOST_AT_START = 400;  // More arrows than this cannot be told apart; the weight filter starts where they fit.
   const listeners = [];
   const state = { network: 0, lags: new Set(), weight: 0, probability: 0, standardised: true, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };

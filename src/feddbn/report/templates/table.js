@@ -25,6 +25,7 @@
     if (data.has_presence) columns.push({ key: "probability", title: "Edge", value: e => e[EDGE.probability], kind: "num", share: true });
     columns.push({ key: "raw", title: "If the model held", value: e => e[EDGE.raw], kind: "num", share: true });
   }
+  if (data.has_q) columns.push({ key: "q_value", title: "q-value", value: e => e[EDGE.q], kind: "num" });
   if (data.has_open) columns.push({ key: "oriented", title: "Direction known", value: e => e[EDGE.oriented] ? "yes" : "no", kind: "text" });
   if (data.has_hidden) {
     columns.push({ key: "robustness", title: "Robustness", value: e => e[EDGE.robustness], kind: "num", share: true });
