@@ -456,8 +456,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
     direction, robustness, could_be_hidden, raw, q_value]`` with positions instead of names and null for what is unknown; in a
-    network with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per `unit`, and
-    `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
+    network with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per
+    `unit`, and `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
     [high]], ...]}``, without bounds where they are not known.
     """
     rates = record.rates

@@ -258,9 +258,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert data["has_open"]
     assert not data["has_presence"]
     # sd of a is 2, of b sqrt(9 * 4 + 28) = 8.
-    assert data["networks"][0]["edges"] == [
-        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, *[None] * 6]
-    ]
+    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.75, 0, *[None] * 6]]
     assert data["networks"][0]["effects"]["0"][0][:3] == [1, 0.75, 0]
     edge = {"source": "a", "target": "b", "lag": 0, "weight": 3.0, "presence": 1.0, "direction": 0.25}
     edge["q_value"] = 0.02
