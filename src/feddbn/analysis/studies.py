@@ -51,16 +51,21 @@ def _register_for_studies(method: Method) -> None:
         where = "the run that is updated"
         estimator.take_up(kept["sums"], sites, int(kept["n_rounds"]), where)
         monitor: Monitor | None = None
-        found: tuple[Finding, ...] = ()
+        why = ""
         try:
             monitor = Monitor.from_dict(kept["monitor"], where) if "monitor" in kept else Monitor(estimator)
         except InputError as error:
-            found = (Finding("not-monitored", "unknown", {"why": str(error)}),)
+            why = str(error)
         fitted = estimator.set_params(federation=federation).update(None)
         if monitor is not None:
-            # The difference of sums that the server has shows it nothing new.
-            monitor.look_at_update(fitted._tally)
-            found = monitor.alarms
+            try:
+                # The difference of sums that the server has shows it nothing new.
+                monitor.look_at_update(fitted._tally)
+            except InputError as error:
+                why = str(error)
+        found = monitor.alarms if monitor is not None else ()
+        if why:
+            found = (*found, Finding("not-monitored", "unknown", {"why": why}))
         fitted._tell(*found)
         result = told(parameters, federation, fitted)
         if monitor is None:
