@@ -586,7 +586,7 @@ def roots(
         outside = [k for k in range(len(table)) if not begin <= k < end]
         course = fit_course(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
         table = table.sub(course.at(np.arange(len(table), dtype=float)))
-        remark(f"note: this recording's own {_what(lost)} is estimated from its rows outside the window.")
+        remark(f"note: rows outside the window tell this recording's own {_what(lost)}.")
     told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
     tell(as_json, told.to_dict(), str(told))
 
