@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import feddbn
+from feddbn.analysis import monitor
 from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.experiments.config import experiment_names
@@ -144,7 +145,7 @@ PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
 def test_the_formats_of_files_are_those_of_the_code():
     rows = re.findall(r"^\| [^|]*\| `(feddbn-\w+)` \| (\d+)(?: to (\d+))?", PAGE, re.M)
     stated = {name: int(last or first) for name, first, last in rows}
-    assert stated == {module.FORMAT: module.VERSION for module in (export, result, summary)}
+    assert stated == {module.FORMAT: module.VERSION for module in (export, result, summary, monitor)}
 
 
 @pytest.fixture(scope="module")
