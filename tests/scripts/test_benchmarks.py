@@ -33,7 +33,7 @@ PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "nonlinear", "oneshot
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
 COMMANDS = {
-    "planner": ["--settings 1 --networks 2 --seed 900"],
+    "planner": ["--settings 1 --edges 2 --seed 900"],
     "calibration": [
         "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
         "edges --federations 1 --rows 90 --sites 2 --variables 3 --replicates 2 --estimator curved",

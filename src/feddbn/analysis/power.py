@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.power import (
     EFFECTS,
     POWER,
     Linear,
     Rule,
+    discovery_rule,
     known_share,
-    measured_rule,
     priced_rule,
     stable,
     usual_network,
 )
 from feddbn.errors import Given, ParameterError
-from feddbn.federation.sums.private_moments import private_moments_plan
-from feddbn.methods.oneshot import OneShotDBN
-from feddbn.privacy.noise_plan import SHARE_OF_ERROR, NoisePlan, effective_count
-from feddbn.privacy.policy import DEFAULT_MIN_SITES, usual_threshold
+from feddbn.privacy.noise_plan import SHARE_OF_ERROR
 from feddbn.results.result import Result
 from feddbn.settings import nothing, number, whole, word
 
 __all__ = ["Power", "power"]
-
-_AVERAGED = 200
-"""With fewer rows the usual learner averages over orders, and the price of an edge is not that of BIC."""
-_LEFT = 10
-_PLANTED = 400
-"""Planted edges by which a rule is measured."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +40,8 @@ class Power:
         Rows of all sites, and how many complete rows without noise, lags and levels these are worth.
     lost, worth
         Rows that lags and levels of recordings cost, and what each of the others is worth.
+    edges
+        How many edges are taken to have the effect that is asked about; it matters for `fdr`.
     rule
         When the method takes an edge (`feddbn.core.statistics.power.Rule`).
     """
@@ -61,6 +50,7 @@ class Power:
     n_effective: float
     lost: float
     worth: float
+    edges: int
     rule: Rule
 
     def smallest_effect(self, power: float = POWER) -> float:
@@ -84,6 +74,7 @@ class Power:
         return {
             "rows": self.rows,
             "n_effective": self.n_effective,
+            "edges": self.edges,
             "smallest_effect": smallest if known else None,
             "as_correlation": smallest / sqrt(1 + smallest**2) if known else None,
             "power": {f"{effect:g}": self.power(effect) for effect in effects},
@@ -104,17 +95,17 @@ def power(
     n_lags: int = 1,
     missing: float = 0.0,
     masked: bool = False,
-    epsilon: float | None = None,
     criterion: str = "bic",
     threshold: float | None = None,
     fdr: float | None = None,
+    edges: int | None = None,
     pilot: Result | None = None,
     random_state: int = 0,
 ) -> Power:
     """Return what a study of this size can find.
 
-    The usual case has a formula. With `fdr`, a `pilot` or fewer than 200 rows worth, `OneShotDBN` learns from drawn sums of
-    networks with planted edges instead, which takes seconds.
+    In a usual network every variable has a past of its own (weights of .2 to .6), one in two has a cause at once (.3 to .5),
+    and `edges` further lagged edges, each to another target, have the effect that is asked about.
 
     Parameters
     ----------
@@ -128,14 +119,14 @@ def power(
         Share of empty cells.
     masked
         Whether sites add the noise of masked studies, .3 of the sampling error.
-    epsilon
-        Differential privacy of a recording, with delta 1e-5; None: no such noise. What a row is then worth is rough, up to a
-        factor of 2 too low.
     criterion, threshold, fdr
         How edges are chosen: by "bic" or "ebic" as `OneShotDBN` does, by the threshold of methods that have one, or so that
         the share of false edges is at most `fdr`.
+    edges
+        How many edges have the effect that is asked about; None: one for every two variables. Only `fdr` depends on it: the
+        more edges are found, the lower is the cut.
     pilot
-        A result whose network stands for the one of the study; None: a usual one, with noise variances that differ.
+        A result whose network stands for the usual one; its edges are there beside `edges` further ones.
     random_state
         Seed of what is drawn.
 
@@ -162,31 +153,24 @@ def power(
     word("bic", "ebic").check("criterion", criterion)
     (number(0) | nothing()).check("threshold", threshold)
     (number(above=0, below=1) | nothing()).check("fdr", fdr)
+    edges = max(variables // 2, 1) if edges is None else edges
+    whole(1, variables).check("edges", edges)
+    if threshold is not None and fdr is not None:
+        raise ParameterError(f"{Given('threshold', threshold)} and {Given('fdr', fdr)} exclude each other.")
     rng = np.random.default_rng(random_state)
 
     def drawn(generator: np.random.Generator) -> Linear:
         return network or usual_network(variables, n_lags, generator)
 
-    S = stable(drawn, rng)[2]
-    usable = rows - n_lags * recordings
-    left = max(usable - recordings, 0.0)
-    worth = known_share(S, missing, rng) / (1 + SHARE_OF_ERROR**2 * masked)
-    if epsilon is not None:
-        number(above=0).check("epsilon", epsilon)
-        usable = max(usable, 1)
-        plan = private_moments_plan("gram.rows", "recording", epsilon, 1e-5, n_colluding=1)
-        worth *= _worth_under_noise(S, plan, usable, recordings, sites, n_lags)
-    n = left * worth
-    if threshold is not None and fdr is not None:
-        raise ParameterError(f"{Given('threshold', threshold)} and {Given('fdr', fdr)} exclude each other.")
+    left = max(rows - (n_lags + 1) * recordings, 0)
+    worth = known_share(stable(drawn, rng)[2], missing, rng) / (1 + SHARE_OF_ERROR**2 * masked)
     if threshold is not None:
         rule = Rule(threshold=threshold)
-    elif n < len(S) + _LEFT or (fdr is None and pilot is None and (n >= _AVERAGED or criterion == "ebic")):
-        rule = priced_rule(criterion, variables, n_lags)
+    elif fdr is not None:
+        rule = discovery_rule(fdr, drawn, edges, rng)
     else:
-        settings = {"criterion": criterion, **({} if fdr is None else {"fdr": fdr})}
-        rule = measured_rule(_learner(settings, variables, n_lags), drawn, n, rng, _PLANTED)
-    return Power(rows, n, rows - left, worth, rule)
+        rule = priced_rule(criterion, variables, n_lags)
+    return Power(rows, left * worth, rows - left, worth, edges, rule)
 
 
 def _network_of(pilot: Result) -> Linear:
@@ -204,33 +188,3 @@ def _network_of(pilot: Result) -> Linear:
             "pilot: its network is not stable; it grows without end. Use differences."
         ) from None
     return found
-
-
-def _worth_under_noise(
-    S: FloatArray, plan: NoisePlan, usable: float, recordings: int, sites: int, n_lags: int
-) -> float:
-    """What a row is worth where recordings, of one length, are protected by epsilon and variables have unit variance."""
-    R = correlations(S)[0]
-    length = usable / recordings
-    # Bounds are half an octave apart.
-    bound = length * sqrt(1 + float((R**2).sum())) * 2**0.25
-    sigma = plan.noise_in_sum("gram.rows", bound, n_lags, sites, usual_threshold(sites, DEFAULT_MIN_SITES))
-    return effective_count(R, usable, sigma / sqrt(2.0)) / usable
-
-
-def _learner(settings: dict[str, Any], d: int, n_lags: int) -> Callable[[Moments], BoolArray]:
-    """`OneShotDBN` as a function of moments."""
-    names = [f"x{j}" for j in range(d)]
-
-    def learn(moments: Moments) -> BoolArray:
-        quick = OneShotDBN(n_lags, average=False, **settings)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            quick.fit_moments(moments, names)
-            if quick.noise_variance_ == "equal" or moments.n < _AVERAGED:
-                # Only then the average over orders decides about edges.
-                quick = OneShotDBN(n_lags, **settings)
-                quick.fit_moments(moments, names)
-        return np.asarray(quick.dbn_.is_edge.reshape(-1, d))
-
-    return learn

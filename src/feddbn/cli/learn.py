@@ -490,15 +490,19 @@ def power(
     n_lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
     missing: Annotated[float, typer.Option(help="Share of empty cells.")] = 0.0,
     masked: Annotated[bool, typer.Option(help="Sites add the noise of masked studies.")] = False,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Differential privacy of a recording.", show_default=False)
-    ] = None,
     criterion: Annotated[str, typer.Option(help="Price of an edge: bic or ebic.")] = "bic",
     threshold: Annotated[
         float | None, typer.Option(help="Threshold of FDBNL instead.", show_default=False)
     ] = None,
     fdr: Annotated[
         float | None, typer.Option(help="Largest share of false edges instead.", show_default=False)
+    ] = None,
+    edges: Annotated[
+        int | None,
+        typer.Option(
+            help="With --fdr: how many edges have such an effect; one for two variables if left out.",
+            show_default=False,
+        ),
     ] = None,
     effect: Annotated[
         list[float] | None,
@@ -513,8 +517,7 @@ def power(
     """Say which effects a study of this size can find.
 
     An effect is what one standard deviation of a cause, beside the other causes, does to its target, in standard deviations
-    of the target's noise. --pilot takes the number of variables and lags from a result. --fdr, --pilot and fewer than 200
-    rows take some seconds.
+    of the target's noise. --pilot takes the number of variables and lags from a result.
     """
     from feddbn.analysis.power import power as planned
     from feddbn.core.statistics.power import EFFECTS
@@ -528,10 +531,10 @@ def power(
         n_lags=n_lags,
         missing=missing,
         masked=masked,
-        epsilon=epsilon,
         criterion=criterion,
         threshold=threshold,
         fdr=fdr,
+        edges=edges,
         pilot=None if pilot is None else Result.load(pilot),
         random_state=seed,
     ).to_dict(tuple(effect or EFFECTS))
@@ -539,6 +542,8 @@ def power(
         print_json(found)
         return
     say(f"{rows:,} rows are worth {found['n_effective']:,.0f} complete ones without noise.")
+    if fdr is not None:
+        say(f"Edges taken to have the effect that is asked about: {found['edges']}.")
     smallest, r = found["smallest_effect"], found["as_correlation"]
     if smallest is None:
         say("This study cannot tell: no effect is found with 80 % power.")

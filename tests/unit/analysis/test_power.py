@@ -1,5 +1,6 @@
 """What a study can find: which rows count, what a pilot says, and what is refused."""
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -21,19 +22,22 @@ def test_everything_that_costs_rows_makes_the_smallest_effect_larger():
     assert plan.n_effective == 1500 - 2 * 20
     assert plan.rows_for(least) == pytest.approx(1500, rel=1e-3)
     assert plan.to_dict((0.2,))["rows_for"] == {"0.2": round(plan.rows_for(0.2))}
-    many = {"rows": 200_000, "sites": 10, "recordings": 5000}
-    found = [feddbn.power(**many, epsilon=one).n_effective for one in (10.0, 2.0)]
-    assert 2000 < found[1] < found[0] < 190_000
+    rule, n = feddbn.power(**usual, fdr=0.1).rule, plan.n_effective
+    found = [replace(rule, edges=edges).smallest(n) for edges in (2, 5, 10)]
+    assert found == sorted(found, reverse=True)
+    assert replace(rule, fdr=0.2).smallest(n) < found[1]
     none = feddbn.power(60, sites=3, recordings=30)
     assert (none.smallest_effect(), none.to_dict()["smallest_effect"]) == (inf, None)
 
 
-def test_a_pilot_gives_sizes_and_network(monkeypatch):
-    monkeypatch.setattr("feddbn.analysis.power._PLANTED", 40)
+def test_a_pilot_gives_sizes_and_network():
     data = feddbn.simulate(4, 1, 2, 400, mean_degree=1, noise_scale=[0.3, 1, 2, 5], random_state=700)
     pilot = Result.from_estimator(feddbn.OneShotDBN(resamples=0, check_residuals=False).fit(data.sites))
-    plan = feddbn.power(800, sites=2, pilot=pilot, random_state=700)
-    assert plan.smallest_effect() == pytest.approx(feddbn.power(800, variables=4).smallest_effect(), rel=0.2)
+    plan, usual = (feddbn.power(800, sites=2, fdr=0.1, **one) for one in ({"pilot": pilot}, {"variables": 4}))
+    assert plan.rule.tested == 16
+    # Its edges are discoveries, too.
+    assert len(plan.rule.others) > len(usual.rule.others)
+    assert plan.smallest_effect() == pytest.approx(usual.smallest_effect(), rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_a_pilot_gives_sizes_and_network(monkeypatch):
         ({"criterion": "aic"}, "criterion"),
         ({"threshold": 0.1, "fdr": 0.1}, "threshold"),
         ({"fdr": 1.5}, "fdr"),
-        ({"epsilon": -1.0}, "epsilon"),
+        ({"edges": 11}, "edges"),
         ({"n_lags": np.nan}, "n_lags"),
     ],
 )

@@ -7,28 +7,32 @@ estimate is above a *cut*::
 
     sqrt(m) |z| > sqrt(constant + per_log_row log(n)) + sqrt(m) asinh(threshold)
 
-BIC has its price for the middle term, a method with a threshold the last one. Where a method chooses by a prior that it fits,
-or by how many other edges there are, the cut is measured (`measured_rule`): covariances of networks with planted edges are
-drawn with the sampling error of n rows, the method learns from each, and a probit curve is fitted to which of the planted
-edges it takes at which sqrt(m) |z|.
+BIC has its price for the middle term, a method with a threshold the last one. The cut of Benjamini and Hochberg's rule
+depends on how many edges are found. So the network is stated: every variable has a past of its own, some pairs act at once,
+and a stated number of further edges have the effect that is asked about. The cut t and the number of discoveries D follow
+from each other, and the largest solution of both is taken, as the rule does::
+
+    t = threshold(fdr, tested, D)        D = 1 + sum over the other true edges of P(found | t) + false ones P(found | t)
+
+An edge is tested beside all columns before its target, in every order that rows may not tell from the true one. What that
+leaves of its effect is measured in drawn networks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import asinh, exp, inf, log, sinh, sqrt
+from math import asinh, exp, inf, log, sqrt
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import brentq, minimize
-from scipy.special import expit, log_ndtr, ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import causes_first
 from feddbn.core.statistics.discoveries import threshold
 from feddbn.core.statistics.missing import known_n, known_pairs
-from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 
 POWER = 0.8
@@ -36,14 +40,14 @@ LARGEST = 1.0
 """A study that finds no effect of this size cannot tell: nearly half of a target's variance would have one cause."""
 EFFECTS = (0.1, 0.2, 0.3, 0.5)
 """Effects that are told about."""
-CONTROLS = 2
-"""Other causes of a target, where nobody knows better."""
+_CONTROLS = 2
+"""Other causes of a target."""
 _MOST_ROWS = 1e12
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When a method takes an edge: `spread` is how much the cut differs between edges, `lost` the share never taken.
+    """When a method takes an edge.
 
     Examples
     --------
@@ -57,42 +61,33 @@ class Rule:
     constant: float = 0.0
     per_log_row: float = 0.0
     threshold: float = 0.0
-    spread: float = 0.0
-    lost: float = 0.0
+    controls: float = _CONTROLS
 
-    def _places(self, n: float, controls: float) -> tuple[float, float, float]:
-        """Roots of the rows left, cut, and what an effect is divided by."""
-        root = sqrt(max(n - controls - 3.0, 0.0))
-        cut = sqrt(max(self.constant + self.per_log_row * log(max(n, 1.0)), 0.0)) + root * asinh(
-            self.threshold
-        )
-        return root, cut, sqrt(1 + self.spread**2)
-
-    def power(self, effect: float, n: float, controls: float = CONTROLS) -> float:
+    def power(self, effect: float, n: float) -> float:
         """Return how often an effect of this size is found in n rows."""
-        root, cut, scale = self._places(n, controls)
-        if root < 1:
-            return 0.0
-        at = root * asinh(abs(effect))
-        return float((1 - self.lost) * (ndtr((at - cut) / scale) + ndtr((-at - cut) / scale)))
+        root = sqrt(max(n - self.controls - 3.0, 0.0))
+        cut = sqrt(max(self.constant + self.per_log_row * log(max(n, 1.0)), 0.0))
+        return float(_found(effect, root, cut + root * asinh(self.threshold))) if root >= 1 else 0.0
 
-    def smallest(self, n: float, power: float = POWER, controls: float = CONTROLS) -> float:
+    def smallest(self, n: float, power: float = POWER) -> float:
         """Return the smallest effect that is found with this power; inf if none up to `LARGEST` is."""
-        root, cut, scale = self._places(n, controls)
-        if root < 1 or power >= 1 - self.lost:
+        if self.power(LARGEST, n) < power:
             return inf
-        found = sinh(max(cut + float(ndtri(power / (1 - self.lost))) * scale, 0.0) / root)
-        return found if found <= LARGEST else inf
+        if self.power(0.0, n) >= power:
+            return 0.0
+        return float(brentq(lambda effect: self.power(effect, n) - power, 0.0, LARGEST))
 
-    def rows(self, effect: float, power: float = POWER, controls: float = CONTROLS) -> float:
+    def rows(self, effect: float, power: float = POWER) -> float:
         """Return with how many rows an effect is found with this power; inf if there is no such number."""
-        least = controls + 4.0
-        if not effect or self.power(effect, _MOST_ROWS, controls) < power:
+        if not effect or self.power(effect, _MOST_ROWS) < power:
             return inf
-        if self.power(effect, least, controls) >= power:
-            return least
-        gap = brentq(lambda at: self.power(effect, exp(at), controls) - power, log(least), log(_MOST_ROWS))
-        return exp(float(gap))
+        return exp(float(brentq(lambda at: self.power(effect, exp(at)) - power, 0.0, log(_MOST_ROWS))))
+
+
+def _found(effects: FloatArray | float, root: float, cut: float) -> FloatArray:
+    """How often estimates of these effects are above the cut."""
+    at = root * np.arcsinh(np.abs(effects))
+    return np.asarray(ndtr(at - cut) + ndtr(-at - cut))
 
 
 def priced_rule(criterion: str, d: int, n_lags: int, factor: float | None = None) -> Rule:
@@ -106,16 +101,112 @@ def priced_rule(criterion: str, d: int, n_lags: int, factor: float | None = None
     return Rule(log(max((possible - used + 0.5) / (used + 0.5), 1.0)), 1.0 if factor is None else factor)
 
 
-def discovery_rule(fdr: float, d: int, n_lags: int) -> Rule:
-    """Return about the rule of discoveries at this level; `measured_rule` is closer, and slow.
+@dataclass(frozen=True)
+class DiscoveryRule(Rule):
+    """When an edge is a discovery, in networks of which some are drawn.
 
-    Three lagged edges for every two variables are found. Tests are beside all columns. In a `usual_network` that
-    leaves causes a standard deviation that is smaller by a factor of 1.2, give or take .25, than beside the other causes.
+    Attributes
+    ----------
+    fdr, tested
+        Level, and how many edges are tested.
+    edges
+        How many edges have the effect that is asked about.
+    left
+        What tests leave of effects, over drawn edges.
+    others, networks
+        What tests leave of the effects of all other edges, over so many drawn networks.
     """
-    tested, found = (n_lags * d * d, 1.5 * d) if n_lags else (d * (d - 1) / 2, 0.5 * d)
-    t = threshold(fdr, round(tested), found)
-    # What other columns know of a cause is noise in its estimate beside the other causes.
-    return Rule((1.2 * t) ** 2, spread=sqrt(1.2**2 - 1 + (0.25 * t) ** 2))
+
+    fdr: float = 0.1
+    tested: int = 1
+    edges: int = 1
+    left: tuple[float, ...] = (1.0,)
+    others: tuple[float, ...] = ()
+    networks: int = 1
+
+    def power(self, effect: float, n: float) -> float:
+        """Return how often an effect of this size is found in n rows, where so many others have the same."""
+        rows = n - 1.0 - self.controls
+        if rows < 1:
+            return 0.0
+        root, mine, others = sqrt(rows), abs(effect) * np.array(self.left), np.array(self.others)
+        none = max(self.tested - self.edges - len(others) / self.networks, 0.0)
+        found, cut = float(self.tested), 0.0
+        for _ in range(_STEPS):
+            # An edge that is found is itself one of the discoveries.
+            cut = root * asinh(threshold(self.fdr, self.tested, found, rows) / root)
+            false, strong = none * float(_found(0.0, root, cut)), _found(others, root, cut).sum()
+            now = 1 + (self.edges - 1) * _found(mine, root, cut).mean() + strong / self.networks + false
+            if abs(now - found) < 1e-6:
+                break
+            found = float(min(now, found))
+        return float(_found(mine, root, cut).mean())
+
+
+_STEPS = 200
+
+
+def discovery_rule(
+    fdr: float,
+    network: Callable[[np.random.Generator], Linear],
+    edges: int,
+    rng: np.random.Generator,
+) -> DiscoveryRule:
+    """Return the rule of discoveries at this level where `edges` edges are added to such networks."""
+    kept: list[float] = []
+    others: list[float] = []
+    q = d = 1
+    for _ in range(_NETWORKS):
+        whole, new, S = stable(network, rng, np.full(edges, 0.2))
+        C = whole.weights
+        q, d = C.shape
+        orders = list(_orders(C[:d] != 0))
+        for m, j in np.argwhere(C).tolist():
+            if m >= d or q == d:
+                tested = min(_tested_effect(S, m, j, order) for order in orders)
+                if (m, j) in new:
+                    kept.append(tested / _effect(S, m, j, np.flatnonzero(C[:, j]).tolist()))
+                else:
+                    others.append(tested)
+    tests = (q - d) * d if q > d else d * (d - 1) // 2
+    columns = q - d + (d - 1) / 2
+    return DiscoveryRule(
+        controls=columns,
+        fdr=fdr,
+        tested=tests,
+        edges=edges,
+        left=tuple(kept),
+        others=tuple(others),
+        networks=_NETWORKS,
+    )
+
+
+_NETWORKS = 25
+
+
+def _orders(present: BoolArray) -> Iterable[list[int]]:
+    """An order of these (d, d) edges, and one for each edge turned, where that makes no cycle."""
+    order = causes_first(range(len(present)), present)
+    yield order
+    for i, j in np.argwhere(present).tolist():
+        turned = present.copy()
+        turned[i, j], turned[j, i] = False, True
+        if not np.linalg.matrix_power(turned.astype(float), len(turned)).any():
+            yield causes_first(order, turned)
+
+
+def _effect(S: FloatArray, m: int, j: int, beside: list[int]) -> float:
+    """The standardised effect of column m on column j beside others, where rows have covariance S."""
+    columns = [j, m, *(k for k in beside if k not in (m, j))]
+    K = np.linalg.inv(S[np.ix_(columns, columns)])
+    return float(abs(K[0, 1]) / sqrt(K[0, 0] * K[1, 1] - K[0, 1] ** 2))
+
+
+def _tested_effect(S: FloatArray, m: int, j: int, order: list[int]) -> float:
+    """The same beside all columns before the later one of both."""
+    d = len(order)
+    last = max(order.index(k) for k in (m, j) if k < d)
+    return _effect(S, m, j, [*range(d, len(S)), *order[:last]])
 
 
 @dataclass(frozen=True)
@@ -144,18 +235,16 @@ _STABLE = 0.99
 
 
 def usual_network(d: int, n_lags: int, rng: np.random.Generator) -> Linear:
-    """Draw a network of ordinary density: own pasts of .2 to .6, of other causes one in every two targets at either lag.
+    """Draw a network in which every variable has a past of .2 to .6, and one in two a cause of .3 to .5 at once.
 
     Noise variances differ, as units do.
     """
     C = np.zeros(((n_lags + 1) * d, d))
     place = rng.permutation(d)
-    size = rng.uniform(0.3, 0.5, C.shape) * rng.choice([-1.0, 1.0], C.shape)
+    size = rng.uniform(0.3, 0.5, (d, d)) * rng.choice([-1.0, 1.0], (d, d))
     present = (rng.random((d, d)) < 1 / max(d - 1, 1)) & (place[:, None] < place[None, :])
-    C[:d][present] = size[:d][present]
+    C[:d][present] = size[present]
     if n_lags:
-        lagged = rng.random((n_lags * d, d)) < 0.5 / max(d - 1, 1) / n_lags
-        C[d:][lagged] = size[d:][lagged]
         C[d : 2 * d][np.diag_indices(d)] = rng.uniform(0.2, 0.6, d)
     sd = np.exp(rng.normal(scale=0.5, size=d))
     return Linear(C * sd / np.tile(sd, n_lags + 1)[:, None], sd**2)
@@ -194,13 +283,13 @@ def stable(
     rng: np.random.Generator,
     effects: FloatArray | None = None,
 ) -> tuple[Linear, list[tuple[int, int]], FloatArray]:
-    """Draw until a network with these edges, in half of its targets at most, is stable; see `planted`.
+    """Draw until a network with these edges is stable; see `planted`.
 
     Effects become smaller with every try, so that a pilot which is nearly unstable has some, too.
     """
     for k in range(_TRIES):
         one = network(rng)
-        here = np.zeros(0) if effects is None else 0.95**k * effects[: max(one.weights.shape[1] // 2, 1)]
+        here = np.zeros(0) if effects is None else 0.95**k * effects
         try:
             return planted(one, here, rng)
         except ValueError:
@@ -224,70 +313,3 @@ def known_share(S: FloatArray, missing: float, rng: np.random.Generator) -> floa
 
 
 _PATTERNS = 400
-
-
-def measured_rule(
-    learn: Callable[[Moments], BoolArray],
-    network: Callable[[np.random.Generator], Linear],
-    n: float,
-    rng: np.random.Generator,
-    n_edges: int = 240,
-) -> Rule:
-    """Measure when a method takes an edge.
-
-    Parameters
-    ----------
-    learn
-        From moments of lagged rows to the edges ((p+1) d, d) that the method takes.
-    network
-        Draws the network that edges are planted in, or returns the one of a pilot.
-    n
-        How many rows; half of the draws have half to twice as many, so that the cut is known as a function of rows.
-    n_edges
-        Planted edges to judge by.
-    """
-    seen: list[tuple[float, float, bool]] = []
-    while len(seen) < n_edges:
-        rows = n * (1.0 if rng.random() < 0.5 else 2.0 ** rng.uniform(-1, 1))
-        strong = np.sinh(rng.uniform(2.0, 5.5, MOST_PLANTED) / sqrt(max(rows - CONTROLS - 3, 1.0)))
-        whole, edges, S = stable(network, rng, np.minimum(strong, 2 * LARGEST))
-        q, d = whole.weights.shape
-        moments = drawn_moments(S, max(rows, q + 2.0), rng)
-        found = learn(moments)
-        found = found if q > d else found | found.T
-        for m, j in edges:
-            P = np.setdiff1d(np.flatnonzero(whole.weights[:, j]), [m])
-            K = np.linalg.inv(moments.scatter[np.ix_([j, m, *P], [j, m, *P])])
-            z = asinh(abs(float(K[0, 1])) / sqrt(K[0, 0] * K[1, 1] - K[0, 1] ** 2))
-            seen.append((z * sqrt(max(moments.n - len(P) - 3, 1.0)), log(moments.n / n), bool(found[m, j])))
-    at, log_rows, taken = np.array(seen).T
-    return _fitted_rule(at, log_rows, taken > 0, log(n))
-
-
-MOST_PLANTED = 12
-
-
-def drawn_moments(S: FloatArray, n: float, rng: np.random.Generator) -> Moments:
-    """Return the moments of n independent normal rows with this covariance, without drawing rows (Bartlett 1933)."""
-    q = len(S)
-    factor = np.tril(rng.normal(size=(q, q)), -1)
-    factor[np.diag_indices(q)] = np.sqrt(rng.chisquare(n - 1 - np.arange(q)))
-    root = np.linalg.cholesky(S) @ factor
-    return Moments(float(n), np.zeros(q), root @ root.T)
-
-
-def _fitted_rule(at: FloatArray, log_rows: FloatArray, found: BoolArray, log_n: float) -> Rule:
-    """The curve of which edges are found; weak priors keep a step, and an edge that was lost, finite."""
-
-    def parts(x: FloatArray) -> tuple[FloatArray, float, float]:
-        return np.sqrt(np.maximum(x[0] ** 2 + x[1] * log_rows, 0.01)), exp(x[2]), float(expit(x[3]))
-
-    def cost(x: FloatArray) -> float:
-        cut, spread, lost = parts(x)
-        taken = np.log1p(-lost) + log_ndtr((at - cut) / spread)
-        each = np.where(found, taken, np.log(-np.expm1(np.minimum(taken, -1e-12))))
-        return float(((x[1] - 1) ** 2 + (x[2] + 1) ** 2 + (x[3] + 4) ** 2) / 2 - each.sum())
-
-    x = minimize(cost, [3.5, 1.0, -1.0, -4.0], method="Nelder-Mead", options={"maxiter": 2000}).x
-    _, spread, lost = parts(x)
-    return Rule(float(x[0] ** 2 - x[1] * log_n), float(x[1]), 0.0, spread, lost)

@@ -15,11 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from feddbn.core.statistics.power import EFFECTS, Rule, discovery_rule, priced_rule
+import numpy as np
+
+from feddbn.core.statistics.power import (
+    EFFECTS,
+    Rule,
+    discovery_rule,
+    known_share,
+    priced_rule,
+    stable,
+    usual_network,
+)
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.sampling_noise import few_rows
@@ -279,10 +290,13 @@ def _rows(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
     values, given = counted.values, flat_names(study.parameters)
     share = float(told["empty-share"].values["share"]) if "empty-share" in told else 0.0
     drops = given.get("missing") == "drop"
+    columns, n_lags = int(values["columns"]), int(values["n_lags"])
+    network, rng = partial(usual_network, columns // (n_lags + 1), n_lags), np.random.default_rng(0)
     # Rows that lack a cell count for the pairs of cells that they have.
-    n = max(values["usable"] - values["recordings"], 0) * (1 - share) ** (values["columns"] if drops else 2)
+    worth = (1 - share) ** columns if drops else known_share(stable(network, rng)[2], share, rng)
+    n = max(values["usable"] - values["recordings"], 0) * worth
     n /= 1 + SHARE_OF_ERROR**2 if study.privacy.has_sampling_noise else 1
-    rule = _rule(study, int(values["columns"]), int(values["n_lags"]))
+    rule = _rule(study, columns, n_lags)
     effect = rule.smallest(n)
     level: Level = "note"
     if counted.level == "error" or not isfinite(effect):
@@ -313,7 +327,9 @@ def _rule(study: Study, columns: int, n_lags: int) -> Rule:
         return Rule(threshold=max(numbers))
     d, fdr, said = columns // (n_lags + 1), settings.get("fdr"), settings.get("penalty")
     if fdr is not None:
-        return discovery_rule(float(fdr), d, n_lags)
+        return discovery_rule(
+            float(fdr), partial(usual_network, d, n_lags), max(d // 2, 1), np.random.default_rng(0)
+        )
     factor = float(said) if isinstance(said, (int, float)) else None
     return priced_rule(str(settings.get("criterion", "bic")), d, n_lags, factor)
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("cryptography")
+import feddbn
 from feddbn.core.statistics.power import Rule, priced_rule
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import study_from_json
@@ -93,7 +94,7 @@ def test_sums_tell_rows_cycles_gaps_and_kinds(sites):
     rows = found["rows", "plan-rows"]
     assert rows.numbers.items() >= {"rows": 1440, "recordings": 3, "sites": 3, "columns": 4}.items()
     share = found["gaps", "empty-share"].numbers["share"]
-    n = (1440 - 3 - 3) * (1 - share) ** 2
+    n = feddbn.power(1440, sites=3, variables=2, missing=share).n_effective
     assert rows.numbers["n_effective"] == round(n)
     assert rows.numbers["effect"] == pytest.approx(priced_rule("bic", 2, 1).smallest(n))
     assert rows.numbers["power"]["0.2"] == pytest.approx(priced_rule("bic", 2, 1).power(0.2, n))
