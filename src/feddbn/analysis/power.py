@@ -44,6 +44,12 @@ class Power:
         How many edges are taken to have the effect that is asked about; it matters for `fdr`.
     rule
         When the method takes an edge (`feddbn.core.statistics.power.Rule`).
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.power(20, variables=20).smallest_effect()  # this study cannot tell
+    inf
     """
 
     rows: int
