@@ -35,8 +35,8 @@ def test_there_are_100_data_sets_and_each_is_the_same_whenever_it_is_drawn(recor
 
 
 def test_a_fit_is_recorded_with_its_edges_numbers_and_findings(recorder: Any) -> None:
-    entries = recorder.fit(("no-lags", 0))["no-lags-0/FDBNL"]
-    assert entries == recorder.fit(("no-lags", 0))["no-lags-0/FDBNL"]
+    entries = recorder.fit(("no-lags", 1))["no-lags-1/FDBNL"]
+    assert entries == recorder.fit(("no-lags", 1))["no-lags-1/FDBNL"]
     assert any(key.startswith("edge ") for key in entries)
     assert {"intercept 0", "noise_variances 3", "status_", "findings"} <= entries.keys()
 
