@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -135,6 +136,25 @@ def test_what_select_ends_with_can_be_typed(run, gaps, tmp_path, monkeypatch):
     stored = json.loads(fitted.stdout)
     assert stored["method"] == "FDBNL"
     assert stored["parameters"]["lambda_w"] == json.loads(chosen.stdout)["chosen"]["lambda_w"]
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+def test_the_line_that_select_ends_with_has_each_setting_once_however_it_was_typed(run, gaps, debug):
+    typed = (
+        "--param=prepare.center=recording",
+        "-gn_lags=1,2",
+        "--grid",
+        "lambda_w=0.1",
+        "-pn_lags=2",
+        "-mfdbnl",
+    )
+    chosen = run(*debug, "select", gaps, *COLUMNS, *typed, "--json")
+    assert chosen.exit_code == 0, chosen.output
+    line = json.loads(chosen.stdout)["fit"]
+    settings = [word.partition("=")[0] for option, word in pairwise(line) if option in ("-p", "--param")]
+    assert sorted(settings) == ["lambda_w", "n_lags", "prepare.center"]
+    assert not any(word.startswith(("-g", "--grid", "-m")) for word in line)
+    assert run(*line[1:], "--json").exit_code == 0
 
 
 def jittered(share, seed=0):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import FileError
+from feddbn.errors import BudgetExceeded, DataError, FileError, NotEnoughSites, SiteRefused
 
 
 @pytest.fixture
@@ -107,13 +107,32 @@ def test_wrong_usage_exits_2(run, arguments):
     assert "Traceback" not in outcome.stderr
 
 
-def test_a_bug_is_one_sentence_and_exit_code_1(run, federation, monkeypatch):
+@pytest.mark.parametrize("arguments", [("--nosuch", "--json"), ("--version=3", "fit", "--json")])
+def test_an_error_before_the_name_of_a_command_is_one_sentence_and_json(run, arguments):
+    outcome = run(*arguments)
+    assert (outcome.exit_code, len(outcome.stderr.splitlines())) == (2, 1)
+    assert json.loads(outcome.stdout)["error"]["code"] == "usage"
+
+
+def test_what_a_federation_refuses_ends_with_1_and_bad_input_with_2(run, federation, monkeypatch):
+    ends = {SiteRefused: 1, NotEnoughSites: 1, BudgetExceeded: 1, DataError: 2}
+    for kind, code in ends.items():
+
+        def refused(*args, kind=kind, **options):
+            raise kind("no.", code="said-no")
+
+        monkeypatch.setattr("feddbn.analysis.comparison.fit_method", refused)
+        outcome = run("fit", federation, "--json")
+        assert (outcome.exit_code, json.loads(outcome.stdout)["error"]["kind"]) == (code, kind.__name__)
+
+
+def test_a_bug_is_one_sentence_and_exit_code_70(run, federation, monkeypatch):
     def broken(*args, **options):
         raise ZeroDivisionError("1/0")
 
     monkeypatch.setattr("feddbn.analysis.comparison.fit_method", broken)
     outcome = run("fit", federation)
-    assert outcome.exit_code == 1
+    assert outcome.exit_code == 70
     assert len(outcome.stderr.splitlines()) == 1
     assert all(part in outcome.stderr for part in ("ZeroDivisionError: 1/0", "--debug"))
 

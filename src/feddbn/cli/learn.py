@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -356,26 +356,31 @@ def select(
     say(f"Fit with: {shlex.join(line)}")
 
 
-_OF_SELECT = ("--grid", "-g", "--method", "-m", "--n-blocks", "--share", "--rule")
+_OF_SELECT = ("--grid", "--method", "--n-blocks", "--share", "--rule")
+_SHORT = {"-g": "--grid", "-m": "--method", "-p": "--param"}
 
 
 def _fit_line(typed: Sequence[str], method: str, chosen: Mapping[str, Any]) -> list[str]:
     """The line that fits with what was chosen: what was typed, without what only `select` takes."""
     line, words = ["feddbn", "fit"], iter(typed[1:])
     for word in words:
-        option, has_value, _ = word.partition("=")
-        if option in _OF_SELECT:
-            _ = has_value or next(words, "")
-        elif option in ("-p", "--param"):
-            setting = next(words, "")
-            key = setting.partition("=")[0].strip().replace("-", "_")
-            line += [] if key in chosen else [word, setting]
-        elif option == "--n-lags" and "n_lags" in chosen:
-            _ = has_value or next(words, "")
-        elif word != "--json":
+        option, value = _option(word, words)
+        key = "n_lags" if option == "--n-lags" else value.partition("=")[0].strip().replace("-", "_")
+        if option in ("--param", "--n-lags"):
+            line += [] if key in chosen else [option, value]
+        elif option not in _OF_SELECT and word != "--json":
             line.append(word)
     settings = (word for name, value in chosen.items() for word in ("-p", f"{name}={value}"))
     return [*line, "--method", method, *settings]
+
+
+def _option(word: str, following: Iterator[str]) -> tuple[str, str]:
+    """The long name of an option that `select` and `fit` treat differently, and its value, however the two are written."""
+    short = _SHORT.get(word[:2])
+    option, is_whole, value = (short, word[2:], word[2:]) if short else word.partition("=")
+    if option in (*_OF_SELECT, "--param", "--n-lags"):
+        return option, value if is_whole else next(following, "")
+    return "", ""
 
 
 def _grid(texts: list[str]) -> dict[str, list[Any]]:

@@ -27,7 +27,15 @@ from typer.core import TyperCommand, TyperGroup
 from feddbn.cli.manual import EXIT_CODES, attach
 from feddbn.cli.options import LINE
 from feddbn.cli.terminal import complain, printable, remark, say
-from feddbn.errors import FeddbnError, Given, OldNameWarning, missing_extra
+from feddbn.errors import (
+    FeddbnError,
+    Given,
+    NotEnoughSites,
+    OldNameWarning,
+    PrivacyError,
+    SiteRefused,
+    missing_extra,
+)
 from feddbn.words import told
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -143,11 +151,15 @@ class CommandGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Accept ``--debug`` anywhere before a bare ``--``."""
         end = args.index("--") if "--" in args else len(args)
-        if "--debug" in args[:end]:
-            args = [*(a for a in args[:end] if a != "--debug"), *args[end:]]
-            return super().parse_args(ctx, ["--debug", *renamed(args)])
-        ctx.meta[LINE] = line = renamed(args)
-        return super().parse_args(ctx, list(line))
+        first = ["--debug"] if "--debug" in args[:end] else []
+        ctx.meta[LINE] = line = renamed([*(a for a in args[:end] if a != "--debug"), *args[end:]])
+        try:
+            return super().parse_args(ctx, [*first, *line])
+        except Exception as error:
+            # What stands before a command's name is read here, the rest in `invoke`.
+            if _is_usage_error(error) and not first:
+                _fail(ctx, _usage_sentence(error), "usage")
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""
@@ -173,7 +185,8 @@ class CommandGroup(TyperGroup):
             _fail(ctx, f"{place}cannot be read or written: {error.strerror or error}.", "file")
         except Exception as error:
             if isinstance(error, FeddbnError):
-                _fail(ctx, _sentence(error, ctx.meta[LINE]), error.code, kind=type(error).__name__)
+                exit_code = 1 if isinstance(error, NotEnoughSites | PrivacyError | SiteRefused) else 2
+                _fail(ctx, _sentence(error, ctx.meta[LINE]), error.code, exit_code, type(error).__name__)
             if _is_usage_error(error):
                 _fail(ctx, _usage_sentence(error), "usage")
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
@@ -182,7 +195,7 @@ class CommandGroup(TyperGroup):
             if extra is not None:
                 _fail(ctx, str(extra), "missing-extra")
             said = f"unexpected {type(error).__name__}: {error}; run again with --debug and report it."
-            _fail(ctx, said, "unexpected", 1, type(error).__name__)
+            _fail(ctx, said, "unexpected", 70, type(error).__name__)
 
 
 def _fail(ctx: Any, sentence: str, code: str, exit_code: int = 2, kind: str = "") -> NoReturn:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = ["EXIT_CODES", "PAGES", "attach", "commands_below"]
 
 EXIT_CODES = {
     0: "done",
-    1: "a bug in feddbn",
+    1: "something was found or refused: an error in the data, a change, a site that says no, a log that was edited",
     2: "the command line, a file or the data cannot be used",
+    70: "a bug in feddbn",
     130: "interrupted",
 }
 _DOCS = "https://github.com/feddbn/feddbn/blob/main/docs/"
@@ -27,19 +28,15 @@ class Page:
         The page of the documentation, with the place in it.
     examples
         Lines as they are typed; words after # explain.
-    exits
-        Exit codes that mean something else here.
     """
 
     more: str
     examples: tuple[str, ...]
-    exits: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """The epilog. Old releases of typer show the lines of a paragraph as one."""
-        codes = EXIT_CODES | dict(self.exits)
-        ends = "; ".join(f"{code}: {meaning}" for code, meaning in sorted(codes.items()))
+        ends = "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items())
         shown = "\n".join(["Examples", *(f"  $ {line}" for line in self.examples)])
         paragraphs = [shown, f"Exit codes: {ends}.", f"Read more: {_DOCS}{self.more}"]
         # A square bracket would be read as markup.
@@ -70,14 +67,12 @@ def _read(text: str) -> dict[str, Page]:
         if not line.startswith("  "):
             name = before
             pages[name] = Page(after, ())
-        elif line.startswith("  $ "):
-            pages[name] = replace(pages[name], examples=(*pages[name].examples, after))
         else:
-            pages[name] = replace(pages[name], exits={**pages[name].exits, int(before): after})
+            pages[name] = replace(pages[name], examples=(*pages[name].examples, after))
     return pages
 
 
-# A command and where to read more; lines as they are typed; exit codes that mean something else here.
+# A command and where to read more; lines as they are typed.
 _TEXT = r"""
 demo: quickstart.md
   $ feddbn demo
@@ -90,8 +85,6 @@ simulate: simulating.md
 check: preparing-data.md
   $ feddbn check data                       # one file per site
   $ feddbn check table.csv --site hospital --series patient --time hour
-  1: an error was found in the data, or a bug
-  2: the command line or the data cannot be read
 fit: choosing.md
   $ feddbn fit data -o result.json          # one CSV file per site
   $ feddbn fit table.csv --site hospital --time hour --n-lags 2
@@ -105,7 +98,6 @@ monitor: changing.md#does-a-network-still-hold
   $ feddbn monitor result.json june.csv --plot evidence.png
   $ feddbn monitor result.json               # the looks so far
   $ feddbn monitor result-of-an-update-study
-  3: the newest look found a change
 compare: choosing.md
   $ feddbn compare data --truth data/truth.json
   $ feddbn compare data --method oneshot --method fdbnl
@@ -144,7 +136,6 @@ study: deployment.md#5-run-a-study
 study plan: deployment.md#5-run-a-study
   $ feddbn study plan study.toml --kit lead@example.org
   $ feddbn study plan study.toml --json   # without asking sites
-  1: a line of the plan is red, or a bug
 study submit: deployment.md#5-run-a-study
   $ feddbn study submit study.toml --kit lead@example.org --wait --out result
   $ FEDDBN_KIT=lead@example.org feddbn study submit study.toml --run one
@@ -166,23 +157,19 @@ site: deployment.md#4-start-each-site
 site check: deployment.md#4-start-each-site
   $ feddbn site check --kit north
   $ feddbn site check --kit north --study study.toml
-  2: a check failed at this site, or the command line is wrong
 site studies: deployment.md#5-run-a-study
   $ feddbn site studies --kit north
   $ feddbn site studies --kit north --only waiting --json
 site approve: deployment.md#5-run-a-study
   $ feddbn site approve study.toml --kit north
   $ feddbn site approve study.toml --kit north --runs 3 --days 90 --yes
-  1: the owner said no, or a bug
 site answer: files.md
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north -o out
-  1: this site refuses (the answer says why), or a bug
 keeper: keepers.md
   $ feddbn keeper show --kit keeper-a
 keeper answer: keepers.md#commands
   $ feddbn keeper answer sepsis-keeper-a-001-question.feddbn --kit keeper-a
-  1: this keeper refuses (the answer says why), or a bug
 keeper show: keepers.md#commands
   $ feddbn keeper show --kit keeper-a
 site refuse: deployment.md#5-run-a-study
@@ -196,8 +183,6 @@ site verify: deployment.md#logs-that-convince-a-second-person
   $ feddbn site verify --kit south --out south.json
   $ feddbn site verify --kit north --heads south.json
   $ feddbn site verify north/state --peers north/local/peers.toml
-  0: the logs are intact
-  1: a log was changed, or a bug
 federation: deployment.md
   $ feddbn federation try                    # all of it on this machine
   $ feddbn federation init federation --server host --site a --site b --site c

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from feddbn.federation.sums.tally import Tally
     from feddbn.results.result import Result
 
-__all__ = ["ALARM", "monitor"]
+__all__ = ["monitor"]
 
-ALARM = 3
-"""Exit code of a look that raised an alarm."""
 _MOST_LOOKS = 30
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -66,7 +64,7 @@ def monitor(
 ) -> None:
     """Look at new rows and say which edges, noise variances or levels have changed since a network was learned.
 
-    You may look as often as you like. Rows that were looked at before are not counted again. The exit code is 3 if the
+    You may look as often as you like. Rows that were looked at before are not counted again. The exit code is 1 if the
     newest look raised an alarm. All rows are read on this machine and nothing leaves it.
     """
     from feddbn.results.result import Result
@@ -109,7 +107,7 @@ def monitor(
             if file is not None:
                 say(f"{what}: {file}")
     if any(look["alarms"] for look in looks):
-        raise typer.Exit(ALARM)
+        raise typer.Exit(1)
 
 
 def _print(told: Mapping[str, Any], looks: Sequence[Mapping[str, Any]], result: Path) -> None:

@@ -82,8 +82,7 @@ def _rows(result: Result) -> str:
 
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
     """Print what a fit found and did: what matters most, or all of it."""
-    told = list(findings)
-    for line in first_lines(told, "cli", len(told) if show_all else 5, levels=True):
+    for line in first_lines(findings, "cli", None if show_all else 5, levels=True):
         remark(line)
 
 

@@ -75,7 +75,7 @@ def check(
         rows = [(words.question, marks.get(one.level, ""), words.detail) for one, words in said]
         print_table(("check", "", "finding"), rows, n_text=3)
     if any(one.level == "error" for one in findings):
-        raise typer.Exit(2)
+        raise typer.Exit(1)
 
 
 class Only(StrEnum):

@@ -172,20 +172,20 @@ _SHOWN_AS = {"unknown": "not checked"}
 
 
 def first_lines(
-    findings: Iterable[Finding], audience: Audience = "python", most: int = 5, levels: bool = False
+    findings: Iterable[Finding], audience: Audience = "python", most: int | None = 5, levels: bool = False
 ) -> list[str]:
-    """Return what a person is shown first: at most so many findings, then how many more there are.
+    """Return what a person is shown first: at most so many findings, then how many more there are; None shows all.
 
     With `levels` each line begins with how much it matters.
     """
     told = [one for one in Findings(findings) if one.level != "good"]
-    if most >= len(told):
-        told = list(Findings(told).single)
+    if most is None or most >= len(told):
+        told, most = list(Findings(told).single), None
     lines = [
         (f"{_SHOWN_AS.get(one.level, one.level)}: " if levels else "") + say(one, audience)
         for one in told[:most]
     ]
-    more = len(told) - most
+    more = 0 if most is None else len(told) - most
     if more > 0:
         where = {"cli": " (--all shows them)", "python": " (findings_ has them)"}.get(audience, "")
         lines.append(f"and {more} more finding{'' if more == 1 else 's'}{where}.")

@@ -91,6 +91,15 @@ def test_five_lines_are_shown_and_then_how_many_more():
     assert say(many[0]) == "note 0"
 
 
+def test_all_findings_are_shown_where_all_are_asked_for():
+    both = tuple(Finding("text", "note", {"text": f"site {k}"}) for k in range(2))
+    merged = [
+        Finding("text", "note", {"text": "two sites"}, parts=both),
+        Finding("text", "good", {"text": "fine"}),
+    ]
+    assert first_lines([*merged, *merged], most=None) == ["site 0", "site 1"] * 2
+
+
 @pytest.mark.parametrize(
     ("finding", "audience", "advice"),
     [
