@@ -40,18 +40,6 @@ def map_rows():
     return rows
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
-def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    exec(compile(code, "README.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert "std err" in printed
-    assert "shd" in printed
-    assert feddbn.DBN.from_json(tmp_path / "network.json").d == 5
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 @pytest.mark.parametrize(
