@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Small matrices: more BLAS threads than one cost several times what they gain.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests write to memory where the system has a folder for that: nobody waits for a disk.
+export PYTEST_DEBUG_TEMPROOT ?= $(wildcard /dev/shm)
 # Tests start hundreds of interpreters: each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Other people's data (see CONTRIBUTING.md); tests that need them are skipped where they are not.

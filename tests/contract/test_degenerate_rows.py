@@ -8,6 +8,8 @@ import feddbn
 from feddbn.errors import DataError
 from feddbn.method_table import METHODS
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NAMES = list("abcd")
 LOADS = np.array([0.7, -1.2, 0.9, 1.4])
 # Not those that learn nothing, learn at each site alone, or need the truth.

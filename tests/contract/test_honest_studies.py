@@ -16,6 +16,8 @@ from feddbn.runtime.server.coordinator import Coordinator
 from support.faults import LocalExchange, MemoryJournal
 from support.rig import Rig
 
+pytestmark = pytest.mark.usefixtures("light")
+
 POLICY = "\n".join(
     [
         "require_masking = false",

@@ -19,6 +19,8 @@ from feddbn.data.memory import AlignedSite
 from feddbn.errors import DataError
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
 NAMES = ("a", "b", "c")

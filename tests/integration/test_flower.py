@@ -9,6 +9,8 @@ pytest.importorskip("cryptography")
 from feddbn.engine import conformance
 from support.flower_platform import carried
 
+pytestmark = pytest.mark.usefixtures("light")
+
 SITES = conformance.NAMES[:3]
 
 

@@ -7,6 +7,8 @@ from feddbn.federation.protocol.study import StudyResult
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.trials import SITES
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NAMES = [*(f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")), "pfdbnl-sampled"]
 SMOKE = "pfdbnl-masked"
 

@@ -21,6 +21,8 @@ from feddbn.federation.protocol.study import Study
 from support.study_files import ABOUT
 from support.trials import SITES
 
+pytestmark = pytest.mark.usefixtures("light")
+
 VARIABLES = ("x0", "x1", "x2", "x3")
 
 

@@ -20,6 +20,8 @@ from support.trials import (
     wait_for_sum,
 )
 
+pytestmark = pytest.mark.usefixtures("light")
+
 KILLED = {"job-1": "site-a", "job-2": "site-c"}
 
 

@@ -21,6 +21,8 @@ from support.previous_kit import lay_out
 from support.study_files import as_toml
 from support.trials import SITES
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory, frames):

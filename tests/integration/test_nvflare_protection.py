@@ -25,6 +25,8 @@ from support.trials import (
     wait_for_sum,
 )
 
+pytestmark = pytest.mark.usefixtures("light")
+
 TIMEOUT_S = 6.0
 SLOW_ROUND = 3
 VARIABLES = ("x0", "x1", "x2", "x3")

@@ -21,6 +21,8 @@ from support.nvflare_federation import SERVER, children
 from support.study_files import ABOUT
 from support.trials import journal_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 IDENTITY = "'site-a' but claimed endpoint 'site-x'"
 SITES = ("site-a", "site-b", "site-c")
 

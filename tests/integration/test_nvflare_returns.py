@@ -8,6 +8,8 @@ from feddbn.federation.protocol.study import Privacy
 from support.nvflare_federation import SERVER
 from support.trials import assert_nothing_executed_twice, in_process, make_study, result_of, wait_for_sum
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def federation(federation):

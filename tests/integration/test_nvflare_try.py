@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("light")
+
 pytest.importorskip("nvflare")
 psutil = pytest.importorskip("psutil")
 

@@ -13,6 +13,8 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.sim.simulation import simulate
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 class DroppingFederation(InProcessFederation):
     """Plain sums in which the sites that `lost` names do not hear a task."""

@@ -26,6 +26,8 @@ from feddbn.core.penalised.path import RunOptions, make_schedule
 from feddbn.core.statistics.moments import Moments
 from support.lassos import solve_lasso
 
+pytestmark = pytest.mark.usefixtures("light")
+
 AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
 
 

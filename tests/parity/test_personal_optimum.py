@@ -17,6 +17,8 @@ from feddbn.core.penalised.optimum import (
 from feddbn.core.penalised.personal_site import OwnProblem, PersonalSite
 from support.lassos import lasso_column
 
+pytestmark = pytest.mark.usefixtures("light")
+
 AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
 D = 4
 

@@ -14,6 +14,8 @@ from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 
+pytestmark = pytest.mark.usefixtures("light")
+
 SIZES = {1: [120], 3: [20, 40, 60], 7: [10, 30, 12, 25, 18, 40, 9]}
 
 

@@ -7,6 +7,8 @@ from feddbn.core.orders.nongaussian import N_FEATURES
 from feddbn.privacy.policy import SitePolicy
 from support.rig import Rig, Server, listing, raw
 
+pytestmark = pytest.mark.usefixtures("light")
+
 N_ROWS, D = 60, 2
 LISTED = listing("residuals.shapes")
 

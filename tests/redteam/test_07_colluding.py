@@ -15,6 +15,8 @@ from support.noisy_sites import VARIABLES, make
 from support.saying import refused
 from support.study_files import ABOUT_LINE
 
+pytestmark = pytest.mark.usefixtures("light")
+
 TASK = Task(GramQuestion(n_lags=1, variables=VARIABLES))
 CLIP = 5.0
 

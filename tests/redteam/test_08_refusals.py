@@ -9,6 +9,8 @@ from feddbn.runtime.site.kit_files import default_policy_text
 from support.rig import Refused, Rig, Server, raw
 from support.states import log_lines
 
+pytestmark = pytest.mark.usefixtures("light")
+
 LENGTHS = {"s0": (30, 25, 41), "s1": (31, 25, 48), "s2": (32, 25, 55)}
 
 

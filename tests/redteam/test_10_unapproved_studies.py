@@ -15,6 +15,8 @@ from feddbn.federation.protocol.messages import Request, encode_request, read_re
 from support.owned_sites import OwnedSites, make_study
 from support.saying import refused as says_no
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def sites(tmp_path):

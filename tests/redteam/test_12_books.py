@@ -22,6 +22,8 @@ from support.noisy_sites import VARIABLES, make
 from support.saying import only
 from support.states import changed, log_lines, rewrite_log
 
+pytestmark = pytest.mark.usefixtures("light")
+
 POLICY = "max_epsilon = 5.0\n"
 TASK = Task(GramQuestion(n_lags=1, variables=VARIABLES))
 

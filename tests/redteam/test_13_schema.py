@@ -7,6 +7,8 @@ from feddbn.errors import SiteRefused
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def make_rig(place, k=3, policy=None, d=3):
     rng = np.random.default_rng(0)

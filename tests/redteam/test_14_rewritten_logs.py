@@ -17,6 +17,8 @@ from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import refused
 from support.states import entries_of, log_lines, rewrite_log
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def problems(sites):
     return {one.log: one.problem for one in check_logs(logs_at(sites.state()), sites.owner().audit.key)}

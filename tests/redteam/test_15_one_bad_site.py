@@ -19,6 +19,8 @@ from support.hostile import Sites
 from support.saying import refused
 from support.states import entries_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 BAD = "s0"
 
 

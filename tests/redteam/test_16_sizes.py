@@ -8,6 +8,8 @@ from feddbn.runtime.store import STORE
 from support.rig import Refused, Rig, Server, raw
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def rig(tmp_path):

@@ -15,6 +15,8 @@ from feddbn.privacy.policy import SitePolicy
 from support.hostile import Server, Sites
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 Q, D, ROWS = 6, 3, 199.0
 
 

@@ -17,6 +17,8 @@ from feddbn.runtime.store import STORE
 from support.hostile import Server, Sites
 from support.states import entries_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 Q, D = 6, 3
 VICTIM = "s2"
 

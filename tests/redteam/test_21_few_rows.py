@@ -11,6 +11,8 @@ from support.hostile import Server, Sites
 from support.saying import refused
 from support.states import changed
 
+pytestmark = pytest.mark.usefixtures("light")
+
 LEAST = 10
 VICTIM = "s1"
 AT = 77

@@ -10,6 +10,8 @@ from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.open_site import read_data
 from support.rig import Rig, Server, listing, raw
 
+pytestmark = pytest.mark.usefixtures("light")
+
 N_RECORDINGS, N_ROWS = 8, 40
 POLICY = listing("gram.resamples")
 

@@ -9,6 +9,8 @@ from feddbn.federation.sums.gram import GramQuestion
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 D = 2
 
 

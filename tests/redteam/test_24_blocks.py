@@ -7,6 +7,8 @@ from feddbn.errors import SiteRefused
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 D, N = 2, 400
 
 

@@ -10,6 +10,8 @@ from feddbn.federation.protocol.site import Here, answer_of_one, site_task
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 N = 300
 KINDS = {"x2": "binary", "x3": {"categorical": 3}}
 TEXTS = ("continuous", "continuous", "binary:0,1", "categorical:0,1,2")

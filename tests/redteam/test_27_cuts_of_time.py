@@ -2,11 +2,14 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from feddbn.core.designs.design import public_units
 from feddbn.errors import SiteRefused
 from support.rig import Rig, Server, listing, raw
 from support.saying import refused
+
+pytestmark = pytest.mark.usefixtures("light")
 
 D, N, Q = 2, 270, 4
 MONTHS = {"blocks": "month from 2024-01"}

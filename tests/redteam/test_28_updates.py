@@ -12,6 +12,8 @@ from feddbn.federation.sums.gram import GramQuestion
 from feddbn.runtime.site.registers import RecordingBook
 from support.rig import Refused, Rig, Server
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NAMES = ("a", "b", "c", "d")
 
 

@@ -18,6 +18,8 @@ from feddbn.runtime.store import STORE, Store
 from support.rig import Refused, Rig, Server
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NAMES = ("a", "b", "c", "d")
 COLLECT = {"when_missing": "collect", "enough": 3}
 

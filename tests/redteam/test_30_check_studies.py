@@ -12,6 +12,8 @@ from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.survey import AgreementQuestion, SurveyQuestion, survey_length
 from support.hostile import Server, Sites
 
+pytestmark = pytest.mark.usefixtures("light")
+
 D = 3
 
 

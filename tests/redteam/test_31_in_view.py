@@ -21,6 +21,8 @@ from support.rig import Rig, listing, raw
 from support.saying import refused
 from support.sites import memory_site
 
+pytestmark = pytest.mark.usefixtures("light")
+
 LEVEL = np.array([70, 120, 37, 98, 2, 10.0])
 
 

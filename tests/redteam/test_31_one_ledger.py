@@ -22,6 +22,8 @@ from support.rig import Server as RigServer
 from support.saying import refused
 from support.states import changed
 
+pytestmark = pytest.mark.usefixtures("light")
+
 LEAST = 10
 
 

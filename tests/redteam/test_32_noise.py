@@ -16,6 +16,8 @@ from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from support.rig import Rig, Server, raw
 
+pytestmark = pytest.mark.usefixtures("light")
+
 D, N = 4, 500
 NAMES = tuple(f"x{j}" for j in range(D))
 QUESTION = Task(GramQuestion(n_lags=0, variables=NAMES))

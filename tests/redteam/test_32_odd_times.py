@@ -23,6 +23,8 @@ from support.console_kits import served
 from support.faults import MemoryJournal
 from support.rig import Rig
 
+pytestmark = pytest.mark.usefixtures("light")
+
 DAY = 86400
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 

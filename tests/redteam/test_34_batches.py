@@ -17,6 +17,8 @@ from support.rig import Rig, Server, listing
 from support.saying import refused
 from support.states import entries_of, ledger_lines
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NAMES = ("s0", "s1", "s2")
 RUN = "run"
 

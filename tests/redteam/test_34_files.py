@@ -18,6 +18,8 @@ from support.file_kits import LEAD, FileKits
 from support.owned_sites import make_study
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def kits(tmp_path):

@@ -18,6 +18,8 @@ from feddbn.privacy.prio3.moments import MomentsVdaf
 from feddbn.runtime.store import Store
 from support.keeping import KEEPERS, Kept, additive
 
+pytestmark = pytest.mark.usefixtures("light")
+
 QUICK = {"method": "summary", "parameters": {"n_lags": 1}}
 A, B = KEEPERS
 REAL = batches.vdaf_of

@@ -17,6 +17,8 @@ from support.file_kits import LEAD
 from support.owned_sites import NAMES, make_study
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 STRANGER = Identity.from_seed(bytes(range(32)))
 
 

@@ -14,6 +14,8 @@ from feddbn.runtime.settings import load_programs
 from support.faults import MemoryJournal
 from support.hostile import Sites
 
+pytestmark = pytest.mark.usefixtures("light")
+
 K, FEWEST = 6, 3
 
 

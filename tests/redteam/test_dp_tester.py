@@ -29,6 +29,8 @@ from support.dp_tester import curve_violation, violation
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
 
+pytestmark = pytest.mark.usefixtures("light")
+
 WIDTH = 500
 
 

@@ -12,6 +12,8 @@ from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def test_rounds_without_a_site_that_was_in_earlier_ones_are_not_opened():
     rng = np.random.default_rng(0)

@@ -27,6 +27,8 @@ from support.console_kits import (
 )
 from support.owned_sites import make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 

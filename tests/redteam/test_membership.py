@@ -13,6 +13,8 @@ from feddbn.runtime.store import FileStore
 from support.hostile import Server, Sites
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def moments(sites):
     return GramQuestion(n_lags=1, variables=sites.variables)

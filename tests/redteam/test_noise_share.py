@@ -10,6 +10,8 @@ from feddbn.federation.sums.gram import GramQuestion
 from support.hostile import Server, Sites
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def test_a_recorded_noisy_answer_is_not_sent_into_a_smaller_sum(tmp_path):
     sites = Sites(tmp_path, k=9, rows=12, n_recordings=3, policy="max_epsilon = 1.0\n")

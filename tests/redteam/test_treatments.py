@@ -1,8 +1,11 @@
 """Sums of one run that differ by few rows: with and without far cells, with one model of rows and another."""
 
 import numpy as np
+import pytest
 
 from support.rig import Rig, Server, raw
+
+pytestmark = pytest.mark.usefixtures("light")
 
 
 def make_rig(place, n_empty=0, n_far=0, k=3):

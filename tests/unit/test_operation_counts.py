@@ -22,20 +22,41 @@ from feddbn.core.statistics.survey import N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning
 from feddbn.methods.fdbnl import FDBNL
 
+ALONE = ("loss.alone", 3)
+SEEN = (("survey.first", 1140), ("agree", 2))
+CHECKED = (("gram.rows", 157), ("residuals.checks", 350), ALONE)
+# Four variables, four sites, one lag: what a fit asks by default, in this order.
+ASKED = {
+    "OneShotDBN": (*SEEN, ("gram.rows", 166), ("residuals.checks", 350), ("gram.resamples", 585), ALONE),
+    "FDBNL": (*SEEN, *CHECKED),
+    "Dynotears": (*SEEN, *CHECKED),
+    "ChangingDBN": (*SEEN, ("gram.rows", 83), ("gram.blocks", 1125), ("residuals.blocks", 286)),
+    "LatentDBN": (("survey.first", 1216), ("agree", 2), ("gram.rows", 329)),
+    "MomentSummary": (*SEEN, ("gram.rows", 157)),
+    "MixedDBN": (("gram.kinds", 83),),
+}
+
 
 class Meter:
-    """Counts sums and bytes per site while a model is fitted."""
+    """Takes down sums and bytes per site while a model is fitted, and how often it was evaluated until then."""
 
-    def __init__(self):
-        self.n_sums = self.n_sent = self.n_received = 0
+    def __init__(self, calls=()):
+        self.calls, self.sums, self.evaluated = calls, [], []
+        self.n_sent = self.n_received = 0
+
+    @property
+    def n_sums(self):
+        return len(self.sums)
 
     def __call__(self, task, answer):
-        self.n_sums += 1
+        self.sums.append((task.name, len(answer.value)))
+        self.evaluated.append(len(self.calls))
         self.n_sent += answer.value.nbytes
         self.n_received += sum(array.nbytes for array in task.arrays.values())
 
 
 def fitted(method, monkeypatch, d, n_sites, n_samples, seed):
+    """The model, what was asked, and how often the server evaluated the problem; sites that compare do so last."""
     calls = []
     evaluate = acyclicity.expm_value_and_grad
 
@@ -45,9 +66,24 @@ def fitted(method, monkeypatch, d, n_sites, n_samples, seed):
 
     monkeypatch.setitem(acyclicity.ACYCLICITIES, "expm", counted)
     fed = feddbn.simulate(d=d, n_sites=n_sites, n_samples=n_samples, random_state=seed)
-    meter = Meter()
+    meter = Meter(calls)
     model = method.fit(fed.sites, observer=meter)
-    return model, meter, len(calls)
+    is_compared = meter.sums[-1] == ALONE
+    return model, meter, meter.evaluated[-2] if is_compared else len(calls)
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.parametrize("method", ASKED)
+def test_a_default_fit_asks_these_sums(method):
+    data = feddbn.simulate(d=4, n_sites=4, n_samples=400, random_state=3)
+    meter = Meter()
+    getattr(feddbn, method)().fit(data.sites, observer=meter)
+    assert tuple(meter.sums) == ASKED[method]
+
+
+def test_a_default_fit_of_ten_variables_sends_7376_numbers(monkeypatch):
+    _, meter, _ = fitted(feddbn.OneShotDBN(), monkeypatch, 10, 5, 500, 3)
+    assert (meter.n_sums, meter.n_sent) == (6, 8 * 7376)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +101,7 @@ def test_fdbnl_takes_no_more_sums_and_evaluations_than_it_did(
     model, meter, n_evaluations = fitted(FDBNL(), monkeypatch, d, n_sites, n_samples, 0)
     assert model.status_.is_converged
     assert 0 < n_evaluations <= max_evaluations
-    assert meter.n_sums == model.n_rounds_ <= 5
+    assert meter.n_sums <= 5
 
 
 def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypatch):
@@ -111,13 +147,13 @@ def test_looking_around_costs_two_sums_and_the_products_of_every_nuisance_tried(
     assert meter.n_sent == 8 * (survey + 2 + moments)
 
 
-def test_looking_at_residuals_costs_one_sum_for_methods_that_only_look(monkeypatch):
+def test_looking_at_residuals_costs_two_sums_for_methods_that_only_look(monkeypatch):
     _, plain, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     _, meter, _ = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
-    assert meter.n_sums == plain.n_sums + 1
+    assert meter.sums[plain.n_sums + 1 :] == [ALONE]
     # Also what squares, cubes and changes of 20 columns have to do with 10 residuals.
     more = CurvatureSums.length(20, 10, changes=True)
-    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2) + more)
+    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2) + more + ALONE[1])
 
 
 def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
@@ -135,8 +171,9 @@ def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
     # The seed's network may rest on its units; that is not what is counted here.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
-        feddbn.OneShotDBN().fit(fed.sites, observer=meter)
-    assert meter.n_sums == 4
+        # Each resample has a search of its own; here it is the one that users wait for.
+        feddbn.OneShotDBN(resamples=0).fit(fed.sites, observer=meter)
+    assert meter.n_sums == 5
     assert 0 < counts["ParentRegressions"] <= 4760
     assert 0 < counts["ParentSelection"] <= 11260
 

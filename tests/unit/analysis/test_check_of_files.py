@@ -14,6 +14,8 @@ from feddbn.analysis.data_check import check
 from feddbn.findings import Finding
 from support.wards import COLUMNS, UNITS, stays, ward, wards
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def only(data: object, code: str, level: str = "warning", **options: object) -> list[Finding]:
     """The findings, which all are of this kind."""

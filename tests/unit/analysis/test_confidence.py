@@ -23,6 +23,8 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 from support.sites import federation_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
 KEY = ["source", "target", "lag"]
 

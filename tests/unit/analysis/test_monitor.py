@@ -14,7 +14,10 @@ from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.results.result import Result
 from feddbn.words import say
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 NAMES = ["a", "b", "c", "d"]
 W = np.zeros((4, 4))
 W[0, 1], W[1, 2], W[2, 3] = 0.6, 0.6, 0.6

@@ -9,6 +9,8 @@ from feddbn.runtime.engines.interface import Job
 from support.owned_sites import make_study
 from support.saying import codes, only
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NOW = 1_700_000_000.0
 STUDY = make_study(name="sepsis", method="fdbnl", parameters={"n_lags": 1})
 

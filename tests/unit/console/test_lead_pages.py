@@ -24,6 +24,8 @@ from support.console_kits import (
 from support.owned_sites import make_study
 from support.study_files import ABOUT
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def fetched(tmp_path_factory):

@@ -6,6 +6,8 @@ from feddbn.console.lead_watch import MOST_POINTS, _longer
 from feddbn.errors import FederationError
 from support.console_kits import FakeSession, wait_until, watching
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def session(tmp_path):

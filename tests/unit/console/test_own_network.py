@@ -8,6 +8,8 @@ from feddbn.results.result import Result
 from support.console_kits import SiteKits
 from support.owned_sites import make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 PARAMETERS = {
     "n_lags": 1,
     "lambda_w": 0.05,

@@ -8,6 +8,8 @@ from feddbn.method_table import STUDY_METHODS
 from support.owned_sites import make_study
 from support.study_files import ABOUT
 
+pytestmark = pytest.mark.usefixtures("light")
+
 STUDIES = [
     make_study(),
     make_study(units={"u": "mm Hg", "v": "a = b"}, step="1 h", rows=400),

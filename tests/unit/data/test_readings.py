@@ -15,6 +15,8 @@ from feddbn.data import PLAUSIBLE, ArrayRecording, MemorySite, SqlTable, read_si
 from feddbn.data.streaming import FileSite
 from feddbn.errors import DataError, ParameterError
 
+pytestmark = pytest.mark.usefixtures("light")
+
 LONG = {"series": "stay", "time": "t", "names": "what", "values": "x"}
 
 

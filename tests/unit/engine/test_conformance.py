@@ -14,6 +14,8 @@ from feddbn.federation.protocol.messages import read_request
 from feddbn.runtime.server.coordinator import Coordinator
 from support.places import quick_folder
 
+pytestmark = pytest.mark.usefixtures("light")
+
 pytest.importorskip("cryptography")
 NUMBERS = count(1000, 1000)
 

@@ -16,6 +16,8 @@ from support.places import quick_folder
 from support.saying import refused
 from support.study_files import ABOUT, as_toml
 
+pytestmark = pytest.mark.usefixtures("light")
+
 pytest.importorskip("cryptography")
 MADE = feddbn.simulate(d=3, n_sites=3, n_samples=600, mean_degree=2, random_state=901)
 NAMES = tuple(MADE.sites)

@@ -20,6 +20,8 @@ from feddbn.federation.protocol.task import Task, array
 from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import make_question
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 class PlainSite:
     """One site of consensus ADMM, written straight from the formulas of the protocol."""

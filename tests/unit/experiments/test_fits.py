@@ -15,6 +15,8 @@ from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
 from feddbn.results.scoring import score
 from feddbn.sim.simulation import simulate
 
+pytestmark = pytest.mark.usefixtures("light")
+
 SETTINGS = {"lambda_w": 0.05, "lambda_a": 0.05, "refit": False, "w_threshold": 0.3, "a_threshold": 0.3}
 POINT = Point(d=4, n_sites=5, n_samples=200, mean_degree=2.0)
 

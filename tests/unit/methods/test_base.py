@@ -9,7 +9,10 @@ import feddbn
 from feddbn.errors import DataError
 from feddbn.results.result import Result
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 
 
 @pytest.fixture(scope="module")

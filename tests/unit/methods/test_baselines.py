@@ -9,6 +9,8 @@ from feddbn.core.constraints import has_cycle
 from feddbn.errors import ParameterError
 from support.saying import only, refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def federation():

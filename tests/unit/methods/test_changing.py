@@ -14,7 +14,10 @@ from feddbn.results.result import Result
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
+]
 D, ROWS, CHANGE = 4, 300, 160
 
 

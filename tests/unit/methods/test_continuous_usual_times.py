@@ -7,6 +7,8 @@ import pytest
 import feddbn
 from feddbn.sim import diffusion, draw_rates
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def drawn(seed, d, n_rows, every=1):
     """A [to, from] and eight sites, of which half have every so many-th step only."""

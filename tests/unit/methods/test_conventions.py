@@ -21,7 +21,10 @@ from feddbn.method_table import METHODS
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
+]
 
 
 class KnowingBestSite(BestSite):

@@ -12,6 +12,8 @@ from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRan
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 EDGES = [(0, 1), (0, 2), (0, 3), (4, 5)]
 
 

@@ -13,6 +13,8 @@ from feddbn.core.penalised.path import Status
 from feddbn.errors import ParameterError, ResidualsWarning
 from support.saying import only, refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def federation():

@@ -12,7 +12,10 @@ from feddbn.core.constraints import topological_order
 from support.saying import only
 
 # Said for the duplicated column, and right.
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.DependentColumnsWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.DependentColumnsWarning"),
+]
 
 
 AS_GIVEN = Prepare(center="none", scale="none", detrend=0, period=None)

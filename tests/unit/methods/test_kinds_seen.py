@@ -15,7 +15,10 @@ from feddbn.runtime.simulated.private import private_federation
 from support.saying import only
 
 # Units and residuals are other tests' business.
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 QUICK = {"n_lags": 1}
 SEEN = {"visits": "count", "alarm": "binary"}
 

@@ -10,6 +10,8 @@ from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN
 from support.saying import only
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def quiet_fit(data, **options):
     with warnings.catch_warnings():

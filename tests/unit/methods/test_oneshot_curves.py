@@ -10,7 +10,7 @@ from feddbn.core.designs.features import FeatureMap, register_feature_map
 from feddbn.errors import ParameterError
 from support.saying import only
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
 def bent(n=900, seed=0, offsets=0.0, n_sites=3):
@@ -98,6 +98,7 @@ def test_constraints_hold():
     assert model.A_[0, 1, 2] != 0
 
 
+@pytest.mark.usefixtures("registries")
 def test_squares_and_functions_of_ones_own_are_bases_too():
     sites = bent()
     square = OneShotDBN(features="quadratic").fit(sites)

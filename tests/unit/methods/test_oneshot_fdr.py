@@ -17,7 +17,10 @@ from feddbn.methods.oneshot import OneShotDBN
 from feddbn.results.result import Result
 from support.saying import only
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
+]
 
 
 def weak(seed=0, **more):

@@ -24,6 +24,8 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.lassos import solve_lasso
 from support.saying import only
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def fed() -> feddbn.SimulatedFederation:

@@ -12,14 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import feddbn
-from feddbn import method_table
 from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ParameterError, SiteRefused
-from feddbn.federation.protocol import study as studies
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
+from feddbn.method_table import METHODS
 from feddbn.privacy.policy import SitePolicy
 from feddbn.report import write_report
 from feddbn.runtime.server.conduct import run_study
@@ -28,36 +27,31 @@ from feddbn.runtime.settings import SiteSettings
 from feddbn.runtime.site.open_site import study_checks
 from feddbn.runtime.site.protection import Protection
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
+from support.registries import restored
 from support.study_files import ABOUT, ABOUT_LINE
+
+pytestmark = pytest.mark.usefixtures("light")
 
 ONE_FILE = "support.toy_method"
 MADE = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0)
 
 
-def forget() -> None:
-    sys.modules.pop(ONE_FILE, None)
-    method_table._TABLE.pop("toy", None)
-    studies._METHODS.pop("toy", None)
-
-
 @pytest.fixture
 def toy():
-    forget()
-    yield import_module(ONE_FILE).Toy
-    forget()
+    with restored(ONE_FILE):
+        yield import_module(ONE_FILE).Toy
 
 
 @pytest.fixture
 def offered(tmp_path, monkeypatch):
     """An installed package that offers the toy by an entry point; nothing has imported it yet."""
-    forget()
     package = tmp_path / "packages"
     (package / "toy-1.dist-info").mkdir(parents=True)
     (package / "toy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1\n")
     (package / "toy-1.dist-info" / "entry_points.txt").write_text(f"[feddbn.methods]\ntoy = {ONE_FILE}\n")
     monkeypatch.syspath_prepend(str(package))
-    yield
-    forget()
+    with restored(ONE_FILE):
+        yield
 
 
 def feddbn_command(*arguments):
@@ -149,7 +143,7 @@ def test_a_site_refuses_it_unless_its_policy_names_it(toy, tmp_path):
 
 
 def test_a_site_need_not_know_it_to_judge_it():
-    forget()
+    assert "toy" not in METHODS
     SitePolicy(methods=("toy",)).check_study("toy", 3, True, None)
     with pytest.raises(SiteRefused, match="'toy'"):
         SitePolicy().check_study("toy", 3, True, None)
@@ -163,8 +157,9 @@ def test_no_study_makes_a_site_import_what_is_installed(offered):
 
 def test_the_report_says_what_it_assumes_and_reveals(offered, tmp_path):
     data = write_data(tmp_path / "data")
-    feddbn_command("fit", data, "-m", "toy", "-o", tmp_path / "r.json")
-    forget()
+    with restored(ONE_FILE):
+        feddbn_command("fit", data, "-m", "toy", "-o", tmp_path / "r.json")
+    assert "toy" not in METHODS
     page = write_report(tmp_path / "r.json", tmp_path / "r.html").read_text(encoding="utf-8")
     assert "linear" in page
     assert "Gauss 1809" in page

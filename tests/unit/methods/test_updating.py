@@ -18,7 +18,10 @@ from feddbn.results.result import Result
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only, refused
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear"}
 
 

@@ -38,6 +38,7 @@ def test_a_spline_curve_is_a_natural_cubic_spline_through_its_values_at_the_knot
         np.testing.assert_allclose(curve.at(outside), same(end), rtol=1e-8)
 
 
+@pytest.mark.usefixtures("registries")
 def test_a_registered_map_is_a_basis_without_its_first_feature_if_that_is_the_value() -> None:
     name = "tests.curves.sine"
     map_ = FeatureMap(name, lambda x, knots: np.stack([x, np.sin(x)], axis=-1), lambda k: 2, True, False)

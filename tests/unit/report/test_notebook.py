@@ -28,7 +28,10 @@ from support.report_results import curved_dbn, random_dbn
 HOSTILE = ["<script>alert(1)</script>", 'a"b', "x&y' onload=alert(1)"]
 VOID = {"br", "hr", "img", "input", "meta", "link"}
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 
 
 class Tags(HTMLParser):

@@ -21,6 +21,8 @@ from feddbn.results.result import Result
 from feddbn.words.tables import held_out_tables
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def embedded(page: str) -> dict:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)

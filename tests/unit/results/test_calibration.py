@@ -38,6 +38,8 @@ from feddbn.results.edge_table import pair_ranking
 from feddbn.results.result import Result
 from support.saying import only
 
+pytestmark = pytest.mark.usefixtures("light")
+
 EDGES = [("a", "b", 0), ("b", "a", 0), ("a", "c", 0), ("c", "a", 0), ("a", "a", 1), ("b", "c", 1)]
 
 

@@ -13,6 +13,8 @@ from feddbn.errors import ResidualsWarning
 from feddbn.results.edge_table import edge_table, links_of, pair_ranking
 from feddbn.results.result import Result
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NAMES = ("a", "b")
 
 

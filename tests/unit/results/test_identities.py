@@ -13,7 +13,10 @@ from feddbn.results.identities import near_identities
 from feddbn.words import say
 from support.saying import only
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 
 
 def pressures(seed: int = 0, n: int = 3000, noise: float = 3.0, level: float = 1.0) -> pd.DataFrame:

@@ -8,7 +8,10 @@ from feddbn.errors import ResultWarning
 from feddbn.results.result import Result
 from support.saying import only
 
-pytestmark = pytest.mark.filterwarnings(f"ignore::{ResultWarning.__module__}.{ResultWarning.__name__}")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings(f"ignore::{ResultWarning.__module__}.{ResultWarning.__name__}"),
+]
 
 
 def made(mess, n_sites=8, seed=20):

@@ -19,6 +19,8 @@ from feddbn.results.result import Result
 from feddbn.runtime.simulated.private import private_federation
 from support.saying import only
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def made(shocks, measured=0.0, n=300, n_sites=4, seed=1):
     """Sites that follow one network with these shocks, measured with errors of this size."""

@@ -11,6 +11,8 @@ from feddbn.errors import FileError, ParameterError
 from feddbn.results.result import FORMAT, VERSION, Result, write_json
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def fitted():

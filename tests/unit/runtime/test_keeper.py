@@ -17,6 +17,8 @@ from feddbn.runtime.store import Store
 from support.keeping import KEEPERS, Kept, additive
 from support.owned_sites import killed
 
+pytestmark = pytest.mark.usefixtures("light")
+
 EXACT = {"protection": "exact", "min_sites": 3}
 QUICK = {"method": "summary", "parameters": {"n_lags": 1}}
 

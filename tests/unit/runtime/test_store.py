@@ -35,6 +35,8 @@ from support.report_results import curved_dbn
 from support.saying import refused
 from support.states import changed
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def store(tmp_path):

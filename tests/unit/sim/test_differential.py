@@ -15,6 +15,8 @@ from feddbn.sim.differential import lorenz96_slope, lotka_volterra_slope, runge_
 from support.saying import only
 from support.simulated_moments import lagged, lagged_moments
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def _rng(seed=0):
     return np.random.default_rng(seed)

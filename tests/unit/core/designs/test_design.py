@@ -94,6 +94,7 @@ def test_a_description_that_was_tampered_with_is_refused(change, names) -> None:
         Design.from_dict({**Design.linear(NAMES, 1).to_dict(), **change})
 
 
+@pytest.mark.usefixtures("registries")
 def test_a_site_whose_map_of_that_name_differs_is_told_so() -> None:
     register_feature_map(FeatureMap("of-two-minds", lambda v, k: v, lambda k: 1))
     data = Design.features(NAMES, 1, Basis("of-two-minds")).to_dict()

@@ -49,6 +49,7 @@ def test_spline_basis_spans_natural_splines_and_is_linear_outside():
         np.testing.assert_allclose(second, 0.0, atol=1e-10)
 
 
+@pytest.mark.usefixtures("registries")
 def test_a_users_function_becomes_a_map_of_its_own_width():
     features = callable_map(lambda v: np.stack([np.sin(v), np.cos(v), v**3], axis=-1), d=2)
     register_feature_map(features)

@@ -35,7 +35,10 @@ from support.saying import codes, only, refused
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 NAMES = ("a", "b")
 
 

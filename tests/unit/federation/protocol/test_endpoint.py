@@ -29,6 +29,8 @@ from support.saying import refused
 from support.study_programs import WalkQuestion
 from support.study_programs import walk_of_two as make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 QUESTION = WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0)
 WALK = Task(QUESTION)
 
@@ -170,6 +172,7 @@ def test_an_answer_is_opened_for_one_set_of_sites_also_after_a_restart():
             ask(one, b"abc")
 
 
+@pytest.mark.usefixtures("registries")
 def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
     def broken(sites, question, memo):
         raise ValueError("patient 17 has 4.2")

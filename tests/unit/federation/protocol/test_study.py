@@ -21,6 +21,8 @@ from feddbn.federation.protocol.study import (
 from support.saying import refused
 from support.study_files import ABOUT, ABOUT_LINE, as_toml
 
+pytestmark = pytest.mark.usefixtures("light")
+
 TEXT = f"""
 name = "sepsis"
 method = "fdbnl"
@@ -71,6 +73,7 @@ def test_a_study_that_is_not_json_is_refused():
         study_from_json("{")
 
 
+@pytest.mark.usefixtures("registries")
 def test_an_unknown_method_names_the_known_ones():
     register_study_method(StudyMethod("known-method", lambda *_: iter(())))
     with refused(ParameterError, "nothing"):

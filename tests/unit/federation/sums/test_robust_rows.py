@@ -17,7 +17,10 @@ from feddbn.settings import flat_names
 from feddbn.sim.simulation import simulate
 from support.saying import refused
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
+]
 
 NAMES = ("a", "b")
 

@@ -20,6 +20,8 @@ from feddbn.results.remarks import treatment_findings
 from support.saying import only, refused
 from support.sites import federation_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 AUTO = Prepare()
 
 

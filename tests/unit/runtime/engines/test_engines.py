@@ -25,6 +25,8 @@ from feddbn.runtime.engines.interface import (
 )
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 STUDY = Study(name="s", method="m", variables=("u",), sites=("a", "b"))
 
 

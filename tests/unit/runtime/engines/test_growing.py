@@ -18,6 +18,8 @@ from support.file_kits import LEAD, RULE, FileKits
 from support.owned_sites import NAMES, make_study
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 SETTINGS = {"files": "feddbn_site.toml", "platform": "feddbn_site.toml", "nvflare": "local/feddbn_site.toml"}
 ENGINES = ["files", "platform", pytest.param("nvflare", marks=pytest.mark.slow)]
 

@@ -34,6 +34,8 @@ from support.rig import Rig, listing
 from support.saying import refused
 from support.states import entries_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 POLICY = listing("agree").replace("require_masking = true", "require_masking = false")
 NAMES = tuple("abcdef")
 NO_GAINS = {"prepare.gains": "none"}

@@ -12,6 +12,8 @@ from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.store import Store, run_directory
 from support.owned_sites import NAMES, OwnedSites, killed, make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 STUDY = make_study(parameters={"n_lags": 1, "check_residuals": False}, attendance={"when_missing": "wait"})
 
 

@@ -17,6 +17,8 @@ from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.server.plan import dry_round, plan_rows, red_rows
 from support.owned_sites import NAMES, OwnedSites, make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 UNITS = {"u": "mmHg", "v": "1/min"}
 SAID = '[units]\nu = "mmHg"\nv = "1/min"\n'
 RULE = "approve_by_rule = true\n"

@@ -32,7 +32,10 @@ from feddbn.sim.simulation import simulate
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.saying import refused
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
+]
 MADE = simulate(d=4, n_sites=5, n_samples=19 * 100, n_recordings=20, mean_degree=2, random_state=3)
 DATA = read_sites(MADE.sites)
 NAMES = tuple(sorted(DATA))

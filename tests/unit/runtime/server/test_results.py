@@ -2,10 +2,14 @@
 
 import json
 
+import pytest
+
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.findings import Finding
 from feddbn.runtime.server.results import export_result, with_findings
+
+pytestmark = pytest.mark.usefixtures("light")
 
 
 def test_what_a_run_has_found_stands_with_what_its_method_has():

@@ -22,6 +22,8 @@ from support.faults import LocalExchange
 from support.owned_sites import NAMES, ONE_SUM, OwnedSites, make_study
 from support.saying import only, refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 RNG = np.random.default_rng(4)
 
 

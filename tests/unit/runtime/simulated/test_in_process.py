@@ -21,6 +21,8 @@ from feddbn.runtime.simulated import in_process
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 PAPER = {
     "schedule": "paper",
     "rounds.alpha": "shared",

@@ -20,7 +20,10 @@ from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.sim.simulation import simulate
 from support.saying import refused
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+pytestmark = [
+    pytest.mark.usefixtures("light"),
+    pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
+]
 
 
 def _private(n_recordings, epsilon, seed=0, d=5, clip_bound=None):

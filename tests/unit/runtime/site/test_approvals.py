@@ -11,6 +11,8 @@ from support.faults import MemoryJournal, looked_before
 from support.owned_sites import OwnedSites, killed, make_study
 from support.saying import kept_out, refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 OWNER, STRANGER = Identity.from_seed(bytes([1]) * 32), Identity.from_seed(bytes([2]) * 32)
 DAY = 86400.0
 

@@ -10,6 +10,8 @@ from feddbn.runtime.site.audit import check_logs, export_logs, logs_at
 from support.owned_sites import OwnedSites, make_study
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):

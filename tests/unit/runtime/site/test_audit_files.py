@@ -9,6 +9,8 @@ from support.owned_sites import OwnedSites, killed, make_study
 from support.saying import refused
 from support.states import log_lines, rewrite_log
 
+pytestmark = pytest.mark.usefixtures("light")
+
 SITE = Identity.from_seed(bytes([1]) * 32)
 
 

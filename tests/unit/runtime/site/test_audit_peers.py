@@ -12,6 +12,8 @@ from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import refused
 from support.states import copied, put_back
 
+pytestmark = pytest.mark.usefixtures("light")
+
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
 KEYS = {name: identity.public for name, identity in IDENTITIES.items()}
 

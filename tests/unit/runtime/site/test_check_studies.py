@@ -14,6 +14,8 @@ from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import only
 from support.states import entries_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 CHECK = make_study(goal="check", parameters={"n_lags": 1})
 
 

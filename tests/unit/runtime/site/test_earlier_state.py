@@ -17,6 +17,8 @@ from support.owned_sites import OwnedSites, make_study
 from support.saying import refused
 from support.states import entries_of
 
+pytestmark = pytest.mark.usefixtures("light")
+
 SUM = Entry(frozenset({"0" * 16 + ":1", "1" * 16 + ":1"}), "0" * 16, "ab")
 
 

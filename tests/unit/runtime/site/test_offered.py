@@ -13,6 +13,8 @@ from feddbn.words import STEERS
 from support.owned_sites import OwnedSites, make_study
 from support.saying import kept_out, refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 @pytest.fixture
 def sites(tmp_path):

@@ -4,6 +4,8 @@ pytest.importorskip("cryptography")
 from feddbn.runtime.site.audit import logs_of
 from support.owned_sites import OwnedSites, make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 
 def test_decisions_on_several_studies_are_several_lines(tmp_path):
     sites = OwnedSites(tmp_path)

@@ -19,6 +19,8 @@ from feddbn.runtime.site.kit_files import read_peers
 from feddbn.runtime.store import Store
 from support.owned_sites import NAMES, OwnedSites, make_study
 
+pytestmark = pytest.mark.usefixtures("light")
+
 LEAD = "lead@example.org"
 
 

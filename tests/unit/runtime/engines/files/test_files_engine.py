@@ -20,6 +20,8 @@ from support.file_kits import LEAD, FileKits
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import refused
 
+pytestmark = pytest.mark.usefixtures("light")
+
 PLAIN = "approve_by_rule = true\nrequire_masking = false\n"
 
 
