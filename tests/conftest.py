@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,19 @@ def _little_to_collect() -> None:
     """Keep what stands when a file begins out of the garbage collector's way; all of it takes a tenth of a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Give it back, or DuckDB prints that it leaks at the end."""
+    gc.unfreeze()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line what was skipped and why."""
+    found = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in terminalreporter.getreports("skipped"))
+    if found:
+        told = "; ".join(f"{n} x {why}" for why, n in found.most_common())
+        terminalreporter.write_line(f"skipped: {told}")
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_a_header_says_how_many_rows_were_used(run, gaps, tmp_path, method):
     )
     assert outcome.exit_code == 0, outcome.output
     complete = int(summary(read_sites(gaps, series="patient", time="hour"), 1)["complete_rows"].sum())
-    assert f"{complete} of {6 * N}" in outcome.stdout.splitlines()[0]
+    assert f"{complete} of {6 * N}" in outcome.stdout
     stored = json.loads((tmp_path / "r.json").read_text())
     assert sum(site["used_rows"] for site in stored["sites"]) == complete
 

@@ -31,6 +31,8 @@ LEARNED = {
     "lag-added",
     "slow-levels",
     "residuals-not-looked-at",
+    "alone",
+    "could-be-hidden",
 }
 NOTHING = {"center": "none", "degree": 0, "periods": [], "gains": "none", "bounded": {}, "missing": "drop"}
 

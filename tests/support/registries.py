@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import feddbn.analysis.studies  # noqa: F401 (registers the methods)
-import feddbn.federation.programs  # noqa: F401 (registers site programs)
+import feddbn.analysis.studies
+import feddbn.federation.programs  # noqa: F401 (both register what the package brings)
 from feddbn import method_table
 from feddbn.core.designs import features
 from feddbn.federation.protocol import site, study

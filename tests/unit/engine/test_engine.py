@@ -1,7 +1,5 @@
 """Several modules: studies over `feddbn.engine`, by sites that live, and sites that are opened anew for every message."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +10,7 @@ from feddbn.cli.main import app
 from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study, StudyResult
+from support.anew import answer_anew
 from support.places import quick_folder
 from support.saying import refused
 from support.study_files import ABOUT, as_toml
@@ -64,20 +63,7 @@ def anew(places):
 
 def in_new_processes(places):
     """One process for each message; what it leaves is on its disk."""
-    fork = multiprocessing.get_context("fork")
-
-    def answer(end, place, message):
-        end.send_bytes(engine.open_site(place).handle(message))
-
-    def ask(place, message):
-        here, there = fork.Pipe()
-        process = fork.Process(target=answer, args=(there, place, message))
-        process.start()
-        reply = here.recv_bytes()
-        process.join()
-        return reply
-
-    return lambda messages: {name: ask(places[name], message) for name, message in messages.items()}
+    return lambda messages: {name: answer_anew(places[name], message) for name, message in messages.items()}
 
 
 def same_bits(one: StudyResult, other: StudyResult):

@@ -44,7 +44,6 @@ def sites(n_turned=0, n=5):
     return {f"s{k}": [rows(900 + 10 * k, k < n_turned), rows(901 + 10 * k, k < n_turned)] for k in range(n)}
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("method", [OneShotDBN, FDBNL])
 def test_a_site_that_differs_says_that_the_network_is_worse_for_it(method):
     data = {"s0": [rows(900, True, 90)], **{f"s{k}": [rows(900 + k, n=400)] for k in range(1, 5)}}
@@ -59,7 +58,6 @@ def test_a_site_that_differs_says_that_the_network_is_worse_for_it(method):
     assert {**{name: stored[name] for name in ("better", "equal", "worse")}, "untold": 0} == dict(told.values)
 
 
-@pytest.mark.usefixtures("alone")
 def test_the_comparison_changes_no_bit_of_what_is_learned(monkeypatch):
     data, settings = sites(), {"resamples": 2, **PLAIN}
     found = OneShotDBN(**settings).fit(data)
@@ -71,7 +69,6 @@ def test_the_comparison_changes_no_bit_of_what_is_learned(monkeypatch):
     assert found.edge_probabilities_.equals(without.edge_probabilities_)
 
 
-@pytest.mark.usefixtures("alone")
 def test_where_it_is_worse_for_many_the_result_begins_with_it_in_red(capsys):
     with pytest.warns(ResultWarning):
         model = OneShotDBN(**PLAIN).fit(sites(n_turned=2, n=4))
@@ -88,7 +85,6 @@ def test_where_it_is_worse_for_many_the_result_begins_with_it_in_red(capsys):
     assert (first.code, first.level, first.values["answer"]) == ("verdict-alone", "error", "many")
 
 
-@pytest.mark.usefixtures("alone")
 def test_levels_of_recordings_that_were_not_taken_off_are_told_with_their_cure():
     rng = np.random.default_rng(7)
     data = {name: [one + 3 * rng.normal(size=D) for one in found] for name, found in sites(n=3).items()}
@@ -109,7 +105,6 @@ def test_levels_follow_from_the_counts():
     assert "better for 1 site, equal for 2" in say(alone_finding(Alone(1, 2, 0), 3))
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_masked_sites_tell_their_verdicts_as_one_sum_and_their_owners_the_own(tmp_path, is_listed):
@@ -134,7 +129,6 @@ def test_masked_sites_tell_their_verdicts_as_one_sum_and_their_owners_the_own(tm
         assert verdict is None
 
 
-@pytest.mark.usefixtures("alone")
 def test_a_server_hears_three_whole_counts_once(tmp_path):
     rig = Rig(tmp_path, sites(n=3))
     study = rig.study("oneshot", {**PLAIN, "prepare.center": "none"}, {"protection": "noise"})

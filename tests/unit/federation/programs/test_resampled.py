@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bits_and_masks_change_nothing():
     assert not probabilities(plain).equals(probabilities(other))
 
 
-def test_clean_data_lose_no_edge_and_no_network(bagged):
+def test_clean_data_lose_no_edge_and_no_network():
     kept = lost = 0
     for seed in range(700, 705):
         data = feddbn.simulate(d=5, n_sites=3, n_samples=400, random_state=seed)

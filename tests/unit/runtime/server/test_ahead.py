@@ -34,8 +34,6 @@ from support.rig import Rig, listing
 from support.saying import refused
 from support.states import entries_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 POLICY = listing("agree").replace("require_masking = true", "require_masking = false")
 NAMES = tuple("abcdef")
 NO_GAINS = {"prepare.gains": "none"}
@@ -49,7 +47,7 @@ AS_THEY_ARE = {
     "prepare.missing": "drop",
 }
 LOOK, VIEW, AGREE, ROWS = "survey.first", "counts.variables", "agree", "gram.rows"
-CHECKS, AGAIN = "residuals.checks", "gram.resamples"
+CHECKS, AGAIN, ALONE = "residuals.checks", "gram.resamples", "loss.alone"
 
 
 def rows(seed, n=120, memory=0.3):
@@ -138,10 +136,10 @@ def rig(tmp_path_factory):
         ("summary", {"prepare.gains": "site"}, [(VIEW, LOOK), (ROWS, ROWS)]),
         ("summary", AS_THEY_ARE, [(VIEW, ROWS)]),
         ("summary", COMPARE, [(VIEW, LOOK), (AGREE, ROWS)]),
-        ("oneshot", NO_GAINS, [(VIEW, LOOK), (ROWS,), (CHECKS, AGAIN)]),
-        ("oneshot", COMPARE, [(VIEW, LOOK), (AGREE, ROWS), (CHECKS, AGAIN)]),
+        ("oneshot", NO_GAINS, [(VIEW, LOOK), (ROWS,), (CHECKS, AGAIN, ALONE)]),
+        ("oneshot", COMPARE, [(VIEW, LOOK), (AGREE, ROWS), (CHECKS, AGAIN, ALONE)]),
         ("oneshot", {"resamples": 0, "check_residuals": False, **AS_THEY_ARE}, [(VIEW, ROWS)]),
-        ("fdbnl", {"lambda_w": 0.05, "lambda_a": 0.05, **NO_GAINS}, [(VIEW, LOOK), (ROWS,), (CHECKS,)]),
+        ("fdbnl", {"lambda_w": 0.05, "lambda_a": 0.05, **NO_GAINS}, [(VIEW, LOOK), (ROWS,), (CHECKS, ALONE)]),
         ("latent", NO_GAINS, [(VIEW, LOOK), (ROWS,)]),
     ],
 )
@@ -157,9 +155,8 @@ def test_of_clean_data_the_same_is_asked_in_fewer_messages(rig, one_by_one, meth
         assert together.digests == alone.digests
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
-    ("method", "file"), [("oneshot", (CHECKS, AGAIN, "loss.alone")), ("fdbnl", (CHECKS, "loss.alone"))]
+    ("method", "file"), [("oneshot", (CHECKS, AGAIN, ALONE)), ("fdbnl", (CHECKS, ALONE))]
 )
 def test_whether_the_network_is_better_than_a_sites_own_takes_no_message_more(rig, method, file):
     found, together = run(rig, study_of(rig, method, NO_GAINS), f"{method}-better")
