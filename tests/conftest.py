@@ -52,7 +52,9 @@ def pytest_unconfigure() -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say in one line what was skipped and why."""
-    found = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in terminalreporter.getreports("skipped"))
+    found = Counter(
+        one.longrepr[2].removeprefix("Skipped: ") for one in terminalreporter.getreports("skipped")
+    )
     if found:
         told = "; ".join(f"{n} x {why}" for why, n in found.most_common())
         terminalreporter.write_line(f"skipped: {told}")

@@ -15,7 +15,6 @@ from feddbn.federation.protocol.study import Study, check_goal, study_method
 from feddbn.federation.protocol.task import most_numbers, of_task, usual_numbers
 from feddbn.federation.sums.in_view import with_what_is_in_view
 
-
 D, SITES = 3, 5
 MESS = ("clean", "gains", "trend", "cycles", "levels", "empty", "outliers", "memory", "bent", "laplace")
 

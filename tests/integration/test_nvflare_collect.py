@@ -17,8 +17,6 @@ from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.runtime.site.open_site import read_data
 from support.trials import SITES, assert_nothing_executed_twice, job_process, make_study
 
-pytestmark = pytest.mark.usefixtures("light")
-
 PAUSE_S = 4.0
 
 

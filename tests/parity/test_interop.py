@@ -28,8 +28,6 @@ from feddbn.interop.autoregression import autoregression
 from feddbn.interop.tigramite import SummaryParCorr
 from feddbn.model.dbn import DBN
 
-pytestmark = pytest.mark.usefixtures("light")
-
 SEEDS = range(2)
 SIZES = [60, 200, 90, 150]
 

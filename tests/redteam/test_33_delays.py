@@ -19,8 +19,6 @@ from feddbn.privacy.policy import SitePolicy
 from support.saying import refused
 from support.sites import RowsInMemory
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b", "c")
 LEAST = 10
 POLICY = SitePolicy(min_rows=LEAST)

@@ -44,8 +44,6 @@ from support.combinations import by_brute_force
 from support.faults import MemoryStore
 from support.study_programs import WalkQuestion
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b", "c", "d", "e")
 RUNS = {"r0": NAMES, "r1": NAMES[:4], "r2": NAMES, "r3": NAMES[1:]}
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}

@@ -10,7 +10,7 @@ from feddbn import engine
 
 # Forked from a process without threads that has the package imported already.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["feddbn.engine"])
+_PROCESSES.set_forkserver_preload(["feddbn.analysis.studies", "feddbn.runtime.site.open_site"])
 
 
 def _answer(end: Connection, place: Path, message: bytes) -> None:

@@ -21,8 +21,6 @@ from feddbn.runtime.engines.nvflare import kit
 from feddbn.runtime.engines.nvflare.engine import write_job
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 class Workspace:
     def __init__(self, root):

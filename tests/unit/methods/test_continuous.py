@@ -24,8 +24,6 @@ from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.words import say
 
-pytestmark = pytest.mark.usefixtures("light")
-
 TRUTH = RateNetwork.driven(
     [[-0.5, 0.6, 0.0], [0.0, -1.0, -0.5], [0.4, 0.0, -0.8]],
     [1.0, 1.0, 1.0],

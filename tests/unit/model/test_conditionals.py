@@ -9,8 +9,6 @@ from scipy import stats
 from feddbn.core.kinds import Kind
 from feddbn.model.conditionals import Conditional
 
-pytestmark = pytest.mark.usefixtures("light")
-
 KIND = {
     "continuous": Kind(),
     "positive": Kind("positive"),

@@ -8,8 +8,6 @@ import feddbn.metrics
 from feddbn.sim import SimulationSettings, federated, simulate_arrays
 from feddbn.sim.series import advance, draw_shocks
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def _simulate(seed=0, **arguments):
     return simulate_arrays(SimulationSettings(**arguments), np.random.default_rng(seed))

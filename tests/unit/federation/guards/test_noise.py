@@ -24,8 +24,6 @@ from support.questions import make_question
 from support.saying import refused
 from support.sites import memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def _units(here, question, unit):
     for recording in here.data.recordings():

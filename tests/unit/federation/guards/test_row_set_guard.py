@@ -19,8 +19,6 @@ from feddbn.federation.sums.survey import SurveyQuestion
 from support.saying import refused
 from support.sites import RowsInMemory
 
-pytestmark = pytest.mark.usefixtures("light")
-
 LEAST, N = 6, 80
 NAMES = ("x", "y", "z", "w")
 

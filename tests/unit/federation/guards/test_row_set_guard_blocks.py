@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from feddbn.data import read_sites
 from feddbn.data.memory import AlignedSite
@@ -13,8 +12,6 @@ from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 from support.sites import RowsInMemory
-
-pytestmark = pytest.mark.usefixtures("light")
 
 NAMES, LEAST = ("a", "b"), 6
 

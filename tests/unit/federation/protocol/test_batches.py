@@ -30,8 +30,6 @@ from support.saying import refused
 from support.study_programs import WalkQuestion
 from support.study_programs import walk_of_two as make_study
 
-pytestmark = pytest.mark.usefixtures("light")
-
 RUN = "run-1"
 
 

@@ -29,8 +29,6 @@ from support.saying import refused
 from support.study_programs import WalkQuestion
 from support.study_programs import walk_of_two as make_study
 
-pytestmark = pytest.mark.usefixtures("light")
-
 QUESTION = WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0)
 WALK = Task(QUESTION)
 

@@ -12,8 +12,6 @@ from feddbn.federation.sums.gram import GramQuestion, bootstrap_program, resampl
 from support.saying import refused
 from support.sites import federation_of, memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 LAGS = 2
 NAMES = ("x0", "x1", "x2")
 

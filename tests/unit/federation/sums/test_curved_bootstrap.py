@@ -15,8 +15,6 @@ from feddbn.federation.sums.gram import GramQuestion, bootstrap_program, resampl
 from support.saying import refused
 from support.sites import federation_of, memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b")
 PRODUCTS = ((0, 1, 1),)
 LEVEL, SCALE = np.array([5.0, -2.0]), np.array([2.0, 0.5])

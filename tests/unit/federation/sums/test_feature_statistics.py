@@ -27,8 +27,6 @@ from support.saying import refused
 from support.simulated_moments import gram_of
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("x0", "x1", "x2")
 CANDIDATES = (Candidate("linear"), Candidate("quadratic", 0.6), Candidate("spline", 0.8))
 

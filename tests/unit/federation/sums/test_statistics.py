@@ -15,8 +15,6 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 MOMENTS = GramQuestion(n_lags=2, variables=("x0", "x1", "x2", "x3"))
 
 

@@ -1,7 +1,6 @@
 """What a server can work out from a survey: docs/privacy-details.md says so, and this shows it."""
 
 import numpy as np
-import pytest
 
 from feddbn.data import read_sites
 from feddbn.federation.protocol.rows import Treatment, treated
@@ -10,8 +9,6 @@ from feddbn.federation.sums.survey import survey_program
 from feddbn.federation.sums.treatment import moments_program
 from feddbn.sim.simulation import simulate
 from support.sites import federation_of
-
-pytestmark = pytest.mark.usefixtures("light")
 
 
 def sums_of(n_sites, seed, d=4):

@@ -25,8 +25,6 @@ from feddbn.runtime.engines.interface import (
 )
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 STUDY = Study(name="s", method="m", variables=("u",), sites=("a", "b"))
 
 

@@ -8,8 +8,6 @@ from feddbn.runtime.engines.interface import Presence, SeenSites, run_state
 from feddbn.runtime.server.conduct import Progress
 from feddbn.runtime.server.results import absences_in
 
-pytestmark = pytest.mark.usefixtures("light")
-
 HEARD = 1_000_000_000.0
 
 

@@ -16,8 +16,6 @@ from feddbn.runtime.engines.nvflare.housekeeping import JOBS
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, place_stores, start_command
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
