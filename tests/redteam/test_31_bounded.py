@@ -89,7 +89,7 @@ def test_huge_studies_take_no_memory(rig, tmp_path):
     (tmp_path / "huge").write_bytes(greeting(json.dumps(huge), "huge"))
     (tmp_path / "levels").write_bytes(greeting(json.dumps(levels), "levels"))
     told = in_child(HUGE, tmp_path / "rig", tmp_path / "huge", tmp_path / "levels")
-    assert json.loads(told) == ["too-long", "study-too-long", "SiteRefused"]
+    assert json.loads(told) == ["too-long", "study-too-long", "ProtocolError"]
 
 
 WIDE = """

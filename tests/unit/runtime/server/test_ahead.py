@@ -30,6 +30,7 @@ from feddbn.runtime.server import ahead, conduct
 from feddbn.runtime.server.ahead import Compared, next_questions
 from feddbn.runtime.server.recorded import Recorded
 from support.keeping import KEEPERS, Kept, additive
+from support.light import light_fits
 from support.rig import Rig, listing
 from support.saying import refused
 from support.states import entries_of
@@ -234,8 +235,9 @@ def test_residuals_that_remember_have_other_resamples_asked_for(tmp_path, one_by
 def test_where_sites_refuse_resamples_the_rest_is_as_ever(tmp_path, one_by_one, policy, replicates, files):
     rig = made(tmp_path, clean(n=60), policy)
     study = study_of(rig, "oneshot", {"resamples": replicates, **NO_GAINS})
-    expected, _ = one_by_one(rig, study)
-    found, asked = run(rig, study, "together")
+    with light_fits():
+        expected, _ = one_by_one(rig, study)
+        found, asked = run(rig, study, "together")
     assert_same(found, expected)
     assert asked.files[2:] == files
     sent = [
