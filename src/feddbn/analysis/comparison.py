@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.data.layout import Layout
-from feddbn.errors import DataError, ParameterError, ResultWarning
+from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.held_out import Judge, Squares, Weights, judge_program
 from feddbn.federation.protocol.rows import Fold
 from feddbn.federation.protocol.task import Federation, Observer, Task, run_program
@@ -25,7 +24,7 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.statistics import EarlierRows, make_fold
 from feddbn.findings import Finding
 from feddbn.method_table import Method, available_methods, get_method, make_estimator
-from feddbn.methods.base import in_process, learned_from
+from feddbn.methods.base import in_process, learned_from, unwarned
 from feddbn.model.dbn import DBN
 from feddbn.model.network import check_network
 from feddbn.results.scoring import score, score_sites
@@ -112,6 +111,7 @@ def fit_method(
     observer: Observer | None = None,
     *,
     federation: Federation | None = None,
+    warns: bool = True,
     **columns: Any,
 ) -> Any:
     """Return the fitted estimator of one method; `columns` are the names `feddbn.data.read_sites` takes.
@@ -119,6 +119,8 @@ def fit_method(
     With a `federation`, `sites` are None.
     """
     estimator = make_estimator(method.name, parameters)
+    if not warns:
+        unwarned(estimator)
     if federation is not None:
         estimator.set_params(federation=federation)
     extra: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
@@ -210,7 +212,8 @@ def _fitted(
     if method.has("resamples"):
         # How probable edges are is not compared.
         mine = {"resamples": 0, **mine}
-    estimator = fit_method(method, sites, mine, truth, observer, federation=federation)
+    # Every estimator keeps its own advice in findings_.
+    estimator = fit_method(method, sites, mine, truth, observer, federation=federation, warns=False)
     seconds = time.perf_counter() - before
     line = Compared(method, estimator, seconds, None, None)
     return replace(line, scores=None if truth is None else _scores(truth, line.networks))
@@ -383,7 +386,4 @@ def compare_methods(
     chosen: Iterable[Any] = default_methods(truth, False) if methods is None else map(get_method, methods)
     share = (0.2 if truth is None else 0.0) if held_out is None else held_out
     sites = read_sites(data, layout=Layout.of(layout, columns, "compare_methods"))
-    with warnings.catch_warnings():
-        # Every estimator keeps its own advice in warnings_.
-        warnings.simplefilter("ignore", ResultWarning)
-        return Comparison(compare(sites, list(chosen), dict(parameters or {}), truth, share, observer))
+    return Comparison(compare(sites, list(chosen), dict(parameters or {}), truth, share, observer))

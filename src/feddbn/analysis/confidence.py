@@ -25,7 +25,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import RESAMPLINGS, Moments
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
-from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning
+from feddbn.errors import ParameterError, ResidualsWarning
 from feddbn.federation.programs.curved import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
 from feddbn.federation.protocol.rows import Treatment, treated
@@ -34,7 +34,7 @@ from feddbn.federation.sums.gram import BLOCK_LENGTHS, UNITS, ResampledMoments, 
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
-from feddbn.methods.base import DBNEstimator, in_process, learned_from
+from feddbn.methods.base import DBNEstimator, in_process, learned_from, unwarned
 from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
@@ -220,7 +220,7 @@ def confidence(
         network = fitted_network(full, limits, inputs, rows.treatment.center, rows.treatment, rows.asked)
         moments = resampled.full if rows.asked is None else None
         report = run_program(network_checks_program(network, moments), running)
-    table.attrs.update(_said(report, full))
+    table.attrs.update(_said(report, full, getattr(estimator, "_warns", True)))
     return table
 
 
@@ -274,7 +274,7 @@ def _check_estimator(estimator: object) -> None:
         )
 
 
-def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
+def _said(report: ResidualReport | None, full: DBN, warns: bool) -> dict[str, Any]:
     """What residuals say, as numbers and sentences; warn of what resampling repeats in every replicate."""
     if report is None:
         return {"residuals": None, "findings": [], "warnings": []}
@@ -282,7 +282,7 @@ def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
     found = not_looked_at(report) if summary is None else residual_findings(summary, len(full.A))
     found += hidden_findings(hidden_table(full, None, report.doubts), report.doubts, full.variables)
     for one in found:
-        if one.level == "warning":
+        if one.level == "warning" and warns:
             warnings.warn(say(one), ResidualsWarning, stacklevel=3)
     told = {"findings": [plain(one.to_dict()) for one in found], "warnings": [say(one) for one in found]}
     return {"residuals": None if summary is None else plain(asdict(summary)), **told}
@@ -381,10 +381,8 @@ def _weights(
 ) -> tuple[FloatArray, BoolArray]:
     """Weights of the network of a replicate, and where it has curves or products."""
     _refuse_empty(moments)
-    with warnings.catch_warnings():
-        # The fit on all rows has already given this advice; once is enough.
-        warnings.simplefilter("ignore", ResultWarning)
-        fitted: DBN = clone(estimator, safe=False).fit_moments(rows.given(moments), names)
+    # The fit on all rows has already given this advice; once is enough.
+    fitted: DBN = unwarned(clone(estimator, safe=False)).fit_moments(rows.given(moments), names)
     return fitted.adjacency_matrices, curved_edges(fitted)
 
 

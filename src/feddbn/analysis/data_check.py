@@ -9,7 +9,6 @@ somewhere; each owner finds it at home with `feddbn site check`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +24,7 @@ from feddbn.data import SiteData, check_sites
 from feddbn.data.described import layouts
 from feddbn.data.layout import Layout
 from feddbn.data.read import held, readable_sites, reading_steps
-from feddbn.errors import DataError, ParameterError, ResultWarning
+from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
@@ -37,7 +36,7 @@ from feddbn.federation.sums.treatment import (
     first_look_program,
 )
 from feddbn.findings import Finding, Findings, Level
-from feddbn.methods.base import DBNEstimator, learned_from
+from feddbn.methods.base import DBNEstimator, learned_from, unwarned
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.preflight import preflight
 from feddbn.results.identities import near_identities
@@ -85,7 +84,8 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
         return Findings(shown)
     every = layouts(data, layout)
     has_kinds = any(kind.name != "continuous" for one in every for kind in one.kinds.values())
-    look = Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare())
+    # What a fit warns of is among its findings.
+    look = unwarned(Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare()))
     names: tuple[str, ...] = every[0].variables or ()
     try:
         sites, errors = readable_sites(data, layout)
@@ -100,10 +100,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
         kept = {name: site for name, site in sites.items() if name not in errors}
         if kept and errors:
             shown.append(Finding("others-looked-at", "note", {"kept": list(kept)}))
-        with warnings.catch_warnings():
-            # What a fit warns of is among its findings.
-            warnings.simplefilter("ignore", ResultWarning)
-            found = _joined(shown, look.fit(kept), kept) if kept else shown
+        found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:
         found = _explained(shown, _refusal(error))
     found = [*found, *_limits(every, names)]

@@ -6,7 +6,6 @@ fitted on the federation that the server of the study provides. `register_method
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,11 +17,12 @@ from feddbn.analysis.comparison import check_compared, compare_on
 from feddbn.analysis.data_check import check_data
 from feddbn.analysis.monitor import Monitor
 from feddbn.core.statistics.survey import FEWEST_SITES
-from feddbn.errors import InputError, ParameterError, ResultWarning
+from feddbn.errors import InputError, ParameterError
 from feddbn.federation.protocol.study import Study, StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
 from feddbn.method_table import METHODS, Method, add_method, find_method, make_estimator
+from feddbn.methods.base import unwarned
 from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.results.result import Result, plain
@@ -41,12 +41,16 @@ def _register_for_studies(method: Method) -> None:
     def check(parameters: Mapping[str, Any]) -> None:
         make_estimator(method.name, parameters).check_parameters()
 
+    def fitted_in_a_study(parameters: Mapping[str, Any]) -> Any:
+        # What it finds travels in the result; nobody reads warnings inside a server.
+        return unwarned(make_estimator(method.name, _among_strangers(method, parameters)))
+
     def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
-        estimator = make_estimator(method.name, _among_strangers(method, parameters))
+        estimator = fitted_in_a_study(parameters)
         return told(parameters, federation, estimator.set_params(federation=federation).fit(None))
 
     def update(parameters: Mapping[str, Any], federation: Federation, kept: Mapping[str, Any]) -> StudyResult:
-        estimator = make_estimator(method.name, _among_strangers(method, parameters))
+        estimator = fitted_in_a_study(parameters)
         sites = pd.DataFrame(index=pd.Index(federation.sites, name="site"))
         where = "the run that is updated"
         estimator.take_up(kept["sums"], sites, int(kept["n_rounds"]), where)
@@ -109,9 +113,6 @@ def _register_for_studies(method: Method) -> None:
             {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary, kept
         )
 
-    def estimator_of(study: Study) -> Any:
-        return make_estimator(method.name, _among_strangers(method, study.parameters))
-
     def check_confidence(study: Study) -> None:
         check(study.parameters)
         if study.parameters.get("n_lags") == "auto":
@@ -124,19 +125,16 @@ def _register_for_studies(method: Method) -> None:
         from feddbn.analysis.confidence import confidence
 
         how = study.confidence
-        with warnings.catch_warnings():
-            # A study of the network gives this advice; a table of probabilities cannot act on it.
-            warnings.simplefilter("ignore", ResultWarning)
-            table = confidence(
-                estimator_of(study),
-                federation,
-                how.replicates,
-                block_length=how.block_length,
-                method=how.resampling,
-                random_state=how.seed,
-                unit=how.unit,
-                level=how.level,
-            )
+        table = confidence(
+            fitted_in_a_study(study.parameters),
+            federation,
+            how.replicates,
+            block_length=how.block_length,
+            method=how.resampling,
+            random_state=how.seed,
+            unit=how.unit,
+            level=how.level,
+        )
         edges = [plain(row) for row in table.to_dict("records")]
         told = {key: table.attrs[key] for key in ("residuals", "findings", "warnings")}
         told["findings"] = [*_left_out(federation), *told["findings"]]
@@ -149,7 +147,7 @@ def _register_for_studies(method: Method) -> None:
 
     def choose(study: Study, federation: Federation) -> StudyResult:
         how = study.select
-        estimator = estimator_of(study).set_params(federation=federation)
+        estimator = fitted_in_a_study(study.parameters).set_params(federation=federation)
         options: dict[str, Any] = {"n_blocks": how.n_blocks, "share": how.share, "rule": how.rule}
         found = select(estimator, None, _grid(study, method), **options)
         result = run({**study.parameters, **found.chosen}, federation)
@@ -171,7 +169,9 @@ def _register_for_studies(method: Method) -> None:
         return _with_table(run(mine, federation), "comparison", table)
 
     def look(study: Study, federation: Federation) -> StudyResult:
-        findings = [plain(found.to_dict()) for found in check_data(estimator_of(study), federation)]
+        findings = [
+            plain(found.to_dict()) for found in check_data(fitted_in_a_study(study.parameters), federation)
+        ]
         names, findings = list(federation.variables), [*_left_out(federation), *findings]
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 

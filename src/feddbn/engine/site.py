@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal, sentence_of
+from feddbn.privacy.keys import RandomBytes
 from feddbn.runtime.engines.interface import SITE_SETTINGS, FederationPlan, engine_of, is_kit
 from feddbn.runtime.settings import SiteSettings, read_site_settings
 from feddbn.runtime.site.kit_files import KEEPER_SETTINGS, owner_only, write_site_files
@@ -60,9 +62,10 @@ class Endpoint(Protocol):
 class _SiteInFolder:
     """A site whose data are read with the first message: one that cannot read them refuses."""
 
-    def __init__(self, settings: SiteSettings, submitter: str = "") -> None:
+    def __init__(self, settings: SiteSettings, submitter: str, entropy: RandomBytes) -> None:
         self._settings = settings
         self._submitter = submitter
+        self._entropy = entropy
         self._endpoint: SiteEndpoint | None = None
         self._opening = threading.Lock()
 
@@ -88,11 +91,15 @@ class _SiteInFolder:
                 # Imported with the first message: it takes longer than all else here.
                 from feddbn.runtime.site.open_site import open_site
 
-                self._endpoint = open_site(self._settings, self.name, _log, self._submitter, keep_masks=True)
+                self._endpoint = open_site(
+                    self._settings, self.name, _log, self._submitter, keep_masks=True, entropy=self._entropy
+                )
             return self._endpoint
 
 
-def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
+def open_site(
+    folder: str | Path, *, submitter: str = "", entropy: Callable[[int], bytes] = os.urandom
+) -> Endpoint:
     """Return the endpoint of the site, or of the keeper, in a folder.
 
     Parameters
@@ -101,6 +108,9 @@ def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
         A site's kit, a folder with its ``feddbn_site.toml``, or that file; or those of a keeper.
     submitter
         Who sent the study, where the platform knows: a study that names another lead is then refused.
+    entropy
+        Returns so many random bytes, of which the site makes keys of a run, masks and noise. Only a test gives another
+        source, one with a seed: who knows the seed can take masks and noise off.
 
     Raises
     ------
@@ -119,7 +129,7 @@ def open_site(folder: str | Path, *, submitter: str = "") -> Endpoint:
     place = Path(folder)
     if KEEPER_SETTINGS in (place.name, *(path.name for path in place.glob(KEEPER_SETTINGS))):
         return open_keeper(place)
-    return _SiteInFolder(read_site_settings(_settings_in(place)), submitter)
+    return _SiteInFolder(read_site_settings(_settings_in(place)), submitter, entropy)
 
 
 def _settings_in(folder: Path) -> Path:
@@ -156,7 +166,13 @@ def open_keeper(folder: str | Path) -> Keeper:
     return open_keeper(Path(folder))
 
 
-def make_sites(folder: str | Path, names: Iterable[str], keepers: Iterable[str] = ()) -> dict[str, Path]:
+def make_sites(
+    folder: str | Path,
+    names: Iterable[str],
+    keepers: Iterable[str] = (),
+    *,
+    entropy: Callable[[int], bytes] = os.urandom,
+) -> dict[str, Path]:
     """Make a folder for each site, with settings, the default policy, a secret identity and the others' public keys.
 
     Data go into ``data`` of each. The folders are for trials on one machine, or for their owners, each its own. Who trusts
@@ -170,6 +186,8 @@ def make_sites(folder: str | Path, names: Iterable[str], keepers: Iterable[str] 
         Of the sites.
     keepers
         Names of keepers, for studies that name two of them; each has a folder, too.
+    entropy
+        Returns so many random bytes, of which the secret identities are made; a test gives a source with a seed.
 
     Returns
     -------
@@ -203,7 +221,8 @@ def make_sites(folder: str | Path, names: Iterable[str], keepers: Iterable[str] 
     for name, place in places.items():
         (place / "data" if name in own else place).mkdir(parents=True)
     sites = {name: place for name, place in places.items() if name in own}
-    write_site_files(sites, keepers={name: place for name, place in places.items() if name not in own})
+    keeping = {name: place for name, place in places.items() if name not in own}
+    write_site_files(sites, keepers=keeping, entropy=entropy)
     for place in places.values():
         owner_only(place)
     return places

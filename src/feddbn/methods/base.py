@@ -222,6 +222,12 @@ def _where_instead(owner: str, fitted: dict[str, Any], name: str) -> str:
     return f"{start}."
 
 
+def unwarned(estimator: T) -> T:
+    """Return the estimator; its fits and those of its copies warn of nothing from now on. `findings_` has all they find."""
+    vars(estimator)["_warns"] = False
+    return estimator
+
+
 class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ignore[misc]
     """Base of all estimators; a subclass takes its settings (`feddbn.settings.takes`) and implements `_fit`.
 
@@ -235,6 +241,8 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
     """Questions without which there is no fit; sites that fit noise to one matrix of products do not answer all."""
     federation: Federation | None
     findings_: Findings
+    _warns = True
+    """Whether a fit warns of what it finds, too; `unwarned` has it off."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -332,7 +340,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         """Add to `findings_`, and warn of it where `warn` says as what."""
         told = [one if isinstance(one, Finding) else Finding("text", "note", {"text": one}) for one in found]
         self.findings_ = Findings([*self.findings_, *told])
-        for one in told if warn is not None else ():
+        for one in told if warn is not None and self._warns else ():
             warnings.warn(say(one), warn, stacklevel=_frames_of_package())
 
     def _begin(self) -> None:
@@ -351,7 +359,8 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted copy; a federation is a place, so the copy goes to the same one."""
         given = self.get_params(deep=False)
-        return type(self)(**{k: v if k == "federation" else copy.deepcopy(v) for k, v in given.items()})
+        other = type(self)(**{k: v if k == "federation" else copy.deepcopy(v) for k, v in given.items()})
+        return other if self._warns else unwarned(other)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -672,15 +681,13 @@ class DBNEstimator(FederatedEstimator[S]):
     def _learned_alone(self, name: str, site: SiteData) -> DBN | None:
         """What a copy of the estimator learns from one site; None, and a finding, where that cannot be."""
         given = {"federation": None, "prepare.on_disagreement": "ignore", **self._selected}
-        alone: DBNEstimator[Any] = clone(self).set_params(**given)
+        # What the copy says is said by the estimator.
+        alone: DBNEstimator[Any] = unwarned(clone(self)).set_params(**given)
         alone._begin()
         alone._set_variables(tuple(site.variables))
         alone.sites_ = summary({name: site}, alone._largest_lag)
         try:
-            with warnings.catch_warnings():
-                # What the copy says is said by the estimator.
-                warnings.simplefilter("ignore", ResultWarning)
-                alone._fit(simulated({name: site}), {name: site}, None)
+            alone._fit(simulated({name: site}), {name: site}, None)
         except FeddbnError as error:
             self._tell(Finding("no-own-network", "warning", {"site": name, "why": str(error)}))
             return None

@@ -18,7 +18,6 @@ anything, and it is asked again.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -54,8 +53,7 @@ def next_questions(
     `recorded` are the sums so far, `kept` is what the run that the study updates has kept.
     """
     federation = _Foreseen(study, recorded)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with np.errstate(all="ignore"):
         try:
             run_method(study, federation, kept)
         except _Enough:

@@ -12,10 +12,10 @@ had in its journal all along and keeps in its store; they are sent to nobody. Ev
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -83,15 +83,10 @@ def rehearse(study: Study) -> None:
     if study.update_of:
         return
     federation: Federation = _NoSites(study)
-    with warnings.catch_warnings():
-        # The run itself will say these again.
-        warnings.simplefilter("ignore")
-        try:
-            if study.privacy.epsilon is not None:
-                federation = noise_aware(federation, study)
-            study_method(study.method).run_study(study, federation)
-        except _FirstQuestion:
-            return
+    with contextlib.suppress(_FirstQuestion):
+        if study.privacy.epsilon is not None:
+            federation = noise_aware(federation, study)
+        study_method(study.method).run_study(study, federation)
 
 
 def check_study(study: Study) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from feddbn.errors import FileError, reading
 from feddbn.privacy.keepers import KeeperKeys
-from feddbn.privacy.keys import KEY_BYTES, Identity
+from feddbn.privacy.keys import KEY_BYTES, Identity, RandomBytes
 from feddbn.privacy.policy import SitePolicy
 
 KEEPER_SETTINGS = "feddbn_keeper.toml"
@@ -79,21 +79,22 @@ def write_site_files(
     keepers: Mapping[str, Path] | None = None,
     others: Path | None = None,
     authority: str = "",
+    entropy: RandomBytes = os.urandom,
 ) -> str:
     """Write each site's own files into its place, and each keeper's; data and state are below `above` of it.
 
     Where sites are there already, `others` is a folder with the public keys of these and of keepers. `authority` is the key
-    of who may add sites. Return the list of all sites' public keys.
+    of who may add sites. Secret keys are bytes of `entropy`. Return the list of all sites' public keys.
 
     ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
     bytes and the line in everybody's ``peers.toml``.
     """
     peers = "" if others is None else peer_lines(read_peers(others / "peers.toml"))
     for site, place in sorted(places.items()):
-        seed = os.urandom(KEY_BYTES)
+        seed = entropy(KEY_BYTES)
         write_secret(place / "identity.key", seed)
         peers += peer_lines({site: Identity.from_seed(seed).public})
-    known = _write_keeper_files(keepers or {}, peers, above, authority)
+    known = _write_keeper_files(keepers or {}, peers, above, authority, entropy)
     if others is not None and (others / "keepers.toml").exists():
         known = (others / "keepers.toml").read_text(encoding="utf-8")
     for site, place in places.items():
@@ -121,11 +122,13 @@ def write_circle(place: Path, peers: str, authority: str) -> None:
         (place / AUTHORITY_KEY).write_text(f"{authority}\n", encoding="utf-8")
 
 
-def _write_keeper_files(places: Mapping[str, Path], peers: str, above: str, authority: str) -> str:
+def _write_keeper_files(
+    places: Mapping[str, Path], peers: str, above: str, authority: str, entropy: RandomBytes
+) -> str:
     """Write each keeper's own files into its place; return the list of their public keys."""
     listed = []
     for name, place in sorted(places.items()):
-        seed = os.urandom(KEY_BYTES)
+        seed = entropy(KEY_BYTES)
         write_secret(place / "identity.key", seed)
         listed.append(f'"{name}" = "{KeeperKeys.of_seed(seed).to_hex()}"\n')
     for name, place in places.items():

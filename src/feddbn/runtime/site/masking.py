@@ -36,7 +36,7 @@ from feddbn.errors import FeddbnError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import refused_in
 from feddbn.federation.protocol.study import Study
-from feddbn.privacy.keys import Identity, open_sealed, seal
+from feddbn.privacy.keys import Identity, RandomBytes, open_sealed, seal
 from feddbn.privacy.register import MemoryShelf, Register
 from feddbn.privacy.secagg_site import SecAggSite, epoch_from, kept_epoch
 from feddbn.runtime.masked import SecureSite
@@ -49,8 +49,11 @@ SALT_BYTES = 16
 class SealedSlot:
     """A value of a run that only this site reads: sealed under a key made from its identity, a new one for each content."""
 
-    def __init__(self, slot: Slot, identity: Identity, run_id: str) -> None:
+    def __init__(
+        self, slot: Slot, identity: Identity, run_id: str, entropy: RandomBytes = os.urandom
+    ) -> None:
         self._slot = slot
+        self._entropy = entropy
         self._identity = identity
         self._context = f"kept masks {run_id}".encode()
 
@@ -64,7 +67,7 @@ class SealedSlot:
 
     def save(self, content: bytes) -> None:
         """Replace it; it is on disk when this returns."""
-        salt = os.urandom(SALT_BYTES)
+        salt = self._entropy(SALT_BYTES)
         self._slot.save(salt + seal(self._key(salt), content, self._context))
 
     def drop(self) -> None:
@@ -153,7 +156,8 @@ class SiteMasking:
 
     Its sums are written down in the store in `state`, where with `keep`, and in studies that collect, its secrets outlive its
     process, too; None keeps all in memory, which is for simulations only, and refuses to collect. With `noise_covers`, sums
-    with much noise are not written down: noise for a recording is noise for a whole site only if it is large.
+    with much noise are not written down: noise for a recording is noise for a whole site only if it is large. Keys and masks
+    are made of bytes of `entropy`.
     """
 
     def __init__(
@@ -165,6 +169,7 @@ class SiteMasking:
         state: Path | None,
         noise_covers: bool = False,
         keep: bool = False,
+        entropy: RandomBytes = os.urandom,
     ) -> None:
         self._name = name
         self._identity = identity
@@ -173,6 +178,7 @@ class SiteMasking:
         self._state = state
         self._noise_covers = noise_covers
         self._keep = keep
+        self._entropy = entropy
         self._in_memory = MemoryShelf()
         self._version: str | None = None
 
@@ -190,7 +196,7 @@ class SiteMasking:
             self._identity,
             self._peers,
             run_id,
-            os.urandom,
+            self._entropy,
             fewest,
             study=study.digest,
             n_sites=len(study.sites),
@@ -213,4 +219,4 @@ class SiteMasking:
             self._slot(self._state, run_id).drop()
 
     def _slot(self, state: Path, run_id: str) -> SealedSlot:
-        return SealedSlot(Slot(state, run_id, "masks", erase=True), self._identity, run_id)
+        return SealedSlot(Slot(state, run_id, "masks", erase=True), self._identity, run_id, self._entropy)

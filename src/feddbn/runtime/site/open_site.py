@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -31,6 +32,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, check_about
 from feddbn.federation.sums.lags import clock_of
 from feddbn.findings import Finding
+from feddbn.privacy.keys import RandomBytes
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.settings import SiteSettings, load_programs, read_policy
 from feddbn.runtime.site.audit import budget_finding
@@ -263,13 +265,18 @@ def _about(study: Study | None, submitter: str) -> str:
 
 
 def open_site(
-    settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "", keep_masks: bool = False
+    settings: SiteSettings,
+    name: str,
+    log: logging.Logger,
+    submitter: str = "",
+    keep_masks: bool = False,
+    entropy: RandomBytes = os.urandom,
 ) -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
     What it needs from message to message is in its store. Its masks are there with `keep_masks`, so that it may be opened
     anew for each message; else they are in memory, unless the study collects, and it lives as long as a run. `submitter` is
-    who sent the study, if the engine says so.
+    who sent the study, if the engine says so. Keys of a run, masks and noise are made of bytes of `entropy`; a test seeds it.
     """
     if settings.name != name:
         raise FileError(
@@ -296,6 +303,7 @@ def open_site(
         owner.audit,
         data,
         lambda note: warn(say(note, "owner")),
+        entropy,
     )
     masked = None
     if owner.identity is not None and settings.peers is not None:
@@ -304,7 +312,7 @@ def open_site(
         # Only a budget keeps many noisy sums from telling together what one does not.
         covers = policy.max_epsilon is not None
         masked = SiteMasking(
-            name, owner.identity, owner.keys, policy.min_sites, settings.state, covers, keep_masks
+            name, owner.identity, owner.keys, policy.min_sites, settings.state, covers, keep_masks, entropy
         )
     parts = None
     if owner.identity is not None and settings.peers is not None and settings.keepers is not None:

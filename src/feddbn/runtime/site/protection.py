@@ -33,6 +33,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.sums.private_moments import study_noise_plan
 from feddbn.findings import Finding
 from feddbn.privacy.audit import AuditChain, parse_entries
+from feddbn.privacy.gaussian import RandomBytes
 from feddbn.privacy.ledger import Ledger, nominal_precision
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.site.audit import SiteAudit
@@ -58,6 +59,7 @@ class Protection:
         audit: SiteAudit | None = None,
         data: SiteData | None = None,
         tell: Callable[[Finding], None] = lambda finding: None,
+        entropy: RandomBytes = os.urandom,
     ) -> None:
         self._state = Path(state)
         self._site = site
@@ -66,6 +68,7 @@ class Protection:
         self._audit = audit or SiteAudit(state, site, None)
         self._data = data
         self._tell = tell
+        self._entropy = entropy
         self._claim: Claim | None = None
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
@@ -126,7 +129,7 @@ class Protection:
         # The owner's budget is about the owner's delta, the study's promise about the study's.
         return DpGuard(
             study_noise_plan(study),
-            os.urandom,
+            self._entropy,
             budget,
             self._policy.delta,
             account.ledger,
