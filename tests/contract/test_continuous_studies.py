@@ -88,7 +88,6 @@ def conducted(rig, asked):
     return result, seen
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("protection", ["exact", "noise"])
 def test_deployed_sites_learn_the_rates_that_one_process_learns(tmp_path, tables, protection):
     rig = TimedRig(tmp_path, tables, listing("gram.lags"))
@@ -104,7 +103,6 @@ def test_deployed_sites_learn_the_rates_that_one_process_learns(tmp_path, tables
     np.testing.assert_allclose(A[0], alone.A_[0], atol=1e-6 if protection == "exact" else 0.15)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_noise_for_recordings_is_added_by_the_sites(tmp_path):
     rng = np.random.default_rng(901)
     rig = TimedRig(tmp_path, {f"s{k}": frames(rng, NETWORK, 40, 80) for k in range(4)}, listing("gram.lags"))

@@ -146,7 +146,6 @@ CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in LONG]
 
 
 @pytest.mark.parametrize(("method", "parameters", "kind", "more"), CASES)
-@pytest.mark.filterwarnings("ignore")
 def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters, kind, more):
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording(kind, i, rng) for _ in range(2)] for i in range(5)}
@@ -172,7 +171,6 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     assert scope_of(study, 10).variables == rig.variables
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_listed):
     rng = np.random.default_rng(0)

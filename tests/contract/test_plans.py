@@ -128,7 +128,6 @@ def studies_and_mess(draw):
 
 
 @pytest.mark.hypothesis
-@pytest.mark.filterwarnings("ignore")
 @given(studies_and_mess(), st.integers(0, 2**16))
 def test_no_study_asks_more_than_its_plan(drawn, seed):
     study, mess = drawn
@@ -140,7 +139,6 @@ def test_no_study_asks_more_than_its_plan(drawn, seed):
     within(study, lengths)
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("method", "parameters"),
     [
@@ -164,7 +162,6 @@ def test_of_clean_data_a_study_asks_what_is_usual_and_no_more(method, parameters
     assert sum(map(sum, lengths.values())) == usual_numbers(plan_of(study))
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_cycles_that_spectra_show_are_in_the_plan_of_a_given_trend():
     study = study_of("oneshot", {"prepare.detrend": 1, "check_residuals": False})
     lengths = asked_by(study, ("cycles",), n=480)
@@ -172,7 +169,6 @@ def test_cycles_that_spectra_show_are_in_the_plan_of_a_given_trend():
     assert max(lengths["gram.rows"]) == of_task(plan_of(study), "gram.rows")[1]
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_most_that_a_plan_has_is_reached():
     study = study_of("oneshot", {"n_lags": 1})
     plan, reached = plan_of(study), Counter()

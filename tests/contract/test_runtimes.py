@@ -17,6 +17,7 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.runtime.site.masking import SiteMasking
+from support.entropy import Entropy, seeded
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.questions import make_question
 from support.saying import refused
@@ -39,14 +40,15 @@ def in_process(guards=()):
 
 
 def masked_in_process(guards=()):
-    return secure_federation(sites(guards))
+    return secure_federation(sites(guards), random_bytes=seeded())
 
 
 def messages(guards=(), masked=False):
     identities = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
+    entropy = Entropy()
 
     def make(name):
-        keys = SiteMasking(name, identities[name], pinned_keys(identities), 3, None)
+        keys = SiteMasking(name, identities[name], pinned_keys(identities), 3, None, entropy=entropy(name))
         return SiteEndpoint(sites(guards)[name], MemoryStore(name), masked=keys)
 
     study = Study(

@@ -68,7 +68,6 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.filterwarnings("ignore")
 def test_a_site_answers_the_same_under_any_name(case):
     make, empty = CASES[case]
     rng = np.random.default_rng(0)

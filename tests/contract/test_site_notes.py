@@ -12,6 +12,7 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
+from support.entropy import seeded
 from support.faults import LocalExchange, MemoryJournal
 from support.study_files import ABOUT
 
@@ -25,7 +26,7 @@ def run(tmp_path, **parameters):
         (tmp_path / name / "data").mkdir(parents=True)
         scaled = frame * [100, 1, 1] if name == "c" else frame
         scaled.to_csv(tmp_path / name / "data" / "r.csv", index=False)
-    write_site_files({name: tmp_path / name for name in NAMES})
+    write_site_files({name: tmp_path / name for name in NAMES}, entropy=seeded())
     for name in NAMES:
         tasks = json.dumps([*SitePolicy().tasks, "agree"])
         policy = f"require_masking = false\nmin_sites = 2\napprove_by_rule = true\ntasks = {tasks}\n"

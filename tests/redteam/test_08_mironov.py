@@ -1,7 +1,5 @@
 """Red team 9 (a8): the low bits of the noise do not tell an empty bin from one unit."""
 
-import os
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,6 +10,7 @@ from feddbn.privacy.integers import encode_fixed
 
 PLAN = private_moments_plan("gram.rows", "recording", 1.0, 1e-5)
 N_BINS, N_RELEASES = 2000, 5
+RNG = np.random.default_rng(8)
 
 
 def low_bits(count, n_sites, protect):
@@ -33,13 +32,11 @@ def on_the_grid(count, n_sites):
     steps = sum(
         (np.rint(unit / grid.step).astype(np.int64) for unit in units), np.zeros(N_BINS, dtype=np.int64)
     )
-    return (steps + grid.noise(np.full(N_BINS, sigma / np.sqrt(n_sites)), os.urandom)) * grid.step
+    return (steps + grid.noise(np.full(N_BINS, sigma / np.sqrt(n_sites)), RNG.bytes)) * grid.step
 
 
 def in_floating_point(count, n_sites):
-    noise = np.random.default_rng().normal(
-        scale=PLAN.multiplier_of("counts.norms") / np.sqrt(n_sites), size=N_BINS
-    )
+    noise = RNG.normal(scale=PLAN.multiplier_of("counts.norms") / np.sqrt(n_sites), size=N_BINS)
     return count * np.ones(N_BINS) + noise
 
 
@@ -70,7 +67,7 @@ def test_what_a_site_sends_is_on_a_grid_that_the_noise_alone_decides():
     steps = set()
     for count in (0, 1, 50):
         units = [np.eye(40)[i % 40] for i in range(count)]
-        value = PLAN.protect("counts.norms", units, True, 40, 1, 3, os.urandom).value
+        value = PLAN.protect("counts.norms", units, True, 40, 1, 3, RNG.bytes).value
         grid = Grid.for_share(PLAN.sigma("counts.norms", 1.0, True, 1) / np.sqrt(PLAN.n_shares(3)))
         assert np.all(value / grid.step == np.rint(value / grid.step))
         steps.add(grid.step)

@@ -118,7 +118,6 @@ def pair_counts(task, value):
 
 
 @pytest.mark.parametrize("kind", ["one empty cell", "seldom together"])
-@pytest.mark.filterwarnings("ignore")
 def test_no_sum_over_pairs_and_no_difference_of_two_is_about_few_rows(tmp_path, kind):
     """F4: a column with one empty cell gave that row and the one before it (3.2e-11), two seldom ones their cells (0)."""
     rng = np.random.default_rng(0)
@@ -204,7 +203,6 @@ def moments_of(task, value):
 
 
 @pytest.mark.parametrize("method", ["oneshot", "summary"])
-@pytest.mark.filterwarnings("ignore")
 def test_a_study_goes_on_without_a_variable_that_is_seldom_seen(tmp_path, method):
     """F3, F3c: one row had the event; its other cells were in the sums (9.5e-13) and in the published result (1.4e-14)."""
     rng = np.random.default_rng(0)
@@ -222,7 +220,6 @@ def test_a_study_goes_on_without_a_variable_that_is_seldom_seen(tmp_path, method
     assert {*asked} == {("x0", "x1", "x2")}
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_column_that_is_another_constant_at_one_site_is_left_out(tmp_path):
     """F3b: a column that is 1 at one site and 0 at the others gave that site's totals (3.4e-16)."""
     rng = np.random.default_rng(3)
@@ -241,7 +238,6 @@ def test_a_column_that_is_another_constant_at_one_site_is_left_out(tmp_path):
                 assert np.abs(row[:3] - own).max() > 10 * own.std() / np.sqrt(300)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_run_has_one_choice_of_variables(tmp_path):
     """Sums about two choices would differ by the rows that lack a cell."""
     rng = np.random.default_rng(0)
@@ -268,7 +264,6 @@ def test_a_step_in_which_one_site_weighs_alone_is_refused(tmp_path, gap, slope):
     server.refused(raw("newton", params, arrays), "few-rows-weigh", site="s3")
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_no_block_of_time_has_rows_of_few_sites(tmp_path):
     """F2: blocks after the end of all recordings but one were that site's moments (3.7e-16)."""
     rng = np.random.default_rng(1)
@@ -285,7 +280,6 @@ def test_no_block_of_time_has_rows_of_few_sites(tmp_path):
         assert min(n for n in rows if n) >= 10
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_no_cluster_has_few_sites(tmp_path):
     """F8: one site was unlike the others, and its cluster's regressions were its own (6.7e-16)."""
     rng = np.random.default_rng(0)
@@ -307,7 +301,6 @@ def test_no_cluster_has_few_sites(tmp_path):
     assert all(n == 0 or n >= 3 for one in counts for n in one)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_levels_that_one_site_has_in_few_rows_are_put_together(tmp_path):
     """F13, from an honest server: the other sites have the level often, one has it in a single row."""
     rng = np.random.default_rng(4)

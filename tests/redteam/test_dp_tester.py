@@ -4,8 +4,6 @@ Many releases in one: units that each move a coordinate of their own are as many
 independent. A coordinate with a unit and one without are outcomes on neighbouring data sets.
 """
 
-import os
-
 import numpy as np
 import pytest
 
@@ -26,6 +24,7 @@ from feddbn.federation.sums.private_moments import (
 )
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan, multiplier_for, norm_edges
 from support.dp_tester import curve_violation, violation
+from support.entropy import seeded
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
 
@@ -97,7 +96,7 @@ class RefusingGuard(DpGuard):
 )
 def test_a_refusal_does_not_tell_what_is_in_the_data(one, other):
     plan = private_moments_plan("gram.rows", "recording", 1.0, 1e-5, 5.0)
-    guard = DpGuard(plan, os.urandom, None, 1e-5)
+    guard = DpGuard(plan, seeded(), None, 1e-5)
     assert (
         violation(answers_or_refusals(one, guard, 60), answers_or_refusals(other, guard, 60), 1.0, 1e-5) <= 0
     )
@@ -105,7 +104,7 @@ def test_a_refusal_does_not_tell_what_is_in_the_data(one, other):
 
 def test_a_guard_that_refuses_for_the_data_is_found_out():
     plan = private_moments_plan("gram.rows", "recording", 1.0, 1e-5, 5.0)
-    guard = RefusingGuard(plan, os.urandom, None, 1e-5)
+    guard = RefusingGuard(plan, seeded(), None, 1e-5)
     outcomes = (answers_or_refusals(site_of(lengths), guard, 60) for lengths in ([3, 12], [3]))
     assert violation(*outcomes, 1.0, 1e-5) > 0
 
@@ -137,7 +136,7 @@ def test_no_recording_makes_a_question_fail(asked):
     question = GramQuestion(**{"n_lags": 1, "variables": VARIABLES, **asked})
     for values in ODD.values():
         data = MemorySite(VARIABLES, [ArrayRecording("r", (Block(values),))])
-        answer = Site("a", data, (DpGuard(plan, os.urandom, None, 1e-5),)).answer(Task(question))
+        answer = Site("a", data, (DpGuard(plan, seeded(), None, 1e-5),)).answer(Task(question))
         assert np.all(np.isfinite(answer))
 
 

@@ -41,6 +41,7 @@ from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.site.masking import SiteMasking
 from support.combinations import by_brute_force
+from support.entropy import Entropy
 from support.faults import MemoryStore
 from support.study_programs import WalkQuestion
 
@@ -94,6 +95,7 @@ class HostileServer(RuleBasedStateMachine):
         self.stores = {name: MemoryStore(name) for name in NAMES}
         self.lines = {name: [] for name in NAMES}
         self.executed = Counter()
+        self.entropy = Entropy()
         self.ends = {name: self.make(name) for name in NAMES}
         self.epochs = {}
         self.slots = []
@@ -106,7 +108,10 @@ class HostileServer(RuleBasedStateMachine):
         rows = np.random.default_rng(ord(name)).normal(size=(8, 2))
         data = MemorySite(("u", "v"), [ArrayRecording("r", (Block(rows),))])
         state = Path(self.place.name) / name
-        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, state, keep=name in KEPT)
+        keep, entropy = name in KEPT, self.entropy(name)
+        masked = SiteMasking(
+            name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, state, keep=keep, entropy=entropy
+        )
 
         def guards(run_id, study):
             chain = AuditChain.resume(self.lines[name])

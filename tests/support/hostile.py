@@ -17,6 +17,7 @@ from feddbn.runtime.masked import read_secure_reply
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
+from support.entropy import Entropy
 from support.study_files import ABOUT_LINE
 
 LOG = logging.getLogger("redteam")
@@ -37,7 +38,8 @@ class Sites:
             (place / "data").mkdir(parents=True)
             self.data[name] = [rng.normal(size=(rows, d)) * (1 + i) + i for _ in range(n_recordings)]
             self.write(name)
-        write_site_files(self.places)
+        self.entropy = Entropy(seed)
+        write_site_files(self.places, entropy=self.entropy("keys"))
         if "approve_by_rule" in SitePolicy.model_fields:
             policy = f"approve_by_rule = true\n{policy}"
         for place in self.places.values():
@@ -56,7 +58,8 @@ class Sites:
 
     def restart(self, name):
         """A new process would read the same files."""
-        self.ends[name] = open_site(read_site_settings(self.places[name] / "feddbn_site.toml"), name, LOG)
+        settings = read_site_settings(self.places[name] / "feddbn_site.toml")
+        self.ends[name] = open_site(settings, name, LOG, entropy=self.entropy(name))
 
     def study(self, method="fdbnl", sites=None, parameters="", privacy="", variables=None):
         """A study under masks over these sites."""

@@ -13,6 +13,7 @@ from feddbn.errors import AggregationError
 from feddbn.federation.protocol.batches import batch_parts
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import part_length
+from support.entropy import Entropy
 from support.study_files import ABOUT
 
 KEEPERS = ("keeper-a", "keeper-b")
@@ -86,7 +87,8 @@ class Kept:
             d=d, n_lags=1, n_sites=n_sites, n_samples=n_rows * n_sites, random_state=seed
         )
         self.names = tuple(f"s{k}" for k in range(n_sites))
-        self.folders = make_sites(self.place, self.names, KEEPERS)
+        self.entropy = Entropy(seed)
+        self.folders = make_sites(self.place, self.names, KEEPERS, entropy=self.entropy("keys"))
         for name, recordings in zip(self.names, simulated.sites.values(), strict=True):
             recordings[0].to_csv(self.folders[name] / "data" / "one.csv", index=False)
             (self.folders[name] / "policy.toml").write_text(POLICY)
@@ -109,7 +111,8 @@ class Kept:
         return Study(**{**values, **changes})
 
     def end(self, name):
-        return open_keeper(self.folders[name]) if name in KEEPERS else open_site(self.folders[name])
+        place = self.folders[name]
+        return open_keeper(place) if name in KEEPERS else open_site(place, entropy=self.entropy(name))
 
     def handle(self, name, message):
         if name not in self.ends:

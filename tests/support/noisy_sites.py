@@ -1,4 +1,4 @@
-"""Real sites as `open_site` makes them, with their policies, books and noise from the operating system."""
+"""Real sites as `open_site` makes them, with their policies, books and noise from a seed."""
 
 import logging
 
@@ -12,6 +12,7 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
+from support.entropy import Entropy
 from support.faults import LocalExchange, MemoryJournal
 from support.study_files import ABOUT
 
@@ -22,22 +23,22 @@ VARIABLES = ("u", "v")
 class NoisySites:
     """Sites with given recordings; `coordinator` opens a run as their server."""
 
-    def __init__(self, place, recordings, policy=""):
-        self.place = place
+    def __init__(self, place, recordings, policy="", seed=0):
+        self.place, self.entropy = place, Entropy(seed)
         for name, items in recordings.items():
             (place / name / "data").mkdir(parents=True)
             for number, values in enumerate(items):
                 frame = pd.DataFrame(values, columns=list(VARIABLES))
                 frame.to_csv(place / name / "data" / f"{number:03d}.csv", index=False)
         self.names = tuple(sorted(recordings))
-        write_site_files({name: place / name for name in self.names})
+        write_site_files({name: place / name for name in self.names}, entropy=self.entropy("keys"))
         for name in self.names:
             (place / name / "policy.toml").write_text("approve_by_rule = true\n" + policy)
         self.exchange = LocalExchange(self.names, self.open)
 
     def open(self, name):
         settings = read_site_settings(self.place / name / "feddbn_site.toml")
-        return open_site(settings, name, logging.getLogger("test"))
+        return open_site(settings, name, logging.getLogger("test"), entropy=self.entropy(name))
 
     def study(self, masked=True, n_lags=1, **privacy):
         return Study(
@@ -68,4 +69,5 @@ def noise_rows(rng, n=12, scale=1.0):
 
 def make(place, seed=0, n_recordings=3, policy="", names=NAMES):
     rng = np.random.default_rng(seed)
-    return NoisySites(place, {name: [noise_rows(rng) for _ in range(n_recordings)] for name in names}, policy)
+    recordings = {name: [noise_rows(rng) for _ in range(n_recordings)] for name in names}
+    return NoisySites(place, recordings, policy, seed)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +17,7 @@ from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.owner import DEFAULT_DAYS, Owner
+from support.entropy import Entropy
 from support.faults import LocalExchange, MemoryJournal
 from support.study_files import ABOUT
 
@@ -40,15 +37,16 @@ class OwnedSites:
             (self.place / name / "data").mkdir(parents=True)
             frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["u", "v"])
             frame.to_csv(self.place / name / "data" / "one.csv", index=False)
-        write_site_files({name: self.place / name for name in NAMES})
+        self.entropy = Entropy()
+        write_site_files({name: self.place / name for name in NAMES}, entropy=self.entropy("keys"))
         for name in NAMES if policy is not None else ():
             (self.place / name / "policy.toml").write_text(policy)
 
     @classmethod
-    def at(cls, place: Path) -> OwnedSites:
+    def at(cls, place: Path, seed: int = 1) -> OwnedSites:
         """The sites that are there already."""
         made = cls.__new__(cls)
-        made.place = Path(place)
+        made.place, made.entropy = Path(place), Entropy(seed)
         return made
 
     def settings(self, name="north"):
@@ -64,9 +62,15 @@ class OwnedSites:
         for name in names:
             self.owner(name).approve(study, days, runs, epsilon)
 
+    def open(self, name, **more):
+        """Start a site."""
+        return open_site(
+            self.settings(name), name, logging.getLogger("test"), entropy=self.entropy(name), **more
+        )
+
     def exchange(self, **more):
         def make(name):
-            return open_site(self.settings(name), name, logging.getLogger("test"), **more)
+            return self.open(name, **more)
 
         return LocalExchange(NAMES, make)
 
@@ -99,20 +103,3 @@ def make_study(**changes) -> Study:
         "attendance": {"when_missing": "abort"},
     }
     return Study(**{**values, **changes})
-
-
-def killed(work: Callable[[Callable[[str], None]], None], seconds: float) -> list[str]:
-    """Run `work(say)` in a process that is killed (SIGKILL) after some seconds; return what it had said."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            work(lambda word: os.write(write, f"{word}\n".encode()))
-        finally:
-            os._exit(0)
-    os.close(write)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    with open(read, "rb") as said:
-        return said.read().decode().split()

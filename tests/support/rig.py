@@ -25,6 +25,7 @@ from feddbn.runtime.masked import SecureFederation, read_secure_reply
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.site.open_site import open_site
+from support.entropy import Entropy
 from support.states import entries_of
 from support.study_files import ABOUT
 
@@ -65,7 +66,8 @@ class Rig:
             for number, values in enumerate(recordings):
                 frame = pd.DataFrame(values, columns=list(self.variables))
                 frame.to_csv(place / name / "data" / f"r{number:03d}.csv", index=False, float_format="%.17g")
-        write_site_files({name: place / name for name in data})
+        self.entropy = Entropy()
+        write_site_files({name: place / name for name in data}, entropy=self.entropy("keys"))
         for name in data:
             path = place / name / "policy.toml"
             # What is tried here is what rules stop without an owner who looks at every study.
@@ -75,7 +77,7 @@ class Rig:
     def open(self, name):
         """Start a site; what it keeps is on disk."""
         settings = read_site_settings(self.place / name / "feddbn_site.toml")
-        return open_site(settings, name, logging.getLogger("redteam"))
+        return open_site(settings, name, logging.getLogger("redteam"), entropy=self.entropy(name))
 
     def restart(self, name):
         """End a site and start it again."""

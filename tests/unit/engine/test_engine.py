@@ -10,7 +10,8 @@ from feddbn.cli.main import app
 from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study, StudyResult
-from support.anew import answer_anew
+from support.crash import in_child
+from support.entropy import Entropy, seeded
 from support.places import quick_folder
 from support.saying import refused
 from support.study_files import ABOUT, as_toml
@@ -36,7 +37,7 @@ def tmp_path():
 
 @pytest.fixture
 def sites(tmp_path):
-    places = engine.make_sites(tmp_path / "sites", NAMES)
+    places = engine.make_sites(tmp_path / "sites", NAMES, entropy=seeded())
     for name, (table,) in MADE.sites.items():
         table.to_csv(places[name] / "data" / "rows.csv", index=False)
         policy = places[name] / "policy.toml"
@@ -49,21 +50,30 @@ def sites(tmp_path):
 
 def living(places):
     """One endpoint for each site."""
-    ends = {name: engine.open_site(place) for name, place in places.items()}
+    entropy = Entropy()
+    ends = {name: engine.open_site(place, entropy=entropy(name)) for name, place in places.items()}
     assert {name: end.name for name, end in ends.items()} == {name: name for name in places}
     return lambda messages: {name: ends[name].handle(message) for name, message in messages.items()}
 
 
 def anew(places):
     """One endpoint for each message."""
+    entropy = Entropy(1)
     return lambda messages: {
-        name: engine.open_site(places[name]).handle(message) for name, message in messages.items()
+        name: engine.open_site(places[name], entropy=entropy(name)).handle(message)
+        for name, message in messages.items()
     }
+
+
+def answer(say, place, message):
+    return engine.open_site(place).handle(message)
 
 
 def in_new_processes(places):
     """One process for each message; what it leaves is on its disk."""
-    return lambda messages: {name: answer_anew(places[name], message) for name, message in messages.items()}
+    return lambda messages: {
+        name: in_child(answer, places[name], message).value for name, message in messages.items()
+    }
 
 
 def same_bits(one: StudyResult, other: StudyResult):

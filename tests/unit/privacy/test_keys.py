@@ -1,5 +1,4 @@
 import hashlib
-import os
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -16,11 +15,14 @@ from feddbn.privacy.keys import (
     slot_keys,
     verify_signature,
 )
+from support.entropy import seeded
 from support.saying import refused
+
+DRAW = seeded()
 
 
 def test_two_sites_agree_and_directions_are_swapped():
-    a, b = AgreementKey.fresh(os.urandom), AgreementKey.fresh(os.urandom)
+    a, b = AgreementKey.fresh(DRAW), AgreementKey.fresh(DRAW)
     at_a = a.agree("a", "b", b.public, b"roster")
     at_b = b.agree("b", "a", a.public, b"roster")
     assert (at_a.seal_to_peer, at_a.seal_from_peer, at_a.seeds) == (
@@ -33,17 +35,17 @@ def test_two_sites_agree_and_directions_are_swapped():
 
 
 def test_sites_that_saw_different_rosters_share_no_key():
-    a, b = AgreementKey.fresh(os.urandom), AgreementKey.fresh(os.urandom)
+    a, b = AgreementKey.fresh(DRAW), AgreementKey.fresh(DRAW)
     assert a.agree("a", "b", b.public, b"one").seeds != b.agree("b", "a", a.public, b"two").seeds
 
 
 def test_key_of_small_order_is_refused():
     with refused(AggregationError, "b", code="bad-key"):
-        AgreementKey.fresh(os.urandom).agree("a", "b", bytes(32), b"")
+        AgreementKey.fresh(DRAW).agree("a", "b", bytes(32), b"")
 
 
 def test_pair_keys_are_hkdf_of_the_agreed_secret():
-    a, b = AgreementKey.fresh(os.urandom), AgreementKey.fresh(os.urandom)
+    a, b = AgreementKey.fresh(DRAW), AgreementKey.fresh(DRAW)
     pair = a.agree("a", "b", b.public, b"roster")
     names = hashlib.sha256(b"a").digest() + hashlib.sha256(b"b").digest()
     info = b"feddbn secure aggregation 1 roster" + names
@@ -68,22 +70,22 @@ def test_keystream_is_chacha20_of_rfc_7539():
 
 
 def test_slot_keys_are_different():
-    seeds = slot_keys(os.urandom(32), 50)
+    seeds = slot_keys(DRAW(32), 50)
     assert len({seeds[i : i + 32] for i in range(0, len(seeds), 32)}) == 50
 
 
 def test_sealed_message_opens_only_unchanged_and_in_its_context():
-    key = os.urandom(32)
+    key = DRAW(32)
     sealed = seal(key, b"shares", b"roster")
     assert open_sealed(key, sealed, b"roster") == b"shares"
     flipped = bytes([sealed[0] ^ 1]) + sealed[1:]
-    for other in ((key, flipped, b"roster"), (key, sealed, b"other"), (os.urandom(32), sealed, b"roster")):
+    for other in ((key, flipped, b"roster"), (key, sealed, b"other"), (DRAW(32), sealed, b"roster")):
         with refused(AggregationError, code="altered-seal"):
             open_sealed(*other)
 
 
 def test_signature_holds_for_its_key_and_statement_only():
-    one, two = Identity.from_seed(os.urandom(32)), Identity.from_seed(os.urandom(32))
+    one, two = Identity.from_seed(DRAW(32)), Identity.from_seed(DRAW(32))
     signature = one.sign(b"statement")
     assert verify_signature(one.public, signature, b"statement")
     assert not verify_signature(one.public, signature, b"another")

@@ -1,7 +1,6 @@
 """Collections: sites that are never there together, over a simulated week, with real endpoints and masks."""
 
 import contextlib
-import logging
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from feddbn.federation.protocol.study import Study, check_sites, study_from_json
 from feddbn.runtime.server.collecting import Collecting, VisitBook, visit_name
 from feddbn.runtime.server.conduct import Progress, conduct, run_study
 from feddbn.runtime.server.coordinator import Coordinator
-from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.store import EventLog, RunJournal, Store
 from feddbn.words.studies import when
 from support.faults import MemoryJournal
@@ -39,7 +37,7 @@ def collecting(**attendance):
 
 
 def opener(sites):
-    return lambda name: open_site(sites.settings(name), name, logging.getLogger("test"))
+    return sites.open
 
 
 class Server:

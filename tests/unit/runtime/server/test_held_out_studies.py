@@ -33,6 +33,7 @@ from feddbn.runtime.server.results import export_result
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.kit_files import write_site_files
 from feddbn.runtime.site.open_site import open_site
+from support.entropy import Entropy
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
 from support.study_files import ABOUT_LINE
@@ -59,7 +60,8 @@ class Sites:
         for name, directory in places.items():
             (directory / "data").mkdir(parents=True)
             fed.sites[name][0].to_csv(directory / "data" / "ward.csv", index=False)
-        write_site_files(places)
+        self.entropy = Entropy()
+        write_site_files(places, entropy=self.entropy("keys"))
         tasks = json.dumps([*SitePolicy().tasks, *extra])
         for directory in places.values():
             open_to_all = (
@@ -75,7 +77,10 @@ class Sites:
 
     def open(self, directory, name):
         endpoint = open_site(
-            read_site_settings(directory / "feddbn_site.toml"), name, logging.getLogger("test")
+            read_site_settings(directory / "feddbn_site.toml"),
+            name,
+            logging.getLogger("test"),
+            entropy=self.entropy(name),
         )
         tell = endpoint._on_event
 

@@ -1,7 +1,6 @@
-"""A masked study whose process, server and sites in one, is killed (SIGKILL) at random moments ends with the same bits."""
+"""A masked study whose process, server and sites in one, is killed at any commit ends with the same bits."""
 
 import logging
-import shutil
 
 import numpy as np
 import pytest
@@ -10,45 +9,37 @@ pytest.importorskip("cryptography")
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.store import Store, run_directory
-from support.owned_sites import NAMES, OwnedSites, killed, make_study
+from support.crash import in_child
+from support.owned_sites import NAMES, OwnedSites, make_study
 
 pytestmark = pytest.mark.usefixtures("light")
 
 STUDY = make_study(parameters={"n_lags": 1, "check_residuals": False}, attendance={"when_missing": "wait"})
 
 
-def work(sites, run="run-1"):
+def work(say, place, run):
+    sites = OwnedSites.at(place)
     out = run_directory(sites.place / "out", run)
-    conduct(
-        sites.exchange(),
-        STUDY,
-        run,
-        sites.place / "runs",
-        out,
-        Progress(run, NAMES),
-        logging.getLogger("test").info,
-    )
+    runs = sites.place / "runs"
+    conduct(sites.exchange(), STUDY, run, runs, out, Progress(run, NAMES), logging.getLogger("test").info)
     return StudyResult.from_bytes((out / "result.feddbn").read_bytes()).arrays
 
 
-@pytest.mark.parametrize("n_kills", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_a_masked_study_killed_at_random_moments_ends_with_the_same_bits(tmp_path, n_kills):
-    rng = np.random.default_rng(n_kills)
-    sites = OwnedSites(tmp_path / "calm", "approve_by_rule = true\n")
-    # A copy: the same keys and the same data.
-    shutil.copytree(tmp_path / "calm", tmp_path / "killed")
-    calm = work(sites)
-    beside = OwnedSites.at(tmp_path / "killed")
-    journal = Store(beside.place / "runs")
-    for kill in range(n_kills):
-        # Each run is killed a few times, then the next begins.
-        run = f"run-{kill // 4}"
-        killed(lambda say, run=run: work(beside, run), rng.uniform(0.02, 1.0))
-        if kill % 4 == 3:
-            found = work(beside, run)
-            assert calm.keys() == found.keys()
-            assert all(np.array_equal(calm[name], found[name]) for name in calm)
-            assert journal.records(run, "journal")
+@pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_masked_study_killed_at_a_commit_and_again_ends_with_the_same_bits(tmp_path, every):
+    """Each run is killed at its commit, then while it goes on, and then it ends."""
+    sites = OwnedSites(tmp_path, "approve_by_rule = true\n")
+    calm = in_child(work, tmp_path, "calm")
+    journal = Store(tmp_path / "runs")
+    points = range(2 * calm.n_commits)[::every]
+    assert len(points) > 4
+    for point in points:
+        run = f"run-{point}"
+        assert in_child(work, tmp_path, run, at=point).is_killed
+        in_child(work, tmp_path, run, at=point // 2)
+        found = in_child(work, tmp_path, run).value
+        assert calm.value.keys() == found.keys()
+        assert all(np.array_equal(calm.value[name], found[name]) for name in found)
+        assert journal.records(run, "journal")
     for name in NAMES:
-        audit = beside.owner(name).audit
-        assert audit.account().doubt is None
+        assert sites.owner(name).audit.account().doubt is None

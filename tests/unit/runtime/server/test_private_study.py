@@ -29,13 +29,12 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.runtime.site.masking import SiteMasking
 from feddbn.sim.simulation import simulate
+from support.entropy import Entropy, seeded
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.saying import refused
 
-pytestmark = [
-    pytest.mark.usefixtures("light"),
-    pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
-]
+pytestmark = pytest.mark.usefixtures("light")
+
 MADE = simulate(d=4, n_sites=5, n_samples=19 * 100, n_recordings=20, mean_degree=2, random_state=3)
 DATA = read_sites(MADE.sites)
 NAMES = tuple(sorted(DATA))
@@ -64,8 +63,10 @@ def guard(study, name):
 
 
 def exchange_of(study, tell=None):
+    entropy = Entropy()
+
     def make(name):
-        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None)
+        masked = SiteMasking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None, entropy=entropy(name))
         kept = guard(study, name)
         return SiteEndpoint(
             Site(name, DATA[name]),
@@ -87,7 +88,7 @@ def coordinator_of(study, log=None, exchange=None):
 def in_process(study):
     sites = {name: Site(name, site, (guard(study, name),)) for name, site in DATA.items()}
     n_guaranteed = guaranteed_sites(study)
-    secure = secure_federation(sites, threshold=n_guaranteed)
+    secure = secure_federation(sites, threshold=n_guaranteed, random_bytes=seeded())
     return PrivateFederation(secure, study_noise_plan(study), n_guaranteed)
 
 

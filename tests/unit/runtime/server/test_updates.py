@@ -1,7 +1,6 @@
 """A month later: new rows at real endpoints, their sums added to those of an earlier run, and what sites refuse."""
 
 import json
-import logging
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from feddbn.errors import FederationError, ParameterError, SiteRefused, StateErr
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.protocol.study import StudyResult, check_goal
 from feddbn.runtime.server.conduct import Progress, conduct
-from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.page import about_study
 from feddbn.runtime.site.registers import RecordingBook
 from feddbn.runtime.store import STORE, Store
@@ -55,10 +53,7 @@ class Federation:
         out = self.place / "out" / run_id
         out.mkdir(parents=True, exist_ok=True)
 
-        def make(name):
-            return open_site(self.sites.settings(name), name, logging.getLogger("test"))
-
-        exchange = LocalExchange(names, make)
+        exchange = LocalExchange(names, self.sites.open)
         conduct(
             exchange, study, run_id, self.place / "runs", out, Progress(run_id, NAMES), self.logged.append
         )

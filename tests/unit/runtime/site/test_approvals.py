@@ -7,8 +7,9 @@ from feddbn.privacy.keys import Identity
 from feddbn.runtime.site import owner as module
 from feddbn.runtime.site.owner import APPROVALS, Approvals
 from feddbn.runtime.store import Store, prune_runs
+from support.crash import crash_points, killed_at
 from support.faults import MemoryJournal, looked_before
-from support.owned_sites import OwnedSites, killed, make_study
+from support.owned_sites import OwnedSites, make_study
 from support.saying import kept_out, refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -186,26 +187,25 @@ def test_an_approval_that_ends_anywhere_approves_nothing_and_can_be_replaced(app
     approvals.check("run-1", study)
 
 
-def test_a_run_that_was_counted_stays_counted_through_kills_at_any_moment(approvals, tmp_path, clock):
-    study = make_study()
-    approvals.give(study, runs=100_000)
-    counted = []
+def begin_runs(say, place, attempt):
+    approvals = Approvals(place, "north", OWNER, Clock())
+    for number in range(4):
+        approvals.check(f"run-{attempt}-{number}", make_study())
+        say(f"run-{attempt}-{number}")
 
-    for attempt in range(12):
 
-        def begin(say, attempt=attempt):
-            mine = Approvals(tmp_path, "north", OWNER, clock)
-            for number in range(10_000):
-                mine.check(f"run-{attempt}-{number}", study)
-                say(f"run-{attempt}-{number}")
-
-        counted += killed(begin, 0.02 + 0.007 * attempt)
-    ((approval, state),) = Approvals(tmp_path, "north", OWNER, clock).all()
-    assert counted
-    assert set(counted) <= set(approval.used)
-    # At most the run that was being counted when the process died is more.
-    assert len(approval.used) <= len(counted) + 12
-    assert state == "valid"
+def test_a_run_that_was_counted_stays_counted_through_a_kill_at_each_commit(approvals, tmp_path, clock):
+    approvals.give(make_study(), runs=100_000)
+    n_used = 4
+    for attempt, point in enumerate(crash_points(begin_runs, tmp_path, "calm")):
+        counted = killed_at(point, begin_runs, tmp_path, attempt)
+        ((approval, state),) = Approvals(tmp_path, "north", OWNER, clock).all()
+        assert set(counted) <= set(approval.used)
+        # At most the run that was being counted when the process died is more.
+        assert len(approval.used) - n_used - len(counted) in (0, 1)
+        assert state == "valid"
+        n_used = len(approval.used)
+    assert n_used > 4
 
 
 def test_approvals_are_not_pruned(approvals, tmp_path):

@@ -5,7 +5,8 @@ from feddbn.errors import FileError, NotEnoughSites
 from feddbn.privacy.audit import AuditChain, AuditEntry, parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.site.audit import MOST_REFUSED, SITE_LOG, RunLog, SiteAudit
-from support.owned_sites import OwnedSites, killed, make_study
+from support.crash import crash_points, killed_at
+from support.owned_sites import OwnedSites, make_study
 from support.saying import refused
 from support.states import log_lines, rewrite_log
 
@@ -14,22 +15,22 @@ pytestmark = pytest.mark.usefixtures("light")
 SITE = Identity.from_seed(bytes([1]) * 32)
 
 
-def test_entries_that_were_written_survive_kills_at_any_moment(tmp_path):
-    said = []
-    for attempt in range(10):
+def write_notes(say, place, attempt):
+    audit = SiteAudit(place, "north", SITE)
+    for number in range(4):
+        audit.note("warning", note=f"{attempt}-{number}")
+        say(f"{attempt}-{number}")
 
-        def write(say, attempt=attempt):
-            audit = SiteAudit(tmp_path, "north", SITE)
-            for number in range(10_000):
-                audit.note("warning", note=f"{attempt}-{number}")
-                say(f"{attempt}-{number}")
 
-        said += killed(write, 0.02 + 0.005 * attempt)
-    SiteAudit(tmp_path, "north", SITE).note("warning", note="end")
-    lines = log_lines(tmp_path, SITE_LOG)
-    assert verify_chain(lines, key=SITE.public).seal == "signed"
-    assert said
-    assert set(said) <= {entry.note for entry in parse_entries(lines)}
+def test_entries_that_were_written_survive_a_kill_at_each_commit(tmp_path):
+    points = crash_points(write_notes, tmp_path, "calm")
+    assert len(points) >= 8
+    for attempt, point in enumerate(points):
+        said = killed_at(point, write_notes, tmp_path, attempt)
+        SiteAudit(tmp_path, "north", SITE).note("warning", note=f"{attempt}-end")
+        lines = log_lines(tmp_path, SITE_LOG)
+        assert verify_chain(lines, key=SITE.public).seal == "signed"
+        assert {*said, f"{attempt}-end"} <= {entry.note for entry in parse_entries(lines)}
 
 
 def test_a_log_that_is_not_this_sites_is_not_continued(tmp_path):

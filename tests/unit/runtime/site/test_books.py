@@ -1,8 +1,6 @@
 """A site's audit logs: what was spent survives kills, and cannot be made less by editing or deleting a file."""
 
 import math
-import subprocess
-import sys
 
 import pytest
 
@@ -14,6 +12,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.site.audit import SiteAudit, budget_finding
 from feddbn.runtime.store import STORE, FileStore
+from support.crash import crash_points, killed_at
 from support.saying import refused
 from support.states import changed, log_lines, rewrite_log
 
@@ -150,36 +149,31 @@ def test_logs_are_taken_as_they_are_by_their_owner_if_each_is_intact(writer):
         writer.audit.adopt()
 
 
-CHILD = """
-import sys
-from pathlib import Path
-from feddbn.federation.protocol.messages import SiteRecord
-from feddbn.privacy.audit import AuditChain
-from feddbn.privacy.keys import Identity
-from feddbn.runtime.site.audit import SiteAudit
-audit = SiteAudit(Path(sys.argv[1]), "a", Identity.from_seed(bytes([1]) * 32))
-chain = AuditChain.resume(audit.lines("one"))
-while True:
-    entry = chain.add(
-        time="now", site="a", event="sent", task="moments", asked_by="s", unit="recording", noise_multiplier=50.0
-    )
-    audit.append("one", entry.to_line())
-    print(chain.n_entries, flush=True)
-"""
-
-
-def test_a_process_killed_at_any_moment_leaves_logs_that_hold_all_that_left(tmp_path):
-    for kill in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+def send_answers(say, state, run):
+    audit = SiteAudit(state, "a", SITE)
+    chain = AuditChain.resume(audit.lines(run))
+    for _ in range(3):
+        entry = chain.add(
+            time="now",
+            site="a",
+            event="sent",
+            task="moments",
+            asked_by="s",
+            unit="recording",
+            noise_multiplier=50.0,
         )
-        seen = [child.stdout.readline() for _ in range(3 + kill)]
-        child.kill()
-        seen += child.stdout.readlines()
-        child.wait()
-        child.stdout.close()
-        acknowledged = int(seen[-1])
+        audit.append(run, entry.to_line())
+        say(chain.n_entries)
+
+
+def test_a_process_killed_at_any_commit_leaves_logs_that_hold_all_that_left(tmp_path):
+    acknowledged = 0
+    for point in crash_points(send_answers, tmp_path, "calm"):
+        acknowledged = int([acknowledged, *killed_at(point, send_answers, tmp_path, "one")][-1])
         account = SiteAudit(tmp_path, "a", SITE).account()
         assert account.doubt is None
         # At most one more than was acknowledged: what is in the books and never left costs, and hides nothing.
-        assert acknowledged <= len(account.by_run["one"]) <= acknowledged + 1
+        n_booked = len(account.by_run.get("one", ()))
+        assert acknowledged <= n_booked <= acknowledged + 1
+        acknowledged = n_booked
+    assert acknowledged > 3

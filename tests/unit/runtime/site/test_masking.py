@@ -12,6 +12,7 @@ from feddbn.runtime.site.kit_files import read_identity, read_peers, write_site_
 from feddbn.runtime.site.masking import SiteMasking
 from feddbn.runtime.store import Store
 from support import walks
+from support.entropy import Entropy, seeded
 from support.faults import MemoryJournal
 from support.saying import kept_out, refused
 from support.study_programs import WalkQuestion
@@ -25,10 +26,11 @@ PATIENT = {"when_missing": "continue", "min_sites": 3}
 
 
 def masked_place(registers, identities=IDENTITIES, keep=False):
-    pinned = pinned_keys(IDENTITIES)
+    pinned, entropy = pinned_keys(IDENTITIES), Entropy()
 
     def more(name):
-        return {"masked": SiteMasking(name, identities[name], pinned, 3, registers / name, keep=keep)}
+        place, source = registers / name, entropy(name)
+        return {"masked": SiteMasking(name, identities[name], pinned, 3, place, keep=keep, entropy=source)}
 
     return Place(NAMES, more=more)
 
@@ -212,7 +214,7 @@ def test_identities_are_written_for_their_owner_and_read_back(tmp_path):
     places = {name: tmp_path / name for name in NAMES}
     for place in places.values():
         place.mkdir()
-    write_site_files(places)
+    write_site_files(places, entropy=seeded())
     key, peers = places["a"] / "identity.key", places["a"] / "peers.toml"
     assert read_peers(peers) == {name: read_identity(p / "identity.key").public for name, p in places.items()}
     assert key.stat().st_mode & 0o077 == 0

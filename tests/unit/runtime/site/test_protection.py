@@ -24,6 +24,7 @@ from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.protection import Protection
+from support.entropy import Entropy, seeded
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
 from support.states import log_lines
@@ -45,16 +46,18 @@ def make_sites(place, policy=OPEN):
         for recording in range(4):
             frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["u", "v"])
             frame.to_csv(place / name / "data" / f"{recording}.csv", index=False)
-    write_site_files({name: place / name for name in NAMES})
+    write_site_files({name: place / name for name in NAMES}, entropy=seeded())
     for name in NAMES:
         (place / name / "policy.toml").write_text(policy)
     return place
 
 
 def exchange_of(place):
+    entropy = Entropy()
+
     def make(name):
         settings = read_site_settings(place / name / "feddbn_site.toml")
-        return open_site(settings, name, logging.getLogger("test"))
+        return open_site(settings, name, logging.getLogger("test"), entropy=entropy(name))
 
     return LocalExchange(NAMES, make)
 
@@ -165,7 +168,6 @@ def test_what_depends_on_data_or_rounds_is_told_to_the_owner_alone(
     assert all(number in entry.note and number in caplog.text for number in numbers)
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
     place = make_sites(tmp_path, OPEN + "max_epsilon = 60.0\ndelta = 1e-5\n")
     privacy = {"epsilon": 50.0, "delta": 1e-5, "clip": 100.0, "unit": "recording"}

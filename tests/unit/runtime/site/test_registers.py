@@ -17,6 +17,7 @@ from feddbn.runtime.store import STORE, prune_runs
 from support.faults import looked_before
 from support.saying import refused
 from support.states import ledger_lines
+from support.together import admit
 
 A, B, C, D = (f"{k:016x}:1" for k in range(4))
 FOUR, THREE = Entry(frozenset({A, B, C, D}), "0" * 16, "ab"), Entry(frozenset({A, B, C}))
@@ -53,19 +54,11 @@ def test_a_lost_ledger_and_an_older_copy_are_noticed(tmp_path):
         FileShelf(tmp_path, "run", "study").add([THREE])
 
 
-def _admit(path, name, results):
-    others = Entry(frozenset({A, B, C, D}) - {name})
-    try:
-        register_on(FileShelf(path, "run", "s")).admit(others, (), 3)
-        results.put(True)
-    except AggregationError:
-        results.put(False)
-
-
 def test_two_runs_at_the_same_time_do_not_both_get_their_sets(tmp_path):
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    runs = [context.Process(target=_admit, args=(tmp_path, name, results)) for name in (A, B, C, D)]
+    context = multiprocessing.get_context("spawn")
+    sets = [Entry(frozenset({A, B, C, D}) - {name}) for name in (A, B, C, D)]
+    together, results = context.Barrier(len(sets)), context.Queue()
+    runs = [context.Process(target=admit, args=(tmp_path, one, together, results)) for one in sets]
     for run in runs:
         run.start()
     for run in runs:

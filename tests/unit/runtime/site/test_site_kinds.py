@@ -172,7 +172,6 @@ def run_over_messages(place: Path, plan: Study, lines: str) -> Any:
     return run_study(coordinator, plan)[0]
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_study_runs_where_kinds_agree_and_ends_at_the_greeting_where_they_do_not(tmp_path):
     names = {
         "variables": ["pulse", "breath", "ward", "visits"],
