@@ -128,15 +128,12 @@ class Session:
 
     heard: ClassVar = {"north": time.time(), "south": time.time()}
     answers = ("north", "south")
-    is_slow = False
 
     def get_system_info(self):
         clients = [SimpleNamespace(name=name, last_connect_time=when) for name, when in self.heard.items()]
         return SimpleNamespace(client_info=clients)
 
     def get_client_job_status(self, sites):
-        if self.is_slow:
-            time.sleep(0.02)
         return [
             {"client_name": site, "status": "no_jobs" if site in self.answers else "no_reply"}
             for site in sites
@@ -214,8 +211,7 @@ def test_a_site_is_silent_if_it_cannot_be_called_or_does_not_report(
     from feddbn.runtime.engines.nvflare import engine
 
     monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", Session)
-    monkeypatch.setattr(engine, "_AT_ONCE_S", 0.01)
-    monkeypatch.setattr(Session, "is_slow", is_slow)
+    monkeypatch.setattr(engine, "_AT_ONCE_S", -1.0 if is_slow else 300.0)
     monkeypatch.setattr(Session, "heard", {"north": time.time(), "south": time.time() - heard})
     monkeypatch.setattr(Session, "answers", ("north", "south") if answers else ("north",))
     with engine.NVFlareSession(kits / "lead@example.org") as console:

@@ -88,7 +88,7 @@ def connects(kit, port):
     context = get_ssl_context(parameters, False)
     try:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+            socket.create_connection(("127.0.0.1", port), timeout=300) as plain,
             context.wrap_socket(plain, server_hostname="localhost"),
         ):
             return True

@@ -229,7 +229,7 @@ def test_a_file_is_read_into_the_form(open_console, kits, address, tmp_path):
 def test_a_study_that_comes_while_the_page_is_open_appears_by_itself(open_console, kits, address):
     console = open_console(address)
     kits.owner().offered.keep(make_study(name="just-now"))
-    console.page.wait_for_selector("text=just-now", timeout=10_000)
+    console.page.wait_for_selector("text=just-now", timeout=300_000)
     assert console.is_clean()
 
 
@@ -336,7 +336,7 @@ def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, 
             "n => document.querySelector('.curve .trace').getAttribute('d').split('L').length > n", arg=8
         )
         assert re.search(r"round 8 of|round 20 of", page.inner_text("main"))
-        page.wait_for_selector("text=round 20 of at most 100", timeout=10_000)
+        page.wait_for_selector("text=round 20 of at most 100", timeout=300_000)
         fits(page, 375, "dark")
         fits(console.go("/compare"), 375, "dark")
         fits(console.go("/write?from=run-1"), 375, "dark")
@@ -346,8 +346,8 @@ def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, 
         console.go("/runs/run-1")
         session.connected = ["north", "south"]
         session.add("run-1", "FINISHED:COMPLETED")
-        page.wait_for_selector("form[action$='/fetch']", timeout=10_000)
-        page.wait_for_selector("form[action$='/stop']", state="detached", timeout=10_000)
+        page.wait_for_selector("form[action$='/fetch']", timeout=300_000)
+        page.wait_for_selector("form[action$='/stop']", state="detached", timeout=300_000)
         console.go("/")
-        page.wait_for_selector("[data-code=site-silent]", timeout=10_000)
+        page.wait_for_selector("[data-code=site-silent]", timeout=300_000)
         assert console.is_clean()

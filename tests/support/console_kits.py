@@ -154,7 +154,7 @@ def watching(session, poll_s=0.02) -> Iterator[LeadWatch]:
         watch.stop()
 
 
-def wait_until(true, timeout_s=10.0):
+def wait_until(true, timeout_s=300.0):
     end = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < end

@@ -125,7 +125,7 @@ def run_r(library, folder, code):
         env=environment(library),
         capture_output=True,
         encoding="utf-8",
-        timeout=100,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()

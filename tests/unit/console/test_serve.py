@@ -49,12 +49,12 @@ def test_the_printed_address_opens_the_console_and_the_server_says_nothing_of_it
 
     with served(make) as (address, keys):
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with opener.open(address, timeout=10) as answer:
+        with opener.open(address, timeout=300) as answer:
             assert answer.read() == b"here"
             assert answer.url.endswith(f"{keys.base}/")
             assert "server" not in {name.lower() for name in answer.headers}
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(address.split("/enter")[0] + "/", timeout=10)
+            urllib.request.urlopen(address.split("/enter")[0] + "/", timeout=300)
         refused.value.close()
         assert refused.value.code == 403
 

@@ -30,7 +30,7 @@ def test_a_study_over_messages_gives_the_bits_of_the_in_process_run(participatio
 
 @pytest.mark.parametrize("seed", range(15))
 def test_faults_change_no_bit_and_no_task_is_executed_twice(seed):
-    study, place = walk(rounds=12, when_missing="wait", max_wait_s=30.0), Place()
+    study, place = walk(rounds=12, when_missing="wait", max_wait_s=300.0), Place()
     kinds = ("drop_request", "drop_reply", "duplicate", "stale", "corrupt", "restart")
     faulty = place.faulty(seed, **dict.fromkeys(kinds, 0.2))
     np.testing.assert_array_equal(run(faulty, study)[0], reference(study))

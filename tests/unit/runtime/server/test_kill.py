@@ -25,7 +25,7 @@ def work(say, place, run):
     return StudyResult.from_bytes((out / "result.feddbn").read_bytes()).arrays
 
 
-@pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_masked_study_killed_at_a_commit_and_again_ends_with_the_same_bits(tmp_path, every):
     """Each run is killed at its commit, then while it goes on, and then it ends."""
     sites = OwnedSites(tmp_path, "approve_by_rule = true\n")

@@ -68,7 +68,7 @@ def launch(warm, what, out, **more):
     )
 
 
-def wait_for(condition, timeout_s=30.0):
+def wait_for(condition, timeout_s=300.0):
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end

@@ -118,7 +118,7 @@ def test_sites_lost_in_the_middle_end_the_run_which_resumes_when_they_are_back(p
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_study_that_waits_for_everybody_opens_only_whole_sums_under_faults(seed, place):
-    study, events = walk(when_missing="wait", max_wait_s=60.0), []
+    study, events = walk(when_missing="wait", max_wait_s=300.0), []
     faulty = place.faulty(seed, drop_request=0.03, drop_reply=0.03, duplicate=0.05)
     same(run(faulty, study, tell=events.append), study)
     assert all(event.sites == NAMES for event in events if event.what == "sum")
@@ -127,7 +127,7 @@ def test_a_study_that_waits_for_everybody_opens_only_whole_sums_under_faults(see
 
 
 def test_a_site_that_restarts_joins_again_with_new_keys(place):
-    study = walk(rounds=8, when_missing="wait", max_wait_s=10.0)
+    study = walk(rounds=8, when_missing="wait", max_wait_s=300.0)
 
     def watch(event):
         if event.what == "sum" and event.seq in (1, 4):
