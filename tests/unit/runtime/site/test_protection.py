@@ -12,7 +12,7 @@ import pytest
 from feddbn.analysis import studies  # noqa: F401
 from feddbn.errors import FileError, NotEnoughSites, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.protocol.messages import WITHHELD
+from feddbn.federation.protocol.messages import WITHHELD, read_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.ledger import Ledger
@@ -52,8 +52,8 @@ def make_sites(place, policy=OPEN):
     return place
 
 
-def exchange_of(place):
-    entropy = Entropy()
+def exchange_of(place, seed=0):
+    entropy = Entropy(seed)
 
     def make(name):
         settings = read_site_settings(place / name / "feddbn_site.toml")
@@ -246,3 +246,24 @@ def test_a_site_without_a_key_takes_no_part_in_a_study_with_masks_and_noise(tmp_
     study = make_study(privacy={"secure_aggregation": True})
     with refused(SiteRefused, code="no-masks-here"):
         protection.guards("run-1", study)
+
+
+def test_keys_masks_and_noise_are_made_of_the_bytes_that_a_site_is_given(tmp_path):
+    study, found = make_study(privacy={"epsilon": 50.0, "secure_aggregation": True}), []
+    for number, seed in enumerate((0, 0, 1)):
+        exchange = exchange_of(make_sites(tmp_path / str(number), RULE), seed)
+        sent = []
+
+        def carried(messages, exchange=exchange, sent=sent):
+            replies = exchange(messages)
+            # Greetings and ends have times of the audit log.
+            sent.extend(reply for _, reply in sorted(replies.items()) if read_reply(reply).kind == "secagg")
+            return replies
+
+        result = run(carried, study)
+        found.append((b"".join(result.arrays[name].tobytes() for name in sorted(result.arrays)), sent))
+    (one, sent), (same, sent_again), (other, sent_otherwise) = found
+    assert one == same != other
+    assert sent == sent_again
+    # One message of each site says nothing but yes.
+    assert len({*sent, *sent_otherwise}) == 2 * len(sent) - len(NAMES) > 30
