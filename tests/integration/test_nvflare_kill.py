@@ -35,7 +35,7 @@ def federation(federation):
 
 def test_killed_jobs_sites_and_servers_change_no_bit(federation):
     """Two site jobs are killed, then a whole site, then the server while the runs are being resumed."""
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(36)
     studies = {
         "away": make_study("away", when_missing="continue", min_sites=2),
         "waits": make_study("waits", when_missing="wait", max_wait_s=1.0),
