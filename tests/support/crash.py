@@ -6,6 +6,7 @@ threads, and none of what pytest patches. Work is a function at the top of a fil
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import os
@@ -116,10 +117,16 @@ def _work(function: Callable[..., Any], given: bytes, at: int | None, said: int,
 
 def _serve() -> None:
     """Begin children until the input ends."""
+    # What children would otherwise import, each for itself.
+    for name in (
+        "analysis.studies",
+        "runtime.site.open_site",
+        "runtime.site.masking",
+        "runtime.server.conduct",
+    ):
+        importlib.import_module(f"feddbn.{name}")
     # Processes are killed here, machines are not.
-    import feddbn.runtime.store
-
-    feddbn.runtime.store.SYNCHRONOUS = "OFF"
+    sys.modules["feddbn.runtime.store"].SYNCHRONOUS = "OFF"
     os.fsync = lambda handle: None
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
