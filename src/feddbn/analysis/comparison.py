@@ -26,6 +26,7 @@ from feddbn.findings import Finding
 from feddbn.method_table import Method, available_methods, get_method, make_estimator
 from feddbn.methods.base import in_process, learned_from, unwarned
 from feddbn.model.dbn import DBN
+from feddbn.model.mechanisms import known
 from feddbn.model.network import check_network
 from feddbn.results.scoring import score, score_sites
 from feddbn.shown import Shown
@@ -291,7 +292,7 @@ def _each_judged(
 
 def _weights(dbn: DBN, log_scales: FloatArray | None) -> Weights:
     C = np.concatenate([dbn.W, *dbn.A])
-    return Weights(np.zeros(len(C)), np.ones(len(C)), C, dbn.intercept, log_scales)
+    return Weights(np.zeros(len(C)), np.ones(len(C)), C, known(dbn.intercept, "intercept"), log_scales)
 
 
 def _mean_count(arrays: Sequence[BoolArray]) -> float | int:

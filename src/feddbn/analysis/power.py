@@ -20,6 +20,7 @@ from feddbn.core.statistics.power import (
     usual_network,
 )
 from feddbn.errors import Given, ParameterError
+from feddbn.model.mechanisms import known
 from feddbn.privacy.noise_plan import SHARE_OF_ERROR
 from feddbn.results.result import Result
 from feddbn.settings import nothing, number, whole, word
@@ -182,11 +183,13 @@ def power(
 def _network_of(pilot: Result) -> Linear:
     """The network of a result, which must be linear and stable."""
     dbn = pilot.dbn
-    if not dbn.is_linear or dbn.noise_variances is None:
+    if not dbn.is_linear:
         raise ParameterError(
             "pilot: its network has curves or kinds; fit it by OneShotDBN with features='linear'."
         )
-    found = Linear(np.concatenate([dbn.W, dbn.A.reshape(-1, dbn.d)]), np.asarray(dbn.noise_variances))
+    found = Linear(
+        np.concatenate([dbn.W, dbn.A.reshape(-1, dbn.d)]), known(dbn.noise_variances, "noise_variances")
+    )
     try:
         found.covariance()
     except ValueError:

@@ -110,7 +110,9 @@ def _register_for_studies(method: Method) -> None:
         if getattr(fitted, "_tally", None) is not None:
             kept = {"sums": plain(fitted.sums_to_dict()), "n_rounds": int(fitted.n_rounds_)}
         return StudyResult(
-            {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary, kept
+            {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items() if value is not None},
+            summary,
+            kept,
         )
 
     def check_confidence(study: Study) -> None:

@@ -26,6 +26,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.metrics import ranking_scores
 from feddbn.model.dbn import DBN
+from feddbn.model.mechanisms import known
 from feddbn.results.scoring import Scores, score, score_sites
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.sim.simulation import SimulatedFederation, simulate
@@ -101,7 +102,7 @@ def select_lambda(fed: SimulatedFederation, candidates: list[float], n_lags: int
         ).fit(fed.sites)
         n = sum(max(0, len(frame) - n_lags) for frames in fed.sites.values() for frame in frames)
         n_edges = int(np.count_nonzero(model.W_) + np.count_nonzero(model.A_))
-        variances = np.maximum(model.dbn_.noise_variances, 1e-12)
+        variances = np.maximum(known(model.dbn_.noise_variances, "noise_variances"), 1e-12)
         bic = n * float(np.log(variances).sum()) + math.log(n) * n_edges
         if bic < lowest:
             best, lowest = candidate, bic

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from feddbn.model.dbn import DBN
+from feddbn.model.mechanisms import known
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -68,12 +69,13 @@ def pgmpy_cpds(dbn: DBN) -> list[Any]:
     """
     from pgmpy.factors.continuous import LinearGaussianCPD
 
+    intercept, noise = known(dbn.intercept, "intercept"), known(dbn.noise_variances, "noise_variances")
     found = []
     for j, name in enumerate(dbn.variables):
         own = [edge for edge in _edges(dbn) if edge[1] == name]
         causes = [_column(source, lag) for source, _, lag, _ in own]
-        beta = [float(dbn.intercept[j]), *(weight for *_, weight in own)]
-        found.append(LinearGaussianCPD(name, beta, float(dbn.noise_variances[j]) ** 0.5, causes))
+        beta = [float(intercept[j]), *(weight for *_, weight in own)]
+        found.append(LinearGaussianCPD(name, beta, float(noise[j]) ** 0.5, causes))
     return found
 
 

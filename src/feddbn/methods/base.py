@@ -243,6 +243,8 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
     findings_: Findings
     _warns = True
     """Whether a fit warns of what it finds, too; `unwarned` has it off."""
+    n_rounds_: int
+    _n_sums: int = 0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -283,6 +285,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
                     code="tasks-not-answered",
                 )
             self._fit(federation, sites, observer)
+            self.n_rounds_ = self._n_sums
             self._give_own_networks(federation, sites)
 
         if observer is not None and not callable(observer):
@@ -347,6 +350,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         """Check the arguments and forget an earlier fit."""
         self.check_parameters()
         self._forget()
+        self._n_sums = 0
         self.selected_: dict[str, Any] = {}
 
     def _forget(self) -> None:
@@ -503,7 +507,9 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
             if observer is not None:
                 observer(task, answer)
 
-        return run_program(program, federation, watch), seconds
+        found = run_program(program, federation, watch)
+        self._n_sums += len(seconds)
+        return found, seconds
 
 
 class DBNEstimator(FederatedEstimator[S]):
@@ -520,7 +526,6 @@ class DBNEstimator(FederatedEstimator[S]):
     A_: FloatArray
     W_raw_: FloatArray
     A_raw_: FloatArray
-    n_rounds_: int
     status_: Status
     residuals_: ResidualSummary | None
     alone_: Alone | None
@@ -749,9 +754,9 @@ class DBNEstimator(FederatedEstimator[S]):
         """Frame source, target, step, response, lower, upper: what a unit shock does, with bands (`DBN.response_bands`)."""
         return Result.from_estimator(self).impulse_responses(horizon, level)
 
-    def _set_sums(self, moments: Moments, n_sums: int) -> None:
+    def _set_sums(self, moments: Moments) -> None:
         """Set what is known of the rows of a fit that has nothing left to settle."""
-        self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
+        self.status_, self.n_samples_ = Status.EXACT, int(moments.n)
         d = len(self._variables)
         self.standard_deviations_ = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
 

@@ -15,19 +15,15 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import break_cycles, has_cycle, threshold
 from feddbn.core.penalised.path import Status
-from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.fdbnl import ConsensusFit, PenalisedSettings, fit_of_moments
+from feddbn.federation.programs.fdbnl import PenalisedSettings, PooledSettings
 from feddbn.federation.programs.local_fits import LocalFits, local_fit_of_state, local_fits_program
-from feddbn.federation.protocol.rows import UNTREATED, Treatment
-from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, asked_of
-from feddbn.federation.sums.tally import Tally
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, asked_of, run_program
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding
 from feddbn.methods.base import history_frame, network
-from feddbn.methods.fdbnl import P, PenalisedEstimator
-from feddbn.methods.updating import UpdatedEstimator
+from feddbn.methods.fdbnl import P, PenalisedEstimator, PooledEstimator
 from feddbn.model.dbn import DBN
 from feddbn.results.remarks import kind_findings, of_site, treatment_findings, treatment_summary
 from feddbn.results.scoring import score
@@ -78,9 +74,9 @@ class Baseline(PenalisedEstimator[P]):
         if self.becomes == "pooled":
             super()._fit(federation, sites, observer)
         elif self.becomes == "mean":
-            self._set_mean(*self._summed(federation, observer, "weights"))
+            self._set_mean(self._summed(federation, observer, "weights"))
         elif self.becomes == "vote":
-            self._set_vote(*self._summed(federation, observer, "votes"))
+            self._set_vote(self._summed(federation, observer, "votes"))
         else:
             networks = self._alone(federation, observer)
             if self.becomes == "each":
@@ -91,31 +87,33 @@ class Baseline(PenalisedEstimator[P]):
     def _local_program(self, n_sites: int, answer: str) -> ServerProgram[LocalFits]:
         return local_fits_program(self._settings, self._variables, self._constraints(), answer, n_sites)
 
-    def _set_rounds(self, n_rounds: int) -> None:
-        self.n_rounds_, self.status_, self.history_ = n_rounds, Status.EXACT, history_frame([])
-
-    def _summed(
-        self, federation: Federation, observer: Observer | None, answer: str
-    ) -> tuple[FloatArray, int]:
+    def _summed(self, federation: Federation, observer: Observer | None, answer: str) -> LocalFits:
         """Sum what sites fit, after sums over all of them have decided what is done to the rows."""
         program = self._local_program(len(federation.sites), answer)
-        fits, seconds = self._run(program, federation, observer)
-        self._set_rounds(len(seconds))
+        fits, _ = self._run(program, federation, observer)
+        self.status_, self.history_ = Status.EXACT, history_frame([])
         self._say_moments(fits.asked)
-        return fits.total, fits.n_sites
+        return fits
 
-    def _set_mean(self, total: FloatArray, n_sites: int) -> None:
+    def _set_mean(self, fits: LocalFits) -> None:
         constraints, settings, d = self._constraints(), self._settings, len(self._variables)
-        raw = total.reshape(-1, d) / n_sites
+        q = len(constraints.allowed)
+        weights, level, noise = np.split(fits.total / fits.n_sites, [q * d, q * d + q])
+        raw = weights.reshape(q, d)
         C = threshold(raw, constraints.required, settings.w_threshold, settings.a_threshold)
         self.has_cycles_ = has_cycle(C[:d] != 0)
         if self.has_cycles_:
             self._tell(Finding("mean-has-cycles", "warning"))
-        self._set_network(self._stacked(C), self._stacked(raw))
+        own = self.center_ == "recording"
+        if own and fits.asked is not None:
+            level = fits.asked.moments.mean
+        # Recordings that lost their means without telling them leave no level.
+        mean = None if own and not level.any() else level
+        self._set_network(*(self._stacked(one, mean, noise) for one in (C, raw)))
 
-    def _set_vote(self, total: FloatArray, n_sites: int) -> None:
+    def _set_vote(self, fits: LocalFits) -> None:
         constraints, d = self._constraints(), len(self._variables)
-        shares = total.reshape(-1, d) / n_sites
+        shares = fits.total.reshape(-1, d) / fits.n_sites
         C = np.where((shares > 0.5) | constraints.required, shares, 0.0)
         C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
         self.dropped_edges_ = [(self._variables[i], self._variables[j], share) for i, j, share in dropped]
@@ -133,9 +131,10 @@ class Baseline(PenalisedEstimator[P]):
         self.treatment_ = self.treatments_[self.best_site_]
         self._set_network(networks[self.best_site_], networks[self.best_site_])
 
-    def _stacked(self, C: FloatArray) -> DBN:
+    def _stacked(self, C: FloatArray, mean: FloatArray | None = None, noise: FloatArray | None = None) -> DBN:
         d = len(self._variables)
-        return DBN(C[:d], C[d:].reshape(-1, d, d), self._variables)
+        level = None if mean is None else mean[:d] - mean @ C
+        return DBN(C[:d], C[d:].reshape(-1, d, d), self._variables, level, noise)
 
     def _alone(self, federation: Federation, observer: Observer | None) -> dict[str, DBN]:
         """Fit every site as if there were no other, and read the networks; the sites must live in this process."""
@@ -151,7 +150,8 @@ class Baseline(PenalisedEstimator[P]):
         for name in federation.sites:
             try:
                 program = asked_of(self._local_program(1, "count"), (name,))
-                fits, _ = self._run(program, federation, observer)
+                # No sum over sites: every site answers itself.
+                fits = run_program(program, federation, observer)
             except DataError as error:
                 raise DataError(f"site {name!r}: {error}", code=error.code) from error
             networks[name] = self._network_at(federation, name, fits.asked)
@@ -166,7 +166,7 @@ class Baseline(PenalisedEstimator[P]):
             self._tell(Finding("more-of-sites", "note", {"n": len(told) - _MOST_SAID}))
         # What was done to the rows is a site's own business; where there is one site only, it is the fit's.
         self.treatment_ = self.treatments_[federation.sites[0]] if len(federation.sites) == 1 else None
-        self._set_rounds(1)
+        self.status_, self.history_ = Status.EXACT, history_frame([])
         return networks
 
     def _network_at(self, federation: Federation, name: str, asked: AskedMoments | None) -> DBN:
@@ -183,7 +183,7 @@ class Baseline(PenalisedEstimator[P]):
             super()._give_own_networks(federation, sites)
 
 
-class Dynotears(Baseline[PenalisedSettings], UpdatedEstimator[PenalisedSettings]):
+class Dynotears(Baseline[PooledSettings], PooledEstimator[PooledSettings]):
     """DYNOTEARS (Pamfil et al. 2020) on the pooled rows of all sites: the paper's Alldata.
 
         min_{W, A}  1/(2n) |X - X W - sum_l X_{-l} A_l|^2 + lambda_w |W|_1 + lambda_a |A|_1   subject to   W acyclic
@@ -203,34 +203,16 @@ class Dynotears(Baseline[PenalisedSettings], UpdatedEstimator[PenalisedSettings]
 
     becomes = "pooled"
 
-    @takes(PenalisedSettings)
+    @takes(PooledSettings)
     def __init__(self) -> None: ...
-
-    def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
-        super()._look(fit, federation, observer)
-        self._keep_sums(fit.asked, int(self._value("n_lags")))
-
-    def _fit_tally(self, tally: Tally) -> None:
-        # What is done to the rows was decided by the first fit.
-        self._set_fit(self._solved(tally.whole, tally.treatment, evidence=0.0))
-
-    def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
-        """Fit from the moments of lagged rows and return the network."""
-        self._begin()
-        self._set_variables(tuple(variables))
-        self._set_fit(replace(self._solved(moments, UNTREATED), asked=None))
-        return self.dbn_
-
-    def _solved(self, moments: Moments, treatment: Treatment, evidence: float | None = None) -> ConsensusFit:
-        asked = AskedMoments(moments, treatment, evidence, n_rows=moments.n)
-        return fit_of_moments(self._settings, self._variables, self._constraints(), asked)
 
 
 class Average(Baseline[LocalSettings]):
     """Ave: the mean of the sites' penalised weights, thresholded [fdbnl Benchmark Methods].
 
-    What is done to the rows first is decided from sums over all sites, as in `FDBNL`. The graph may contain cycles, as in the
-    paper; `has_cycles_` says whether it does.
+    The intercept follows from the mean of the sites' means, noise variances are the mean of those that the sites' weights
+    leave. What is done to the rows first is decided from sums over all sites, as in `FDBNL`. The graph may contain cycles, as
+    in the paper; `has_cycles_` says whether it does.
 
     Examples
     --------
@@ -250,7 +232,8 @@ class Average(Baseline[LocalSettings]):
 class Vote(Baseline[LocalSettings]):
     """Vote: edges found by more than half of the sites; weakest majorities go first where cycles remain.
 
-    Weights are the shares of sites that found the edge, in (0.5, 1]. What is done to the rows first is decided from sums over
+    Weights are the shares of sites that found the edge, in (0.5, 1]: no effects, so there is no intercept and no noise, and
+    nothing can be forecast. What is done to the rows first is decided from sums over
     all sites, as in `FDBNL`.
 
     Examples

@@ -26,6 +26,7 @@ from feddbn.federation.sums.prepare import PreparedSettings
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN
+from feddbn.model.mechanisms import known
 from feddbn.results.edge_table import learned_network, learned_table
 from feddbn.results.remarks import ResidualSummary, are_looked_at
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
@@ -191,11 +192,13 @@ def _variance_changes(
 ) -> pd.DataFrame:
     found, rows = outcome.changing, []
     price = criterion.c * float(np.log(found.grams.n.sum()))
+    noise = [known(one.noise_variances, "noise_variances") for one in networks]
+    levels = [known(one.intercept, "intercept") for one in networks]
     for s, cut in enumerate(found.cuts, start=1):
         start = outcome.blocks.start(cut)
         for j, node in enumerate(found.nodes):
             if s in node.variance_cuts:
-                before, after = (float(network.noise_variances[j]) for network in networks[s - 1 : s + 1])
+                before, after = (float(one[j]) for one in noise[s - 1 : s + 1])
                 rows.append(
                     (
                         names[j],
@@ -208,7 +211,7 @@ def _variance_changes(
                 )
             constant = node.width - 1
             if node.weights[s, constant] != node.weights[s - 1, constant]:
-                before, after = (float(network.intercept[j]) for network in networks[s - 1 : s + 1])
+                before, after = (float(one[j]) for one in levels[s - 1 : s + 1])
                 loss = found.loss_under(j, Limits(unchanged=(constant, s)), constraints, criterion)
                 rows.append((names[j], "level", start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(VARIANCE_CHANGES))
@@ -223,7 +226,9 @@ def _courses(outcome: ChangingOutcome, mean: FloatArray, names: tuple[str, ...])
         for j, node in enumerate(found.nodes):
             for m in sorted(node.drifting):
                 if m == node.width - 1:
-                    rows.append(("level", "", names[j], 0, start, float(dbn.intercept[j])))
+                    rows.append(
+                        ("level", "", names[j], 0, start, float(known(dbn.intercept, "intercept")[j]))
+                    )
                 else:
                     rows.append(("edge", names[m % d], names[j], m // d, start, float(weights[m, j])))
     return pd.DataFrame(rows, columns=list(COURSES))
@@ -517,6 +522,6 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         self.edge_probabilities_ = _edge_probabilities(outcome, last, self.segment_edges_)
         self.change_scores_ = [score - found.scores[0] for score in found.scores]
         self.order_ = [names[j] for j in order]
-        self._set_sums(outcome.moments, outcome.n_sums)
+        self._set_sums(outcome.moments)
         self._say_moments(outcome.asked)
         self._tell(*_findings(outcome, self.changes_, self.drift_))

@@ -223,11 +223,7 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
         self.standard_deviations_ = np.sqrt(np.diag(network.stationary))
         n = np.maximum(np.diagonal(sums.counts[0]), 0.0)
         self.n_readings_ = pd.Series(np.rint(n).astype(int), index=list(names), name="readings")
-        self.status_, self.n_rounds_, self.n_samples_ = (
-            Status.EXACT,
-            asked.n_sums,
-            int(self.n_readings_.sum()),
-        )
+        self.status_, self.n_samples_ = Status.EXACT, int(self.n_readings_.sum())
         self.center_, self.treatment_ = "none", None
         for found in _findings(rates, network, moments, asked.n_left_out):
             self._tell(found, warn=ResidualsWarning if found.level == "warning" else None)

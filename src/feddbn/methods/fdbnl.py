@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from dataclasses import replace
+from typing import TypeVar
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
@@ -13,25 +12,32 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.optimum import Certificate
 from feddbn.core.penalised.path import StagedPath
 from feddbn.core.statistics.diagnostics import ScaleChoice
-from feddbn.core.statistics.moments import safe_roots
+from feddbn.core.statistics.moments import Moments, safe_roots
 from feddbn.data import SiteData
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.alone import alone_program, is_compared
 from feddbn.federation.programs.fdbnl import (
     ConsensusFit,
     FDBNLSettings,
     PenalisedSettings,
+    PooledSettings,
     fdbnl_program,
+    fit_of_moments,
     pooled_program,
 )
 from feddbn.federation.programs.residual_checks import FittedNetwork, network_checks_program
+from feddbn.federation.protocol.rows import UNTREATED, Treatment
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.federation.sums.prepare import PreparedSettings
 from feddbn.federation.sums.statistics import Preparation
+from feddbn.federation.sums.tally import Tally
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.selection import auto_selection
+from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
+from feddbn.model.mechanisms import known
 from feddbn.results.edge_table import equivalently_directed
 from feddbn.results.remarks import are_looked_at, fitted_network
 from feddbn.settings import takes
@@ -40,25 +46,13 @@ __all__ = ["FDBNL"]
 
 S = TypeVar("S", bound=PreparedSettings)
 P = TypeVar("P", bound=PenalisedSettings)
-
-_FAR = 1e4
-"""Levels beyond so many standard deviations leave fewer than eight digits of the variation in a sum of squares."""
+Q = TypeVar("Q", bound=PooledSettings)
 
 
 def device_of(federation: Federation) -> Device:
     """Who multiplies large matrices for the server of a federation: what its sites use, if they live in this process."""
     found: Device = getattr(federation, "device", HOST)
     return found
-
-
-def far_level(preparation: Preparation, variables: Sequence[str]) -> dict[str, Any]:
-    """Why a fit may not have ended: a level so large that products of rows no longer show the variation; empty if none is."""
-    summary, d = preparation.summary, len(variables)
-    size = np.abs(summary.mean[:d]) / safe_roots(summary.variance[:d])
-    worst = int(np.argmax(size))
-    if preparation.center_rule != "none" or not size[worst] > _FAR:
-        return {}
-    return {"far": variables[worst], "times": float(size[worst])}
 
 
 class IterativeEstimator(DBNEstimator[S]):
@@ -78,7 +72,7 @@ class IterativeEstimator(DBNEstimator[S]):
         """Set how the fit went and what was done to the rows, and say what is worth saying."""
         assert run.status is not None
         self.residuals_, self.alone_ = None, None
-        self.n_rounds_, self.status_ = run.round, run.status
+        self.status_ = run.status
         self.history_ = history_frame(run.history, seconds)
         self._say_moments(asked)
         self.center_ = preparation.center_rule
@@ -89,8 +83,7 @@ class IterativeEstimator(DBNEstimator[S]):
         self.standard_deviations_ = safe_roots(preparation.summary.variance[: len(self._variables)])
         self.n_samples_ = round(preparation.summary.n)
         if not run.status.is_converged:
-            values = {"status": run.status.name, **far_level(preparation, self._variables)}
-            self._tell(Finding("not-converged", "warning", values))
+            self._tell(Finding("not-converged", "warning", {"status": run.status.name}))
 
     def _directed(self, dbn: DBN, scale: ScaleChoice | None, limits: EdgeConstraints | None = None) -> DBN:
         """The network with its open edges, which scaled variables leave."""
@@ -139,6 +132,9 @@ class PenalisedEstimator(IterativeEstimator[P]):
         self._set_fit(fit, seconds)
         self._look(fit, federation, observer)
 
+    def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
+        """Look at what was fitted, where that is done."""
+
     def _candidate(
         self, federation: Federation, run_number: int
     ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
@@ -152,15 +148,22 @@ class PenalisedEstimator(IterativeEstimator[P]):
         self._set_network(self._directed(final, fit.scale), network(run.C_raw, fit.preparation, variables))
         self.objective_, self.certificate_ = run.raw_objective, run.certificate
         self._set_course(run, fit.preparation, fit.asked, fit.scale, seconds if self._steps_are_sums else ())
-        if not self._steps_are_sums:
-            self.n_rounds_ = len(seconds)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]
         if run.dropped:
             names = tuple(f"{source} -> {target}" for source, target, _ in self.dropped_edges_)
             self._tell(Finding("cycles-broken", "warning", {"n": len(names)}, names))
 
+
+class PooledEstimator(PenalisedEstimator[Q], UpdatedEstimator[Q]):
+    """One network of the rows of all sites, for which their summed second moments are enough."""
+
+    def _why_not_moments(self) -> ParameterError | None:
+        """Why summed moments are not enough; None if they are."""
+        return None
+
     def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
-        """Say what residuals near the network tell, if they are looked at."""
+        """Keep the sums for an update, and say what residuals near the network tell, if they are looked at."""
+        self._keep_sums(fit.asked, int(self._value("n_lags")), self._why_not_moments())
         moments, settings = None if fit.asked is None else fit.asked.moments, self._settings
         # Not with the paper's schedule, nor for rows that are used as they are.
         by_default = getattr(settings, "schedule", "gram") != "paper" and not settings.rows.is_settled
@@ -168,20 +171,38 @@ class PenalisedEstimator(IterativeEstimator[P]):
             self._say_hidden(moments, None)
             return
         checked = self._checked_network(fit.preparation, fit.asked)
-        report, seconds = self._run(network_checks_program(checked), federation, observer)
-        if not self._steps_are_sums:
-            self.n_rounds_ += len(seconds)
+        report = self._run(network_checks_program(checked), federation, observer)[0]
         self._say_residuals(report)
         self._say_hidden(moments, None if report is None else report.doubts)
         if self.status_.is_converged and is_compared(federation):
             names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold")
             penalties = tuple(float(getattr(settings, name)) for name in names)
             how = {"penalties": penalties, "scale": self.scale_}
-            asked = alone_program(checked, self.dbn_.intercept, float(self.n_samples_), **how)
+            asked = alone_program(
+                checked, known(self.dbn_.intercept, "intercept"), float(self.n_samples_), **how
+            )
             self._say_alone(self._run(asked, federation, observer)[0], federation)
 
+    def _fit_tally(self, tally: Tally) -> None:
+        # What is done to the rows was decided by the first fit.
+        self._set_fit(self._solved(tally.whole, tally.treatment, evidence=0.0))
 
-class FDBNL(PenalisedEstimator[FDBNLSettings]):
+    def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
+        """Fit from the moments of lagged rows and return the network."""
+        self._begin()
+        why_not = self._why_not_moments()
+        if why_not is not None:
+            raise why_not
+        self._set_variables(tuple(variables))
+        self._set_fit(replace(self._solved(moments, UNTREATED), asked=None))
+        return self.dbn_
+
+    def _solved(self, moments: Moments, treatment: Treatment, evidence: float | None = None) -> ConsensusFit:
+        asked = AskedMoments(moments, treatment, evidence, n_rows=moments.n)
+        return fit_of_moments(self._settings, self._variables, self._constraints(), asked)
+
+
+class FDBNL(PooledEstimator[FDBNLSettings]):
     """Federated dynamic Bayesian network learning [fdbnl].
 
         min_{W, A}  sum_k w_k loss_k(W, A) + lambda_w |W|_1 + lambda_a |A|_1   subject to   W acyclic
@@ -198,7 +219,7 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
         With ``Prepare(on_disagreement="personal")``: site name -> the common network, or that of a site that does not fit,
         learned from its rows alone. Only a fit in this process can fill it.
     n_rounds_, status_, history_, objective_
-        How the fit went. With "gram" `n_rounds_` is the number of sums, and `history_` has the server's steps.
+        How the fit went: the number of sums, how it ended, and with "gram" the server's steps.
     certificate_
         How far `objective_` can be above the global minimum: "exact", or a `lower_bound` and a `gap`
         (`core.penalised.optimum.Certificate`); None if no order was searched.
@@ -232,6 +253,16 @@ class FDBNL(PenalisedEstimator[FDBNLSettings]):
     @property
     def _steps_are_sums(self) -> bool:
         return self._settings.schedule != "gram"
+
+    def _why_not_moments(self) -> ParameterError | None:
+        settings = self._settings
+        if settings.schedule == "gram" and settings.weighting == "samples":
+            return None
+        return ParameterError(
+            f"FDBNL with schedule={settings.schedule!r} and weighting={settings.weighting!r} does not learn from summed "
+            "moments alone; use schedule='gram' and weighting='samples'.",
+            code="cannot-update",
+        )
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         return fdbnl_program(

@@ -109,7 +109,8 @@ class LatentDBN(SummaryEstimator[LatentSettings]):
         with one_thread():
             released = summary.with_lags(2 * p)
             self._learn(released)
-        self._set_sums(released.moments, 0)
+        self._set_sums(released.moments)
+        self.n_rounds_ = 0
         return self
 
     @property

@@ -231,4 +231,4 @@ class MixedDBN(DBNEstimator[MixedSettings]):
         self.orientation_ = orientation_table(learned.orientation, names)
         self.edge_probabilities_ = learned_table(learned, C, _shares(learned), names)
         self.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
-        self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
+        self.n_samples_ = int(outcome.moments.n)

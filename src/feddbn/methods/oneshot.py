@@ -506,7 +506,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
         self.orientation_ = orientation_table(learned.orientation, names)
         self.edge_probabilities_ = learned_table(learned, numbers[0], shares, names, outcome.q_values)
-        self._set_sums(outcome.moments, outcome.n_sums)
+        self._set_sums(outcome.moments)
         self.features_ = "linear" if curved is None else _features_name(curved)
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         if curved is not None:

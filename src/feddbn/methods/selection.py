@@ -28,7 +28,7 @@ from feddbn.federation.programs.held_out import (
     default_grid,
     judge_program,
 )
-from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.statistics import make_fold, on_fold
 from feddbn.findings import Finding, Findings
@@ -158,7 +158,7 @@ def _judges(estimator: Any, federation: Federation, n_lags: int, held_out: HeldO
         if is_partial
         else estimator._rows_on(federation)
     )
-    first = run_program(judge_program(estimator._variables, n_lags, rows, folds[0]), federation)
+    first = estimator._run(judge_program(estimator._variables, n_lags, rows, folds[0]), federation, None)[0]
     return [replace(first, fold=fold) for fold in folds]
 
 
@@ -183,7 +183,7 @@ def _select(
             number += 1
             learner = estimator._choosing({**fixed, **candidate})
             program = on_fold(learner._candidate(federation, number), judge.fold)
-            C, preparation = run_program(program, federation, observer)
+            C, preparation = estimator._run(program, federation, observer)[0]
             if estimator._rows.scale == "auto":
                 # Losses of all candidates are compared in the units that the first block decided about.
                 fixed = {
@@ -196,13 +196,13 @@ def _select(
             program_of_loss = judge.judged(
                 weights, units.setdefault(block, preparation.scale[:d]), c, len(candidates)
             )
-            run_program(program_of_loss, federation, observer)
+            estimator._run(program_of_loss, federation, observer)
     findings = Findings()
     spread = _may_square(federation)
     if not spread and rule != "best":
         rule = "best"
         findings = Findings([Finding("not-selected-by-spread", "note", {"fewest": FEWEST_SITES})])
-    comparison = run_program(comparison_program(len(candidates), spread), federation, observer)
+    comparison = estimator._run(comparison_program(len(candidates), spread), federation, observer)[0]
     index = choose(comparison.loss, comparison.standard_error, rule)
     table = pd.DataFrame([dict(candidate) for candidate in candidates])
     table["loss"] = comparison.loss

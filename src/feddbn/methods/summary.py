@@ -11,11 +11,12 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.data import SiteData
 from feddbn.data.layout import Layout
-from feddbn.federation.protocol.task import Federation, Observer, counted
+from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.federation.sums.prepare import Prepare, PreparedSettings
-from feddbn.federation.sums.treatment import asked_moments_program
+from feddbn.federation.sums.tally import Tally
+from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.findings import Finding
-from feddbn.methods.base import DBNEstimator
+from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
 from feddbn.settings import Rule, is_federation, setting, takes, whole, word
@@ -38,7 +39,7 @@ class SummarySettings(PreparedSettings):
 S = TypeVar("S", bound=SummarySettings)
 
 
-class SummaryEstimator(DBNEstimator[S]):
+class SummaryEstimator(UpdatedEstimator[S]):
     """Base of estimators whose sites release one summary; `_learn` makes a network of it."""
 
     def _learn(self, summary: Summary) -> None:
@@ -47,28 +48,28 @@ class SummaryEstimator(DBNEstimator[S]):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        summary, n_sums = self._summed(self._largest_lag, federation, observer)
-        self._learn(summary)
-        self._set_sums(summary.moments, n_sums)
-
-    def _summed(self, n_lags: int, federation: Federation, observer: Observer | None) -> tuple[Summary, int]:
-        """Ask for the summary, and say what was done to the rows; also the number of sums."""
-        names = self._variables
-        program = asked_moments_program(names, n_lags, self._rows_on(federation))
-        (asked, n_sums), _ = self._run(counted(program), federation, observer)
-        self._say_moments(asked)
+        program = asked_moments_program(self._variables, self._largest_lag, self._rows_on(federation))
+        asked, _ = self._run(program, federation, observer)
         tasks = federation.answered_tasks
         stayed_out = asked.n_disagreeing if asked.treatment.abstain else 0
-        found = Summary(
-            asked.moments,
-            names,
-            n_lags,
-            self.treatment_,
-            float(max(asked.rank - 1.0, 0.0)),
-            len(federation.sites) - stayed_out,
-            _NOISY if tasks is not None and "survey.first" not in tasks else "",
+        is_noisy = tasks is not None and "survey.first" not in tasks
+        self._release(asked, len(federation.sites) - stayed_out, _NOISY if is_noisy else "")
+        self._keep_sums(asked, self._largest_lag)
+
+    def _fit_tally(self, tally: Tally) -> None:
+        asked = AskedMoments(
+            tally.whole, tally.treatment, evidence=0.0, n_rows=tally.moments.n, rank=tally.rank
         )
-        return found, n_sums
+        self._release(asked, len(self.sites_))
+
+    def _release(self, asked: AskedMoments, n_sites: int, noise: str = "") -> None:
+        """Say what was done to the rows, and learn from the summary."""
+        self._say_moments(asked)
+        rank = float(max(asked.rank - 1.0, 0.0))
+        lags = self._largest_lag
+        found = Summary(asked.moments, self._variables, lags, self.treatment_, rank, n_sites, noise)
+        self._learn(found)
+        self._set_sums(found.moments)
 
 
 @dataclass(frozen=True, repr=False)

@@ -73,12 +73,12 @@ class UpdatedEstimator(DBNEstimator[S]):
                 changes = self._changes(tally, sites)
             learner._tally = tally.plus(new)
             learner._set_variables(tally.variables)
+            if sites is not None:
+                counts = summary(sites, tally.n_lags)
+                used = self._used_rows(counts)
+                learner.sites_ = _together(self.sites_, counts.assign(used_rows=used))
             learner._fit_tally(learner._tally)
         learner.n_rounds_ = self.n_rounds_ + len(seconds)
-        if sites is not None:
-            counts = summary(sites, tally.n_lags)
-            used = learner._used_rows(counts)
-            learner.sites_ = _together(self.sites_, counts.assign(used_rows=used))
         learner._say_update(int(new.moments.n), changes)
         self.__dict__.update(vars(learner))
         return self

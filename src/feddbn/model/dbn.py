@@ -24,7 +24,7 @@ from feddbn.model import forecast as forecasts
 from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.graph import stack_of_tigramite
-from feddbn.model.mechanisms import Noise
+from feddbn.model.mechanisms import Noise, known
 from feddbn.model.network import Network, RandomState, Rows, random_generator
 from feddbn.settings import whole, word
 from feddbn.shown import Shown
@@ -191,9 +191,8 @@ class DBN(Network, Shown):
         shift = level - self.stationary_mean()
         curves = tuple(curve.moved(shift) for curve in self.curves)
         products = tuple(product.moved(shift) for product in self.products)
-        return replace(
-            self, intercept=self.intercept + shift - shift @ within, curves=curves, products=products
-        )
+        moved = known(self.intercept, "intercept") + shift - shift @ within
+        return replace(self, intercept=moved, curves=curves, products=products)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
@@ -236,7 +235,7 @@ class DBN(Network, Shown):
     def reduced_intercept(self) -> FloatArray:
         """(d,) constant of the reduced form, ``c (I - W)^{-1}``."""
         dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
-        return np.asarray(self.intercept @ dynamics.impact(self.W))
+        return np.asarray(known(self.intercept, "intercept") @ dynamics.impact(self.W))
 
     @property
     def frames(self) -> Frames:
@@ -279,7 +278,7 @@ class DBN(Network, Shown):
     def from_edges(
         cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
-        """Network of an edge list; name the `variables` if some have no edge."""
+        """Network of an edge list, without intercept and noise; name the `variables` if some have no edge."""
         return cls(**graph.parts_of_edges(edges, variables, n_lags))
 
     def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
@@ -294,17 +293,17 @@ class DBN(Network, Shown):
 
     @classmethod
     def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
-        """Network of ``VARLiNGAM.adjacency_matrices_``."""
+        """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
         stack = graph.stack_of_lingam(adjacency_matrices)
-        return cls(stack[0], stack[1:], variables)
+        return cls(stack[0], stack[1:], variables, None, None)
 
     @classmethod
     def from_tigramite(
         cls, graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
     ) -> Self:
-        """Network of a fully directed tigramite graph with its values as weights."""
+        """Network of a fully directed tigramite graph with its values as weights, without intercept and noise."""
         stack = stack_of_tigramite(graph, val_matrix)
-        return cls(stack[0], stack[1:], variables)
+        return cls(stack[0], stack[1:], variables, None, None)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -325,7 +324,7 @@ class DBN(Network, Shown):
     def from_csv(
         cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
-        """Network of a CSV edge list (path or text)."""
+        """Network of a CSV edge list (path or text), without intercept and noise."""
         return cls(**export.parts_of_csv(source, variables, n_lags))
 
     @classmethod

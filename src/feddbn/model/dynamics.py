@@ -26,7 +26,7 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
-from feddbn.model.mechanisms import companion, impact, run
+from feddbn.model.mechanisms import companion, impact, known, run
 from feddbn.model.network import Network, Rows, segments_of
 from feddbn.settings import number, whole, word
 
@@ -290,7 +290,7 @@ def innovation_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of ``u_t B``: ``B' diag(v) B``."""
     require_linear(dbn, "the covariance of innovations", "dbn.stationary_covariance()")
     B = impact(dbn.W)
-    return np.asarray((B.T * dbn.noise_variances) @ B)
+    return np.asarray((B.T * known(dbn.noise_variances, "noise_variances")) @ B)
 
 
 def spectral_radius(dbn: Network) -> float:
@@ -321,7 +321,8 @@ def stationary_mean(dbn: Network) -> FloatArray:
         _require_means(dbn, "the mean of the process")
         return usual(dbn).mean.copy()
     require_stationary(dbn, "the mean of the process")
-    return np.asarray(np.linalg.solve((np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)).T, dbn.intercept))
+    within = np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)
+    return np.asarray(np.linalg.solve(within.T, known(dbn.intercept, "intercept")))
 
 
 def stationary_covariance(dbn: Network) -> FloatArray:
@@ -330,7 +331,7 @@ def stationary_covariance(dbn: Network) -> FloatArray:
         _require_means(dbn, "the covariance of the process")
         return usual(dbn).covariance.copy()
     require_stationary(dbn, "the covariance of the process")
-    return long_run_covariance(dbn.W, dbn.A, dbn.noise_variances)
+    return long_run_covariance(dbn.W, dbn.A, known(dbn.noise_variances, "noise_variances"))
 
 
 def long_run_covariance(W: FloatArray, A: FloatArray, variances: FloatArray) -> FloatArray:
@@ -389,7 +390,7 @@ def impulse_responses(
         return psi
     if kind == "structural":
         B = impact(dbn.W)
-        first = B * np.sqrt(dbn.noise_variances)[:, None] if sd else B
+        first = B * np.sqrt(known(dbn.noise_variances, "noise_variances"))[:, None] if sd else B
     elif kind == "orthogonalised":
         try:
             first = np.asarray(np.linalg.cholesky(innovation_covariance(dbn)).T, dtype=np.float64)
@@ -448,13 +449,13 @@ def _sampling(dbn: Network, n_rows: int) -> Iterator[tuple[int, IntArray, IntArr
     """Every variable that has causes: its place, their lags and places, and the covariance of its estimated weights."""
     n, d = whole(1).check("n_rows", n_rows), dbn.d
     require_stationary(dbn, "how sure weights are")
-    covariance = lagged_covariance(dbn)
+    covariance, noise = lagged_covariance(dbn), known(dbn.noise_variances, "noise_variances")
     for j in range(d):
         lags, causes = np.nonzero(dbn.is_edge[:, :, j])
         places = lags * d + causes
         if len(places):
             inner = np.linalg.pinv(covariance[np.ix_(places, places)], hermitian=True)
-            yield j, lags, causes, dbn.noise_variances[j] / n * inner
+            yield j, lags, causes, noise[j] / n * inner
 
 
 def fevd(
@@ -520,7 +521,7 @@ def _filtered(dbn: Network, rows: FloatArray) -> State:
     Q = np.zeros_like(F)
     Q[:d, :d] = innovation_covariance(dbn)
     constant = np.zeros(p * d)
-    constant[:d] = dbn.intercept @ impact(dbn.W)
+    constant[:d] = known(dbn.intercept, "intercept") @ impact(dbn.W)
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
     if begin is None:
         try:

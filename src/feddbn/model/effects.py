@@ -41,7 +41,7 @@ from feddbn.model.dynamics import (
     usual,
     usual_lagged,
 )
-from feddbn.model.mechanisms import Mechanism
+from feddbn.model.mechanisms import Mechanism, known
 from feddbn.model.network import (
     Network,
     RandomState,
@@ -121,7 +121,7 @@ def standard_deviations(dbn: Network) -> FloatArray:
     They are those of the stationary process, with curves of simulated rows. Where there is none (shocks do not die out),
     those of one time step given the past; where W has a cycle without a solution or curves, those of the noise.
     """
-    variances = dbn.noise_variances
+    variances = known(dbn.noise_variances, "noise_variances")
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # Numbers beyond all bounds are no reason to have no edge table.
         warnings.simplefilter("ignore")

@@ -84,9 +84,9 @@ def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 _DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"
-VERSION = 5
-"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`, 5 `definitions`; a network without them is written as the
-version that every reader of it understands."""
+VERSION = 6
+"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`, 5 `definitions`, 6 null for numbers that are not known; a
+network without them is written as the version that every reader of it understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
 _LISTS = {
     "open_edges": "a list of pairs of variables",
@@ -99,7 +99,9 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": 5
+        "version": 6
+        if dbn.intercept is None or dbn.noise_variances is None
+        else 5
         if dbn.definitions
         else 4
         if dbn.conditionals
@@ -112,8 +114,8 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),
         "A": dbn.A.tolist(),
-        "intercept": dbn.intercept.tolist(),
-        "noise_variances": dbn.noise_variances.tolist(),
+        "intercept": None if dbn.intercept is None else dbn.intercept.tolist(),
+        "noise_variances": None if dbn.noise_variances is None else dbn.noise_variances.tolist(),
     }
     if dbn.open_edges:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
@@ -144,10 +146,11 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         raise FileError(f"{where} is damaged: 'variables' contains the same name twice.")
     if isinstance(p, bool) or not isinstance(p, int) or p < 0:
         raise FileError(f"{where} is damaged: 'n_lags' is {p!r}, not a whole number of at least 0.")
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for key, shape in zip(_ARRAYS, [(d, d), (p, d, d), (d,), (d,)], strict=True):
-        arrays[key] = _array(stored[key], shape, f"{where} is damaged: {key!r}")
-    if np.any(arrays["noise_variances"] < 0):
+        is_unknown = stored[key] is None and len(shape) == 1
+        arrays[key] = None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}")
+    if arrays["noise_variances"] is not None and np.any(arrays["noise_variances"] < 0):
         raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
     parts = parts_of(stored, variables, where)
     definitions = stored.get("definitions", {})
@@ -201,6 +204,7 @@ def write_npz(dbn: Network, path: str | Path) -> None:
     more: dict[str, Any] = {
         key: np.frombuffer(json.dumps(plain[key]).encode(), dtype=np.uint8) for key in _LISTS if key in plain
     }
+    numbers: dict[str, Any] = {"intercept": dbn.intercept, "noise_variances": dbn.noise_variances}
     with _target(path).open("wb") as file:
         np.savez_compressed(
             file,
@@ -209,8 +213,7 @@ def write_npz(dbn: Network, path: str | Path) -> None:
             variables=names,
             W=dbn.W,
             A=dbn.A,
-            intercept=dbn.intercept,
-            noise_variances=dbn.noise_variances,
+            **{name: value for name, value in numbers.items() if value is not None},
             **more,
         )
 
@@ -238,6 +241,8 @@ def parts_of_npz(path: str | Path) -> Parts:
                 raise FileError(f"{where} is damaged: {key!r} is not {what}.") from None
     if "A" in stored:
         stored["n_lags"] = int(stored["A"].shape[0]) if stored["A"].ndim else -1
+    if stored.get("version") == VERSION:
+        stored = {"intercept": None, "noise_variances": None, **stored}
     return parts_of_dict(stored, where)
 
 
@@ -249,7 +254,7 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
     for source, target, lag, weight, standardised, oriented in _edges(dbn):
-        numbers = [repr(float(weight)), repr(float(standardised))]
+        numbers = [repr(float(weight)), "" if np.isnan(standardised) else repr(float(standardised))]
         names = [guarded(source), guarded(target)]
         writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
     return write_text(buffer.getvalue(), path)

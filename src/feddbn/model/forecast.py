@@ -36,7 +36,7 @@ from feddbn.model.dynamics import (
     stationary_covariance,
     stationary_mean,
 )
-from feddbn.model.mechanisms import Noise
+from feddbn.model.mechanisms import Noise, known
 from feddbn.model.network import (
     Network,
     RandomState,
@@ -82,8 +82,8 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     """Return sentences on what speaks against `rows` (n, d) being of the kind that the network describes."""
     rows = rows[-_MOST_ROWS:]
     whole = rows[np.isfinite(rows).all(axis=1)]
-    known = dbn.noise_variances > 0
-    if not known.any() or len(rows) < dbn.n_lags or not len(whole):
+    is_noisy = known(dbn.noise_variances, "noise_variances") > 0
+    if not is_noisy.any() or len(rows) < dbn.n_lags or not len(whole):
         return []
     u = _residuals(dbn, rows)
     if len(u) < _FEW_ROWS:
@@ -92,7 +92,7 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     root_mean = np.sqrt((u**2).mean(axis=0))
     large = typical > _FACTOR
     small = (typical < 1 / _FACTOR) & (root_mean < 1 / _FACTOR)
-    names = [name for name, is_known in zip(dbn.variables, known, strict=True) if is_known]
+    names = [name for name, varies in zip(dbn.variables, is_noisy, strict=True) if varies]
     out = []
     if large.any():
         ratio = float(typical[large].max())
@@ -120,7 +120,9 @@ def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:
     p, n = dbn.n_lags, len(rows)
     lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
     whole = lagged[np.isfinite(lagged).all(axis=1)]
-    return dbn.mechanisms.normal_residuals(whole, np.random.default_rng(0))[:, dbn.noise_variances > 0]
+    return dbn.mechanisms.normal_residuals(whole, np.random.default_rng(0))[
+        :, known(dbn.noise_variances, "noise_variances") > 0
+    ]
 
 
 def _far(dbn: Network, rows: FloatArray) -> list[str]:

@@ -257,9 +257,9 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     """Frame source, target, lag, weight, standardised, oriented of every edge with ``|weight| > threshold``, by lag,
     source, target.
 
-    `standardised` is the weight in standard deviations (`feddbn.model.effects`); `oriented` is False where the
-    contemporaneous direction is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
-    of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
+    `standardised` is the weight in standard deviations (`feddbn.model.effects`), NaN where the noise is not known;
+    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the average slope, the size of
+    an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
     product (the source acts together with another, whether or not it has a curve of its own). With variables of other
     kinds, `weight` is a coefficient on the `scale` of the target (value, log value, log rate, log odds) or, for levels, the
     norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor; NaN where there is none), and `kind`
@@ -279,7 +279,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "target": names[j],
             "lag": lag.astype(np.int64),
             "weight": stack[lag, i, j],
-            "standardised": standardised_weights(dbn)[lag, i, j],
+            "standardised": np.nan if dbn.noise_variances is None else standardised_weights(dbn)[lag, i, j],
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
@@ -349,7 +349,7 @@ def parts_of_edges(
 
 def time_series_graph(dbn: Network) -> nx.DiGraph:
     """Graph with d (n_lags + 1) nodes; edges carry weight, lag and oriented, nodes of lag 0 intercept and
-    noise_variance.
+    noise_variance, where they are known.
     """
     import networkx as nx
 
@@ -358,10 +358,8 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
         for lag in range(dbn.n_lags + 1):
             extra: dict[str, Any] = {}
             if lag == 0:
-                extra = {
-                    "intercept": float(dbn.intercept[k]),
-                    "noise_variance": float(dbn.noise_variances[k]),
-                }
+                numbers = {"intercept": dbn.intercept, "noise_variance": dbn.noise_variances}
+                extra = {key: float(value[k]) for key, value in numbers.items() if value is not None}
             if dbn.mechanisms.has_kinds:
                 extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)

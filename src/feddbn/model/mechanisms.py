@@ -272,12 +272,35 @@ def run(
     return np.ascontiguousarray(paths[known:].swapaxes(0, 1))
 
 
+def known(value: FloatArray | None, name: str) -> FloatArray:
+    """Return the `intercept` or the `noise_variances` of a network; refuse where they are not known."""
+    if value is None:
+        raise ParameterError(
+            f"this needs {name}, and this network has none, as if it came from a list of edges or a vote; give them: "
+            f"dataclasses.replace(dbn, {name}=...), one number for each variable.",
+            code="numbers-not-known",
+        )
+    return value
+
+
 class WithNoise(Mechanisms):
     """Noise is added to what is expected."""
 
-    def __init__(self, n_lags: int, intercept: FloatArray, variances: FloatArray) -> None:
-        self.n_lags, self.d = n_lags, len(intercept)
-        self.intercept, self.variances_of_noise = intercept, variances
+    def __init__(
+        self, n_lags: int, d: int, intercept: FloatArray | None, variances: FloatArray | None
+    ) -> None:
+        self.n_lags, self.d = n_lags, d
+        self._intercept, self._variances = intercept, variances
+
+    @property
+    def intercept(self) -> FloatArray:
+        """(d,) constants; refused where they are not known."""
+        return known(self._intercept, "intercept")
+
+    @property
+    def variances_of_noise(self) -> FloatArray:
+        """(d,) variances; refused where they are not known."""
+        return known(self._variances, "noise_variances")
 
     def checked_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
         """(n, d) the residuals themselves."""
@@ -353,8 +376,10 @@ class Linear(WithNoise):
         (d,) and (d,).
     """
 
-    def __init__(self, W: FloatArray, A: FloatArray, intercept: FloatArray, variances: FloatArray) -> None:
-        super().__init__(len(A), intercept, variances)
+    def __init__(
+        self, W: FloatArray, A: FloatArray, intercept: FloatArray | None, variances: FloatArray | None
+    ) -> None:
+        super().__init__(len(A), W.shape[-1], intercept, variances)
         self.W, self.A, self.weights = W, A, np.concatenate([W[None], A])
         self._done: dict[bytes, Surgery] = {}
 
@@ -476,8 +501,8 @@ class Additive(WithNoise):
         Terms whose causes are all in the past.
     within
         Terms with a cause in the same time step, in an order in which causes are complete before they act.
-    n_lags, intercept, variances
-        p, (d,) and (d,).
+    n_lags, d, intercept, variances
+        p, d, (d,) and (d,); None where they are not known.
     weights, parts
         Of effects, where there is one network; and the curves and products that terms are, as far as they are known as such.
     """
@@ -489,12 +514,13 @@ class Additive(WithNoise):
         lagged: Sequence[Terms],
         within: Sequence[Terms],
         n_lags: int,
-        intercept: FloatArray,
-        variances: FloatArray,
+        d: int,
+        intercept: FloatArray | None,
+        variances: FloatArray | None,
         weights: FloatArray | None = None,
         parts: Sequence[Curve | Product] = (),
     ) -> None:
-        super().__init__(n_lags, intercept, variances)
+        super().__init__(n_lags, d, intercept, variances)
         if weights is not None:
             self.weights = weights
         self._lagged, self._within = lagged, within
@@ -507,8 +533,8 @@ class Additive(WithNoise):
         cls,
         W: FloatArray,
         A: FloatArray,
-        intercept: FloatArray,
-        variances: FloatArray,
+        intercept: FloatArray | None,
+        variances: FloatArray | None,
         is_edge: BoolArray,
         parts: Sequence[Curve | Product],
     ) -> Additive:
@@ -526,7 +552,7 @@ class Additive(WithNoise):
             for k in range(1, depth.max(initial=0) + 1)
         ]
         weights = np.concatenate([W[None], A])
-        return cls([*chain(*lagged)], [*chain(*within)], len(A), intercept, variances, weights, parts)
+        return cls([*chain(*lagged)], [*chain(*within)], len(A), len(W), intercept, variances, weights, parts)
 
     def step(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
         """(n, d) the time step after `past`, which may have fewer than p rows: nothing acts from before it."""

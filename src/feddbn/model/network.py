@@ -25,7 +25,7 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
 from feddbn.model.curves import Curve, Product
 from feddbn.model.definitions import without_defined
-from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first
+from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first, known
 from feddbn.settings import whole
 from feddbn.words import counted
 
@@ -56,9 +56,9 @@ class Network:
     variables
         d names.
     intercept
-        (d,) constant of each equation.
+        (d,) constant of each equation, 0 unless given; None: not known, and refused where it is needed.
     noise_variances
-        (d,) variances of u_t.
+        (d,) variances of u_t, 1 unless given; None: not known.
     open_edges
         (from, to) by name: edges of W that are there, but whose direction the data do not tell; empty if none is known.
     curves
@@ -75,8 +75,8 @@ class Network:
     W: FloatArray
     A: FloatArray
     variables: tuple[str, ...]
-    intercept: FloatArray
-    noise_variances: FloatArray
+    intercept: FloatArray | None
+    noise_variances: FloatArray | None
     open_edges: tuple[tuple[str, str], ...]
     curves: tuple[Curve, ...]
     products: tuple[Product, ...]
@@ -88,8 +88,8 @@ class Network:
         W: FloatArray,
         A: FloatArray,
         variables: Sequence[str] | None = None,
-        intercept: FloatArray | None = None,
-        noise_variances: FloatArray | None = None,
+        intercept: FloatArray | float | None = 0.0,
+        noise_variances: FloatArray | float | None = 1.0,
         open_edges: Iterable[tuple[str, str]] = (),
         *,
         curves: Iterable[Curve] = (),
@@ -109,20 +109,18 @@ class Network:
                 f"variables must be {d} different names, got {len(names)} ({len(set(names))} different)."
             )
         nodes = checked_conditionals(conditionals, d, len(A)) if conditionals else ()
-        usual = weights_of(nodes, len(A)) if nodes else Weights(W, A, np.zeros(d), np.ones(d))
-        c = usual.intercept if intercept is None else np.array(intercept, dtype=np.float64)
-        v = usual.noise_variances if noise_variances is None else np.array(noise_variances, dtype=np.float64)
-        if c.shape != (d,) or v.shape != (d,):
-            raise ParameterError(
-                f"intercept and noise_variances must have shape ({d},), got {c.shape} and {v.shape}."
-            )
+        usual = weights_of(nodes, len(A)) if nodes else None
+        c = _each(intercept, "intercept", 0.0, d, usual and usual.intercept)
+        v = _each(noise_variances, "noise_variances", 1.0, d, usual and usual.noise_variances)
         for array in (W, A, c, v):
+            if array is None:
+                continue
             if not np.all(np.isfinite(array)):
                 raise ParameterError(
                     "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
                 )
             array.setflags(write=False)
-        if np.any(v < 0):
+        if v is not None and np.any(v < 0):
             raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
         for field_name, value in (
             ("W", W),
@@ -138,8 +136,8 @@ class Network:
             object.__setattr__(self, field_name, value)
         if self.definitions and any(node.kind.name != "continuous" for node in nodes):
             raise ParameterError("definitions are of numbers; this network has variables of other kinds.")
-        if nodes:
-            check_agreement(usual, Weights(W, A, c, v))
+        if usual is not None:
+            check_agreement(usual, Weights(W, A, known(c, "intercept"), known(v, "noise_variances")))
             if self.curves or self.products:
                 raise ParameterError("a network has curves and products, or conditionals, not both.")
         within = self.is_edge[0]
@@ -249,6 +247,20 @@ class Network:
         for source, target in self.open_edges:
             known[0, place[source], place[target]] = False
         return known
+
+
+def _each(
+    value: FloatArray | float | None, name: str, default: float, d: int, usual: FloatArray | None
+) -> FloatArray | None:
+    """One number for each variable; those of conditionals (`usual`) where nothing else is said. None: not known."""
+    if value is None:
+        return usual
+    found = np.array(value, dtype=np.float64)
+    if not found.ndim:
+        found = np.full(d, found) if usual is None or found != default else usual
+    if found.shape != (d,):
+        raise ParameterError(f"{name} must have shape ({d},), got {found.shape}.")
+    return found
 
 
 def _definitions(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:

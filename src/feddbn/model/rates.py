@@ -278,7 +278,7 @@ class RateNetwork(Shown):
     def arrows(self, standardised: bool = True) -> DBN:
         """The rates as lagged weights of a plain network, for pictures and scores; it forecasts nothing."""
         d, rates = self.d, self.standardised if standardised else self.rates
-        return DBN(np.zeros((d, d)), rates[None], self.variables, None, np.zeros(d))
+        return DBN(np.zeros((d, d)), rates[None], self.variables, noise_variances=np.zeros(d))
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """Frame source, target, rate, error, lower, upper, standardised, half_life and, if known, probability.

@@ -25,6 +25,7 @@ from feddbn.federation.sums.survey import Survey
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Level, together
 from feddbn.model.dbn import DBN
+from feddbn.model.mechanisms import known
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -152,7 +153,7 @@ def alone_finding(found: Alone, n_sites: int, center: str = "") -> Finding:
         return Finding(ALONE, "unknown", values)
     about = tuple(name for name, one in found.sites.items() if one.sign < 0)
     # Where the data decided, they have said that recordings have one level.
-    cure = {"prepare.center": "recording"} if center in ("none", "federated") and found.worse else {}
+    cure = {"prepare.center": "recording"} if center == "none" and found.worse else {}
     return Finding(ALONE, level, values, about, cure)
 
 
@@ -169,7 +170,7 @@ def fitted_network(
     return FittedNetwork(
         tuple(dbn.variables),
         np.concatenate([dbn.W, *dbn.A]),
-        dbn.noise_variances,
+        known(dbn.noise_variances, "noise_variances"),
         constraints,
         inputs,
         "recording" if is_own else "none",

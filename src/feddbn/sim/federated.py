@@ -13,6 +13,7 @@ from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import first_rows, paths_from, usual
+from feddbn.model.mechanisms import known
 from feddbn.sim.messy import MessyWorld, Shocks
 from feddbn.sim.series import advance, bend_systems, draw_shocks, in_units_of_causes
 from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
@@ -244,7 +245,7 @@ def _simulate_kinds(settings: SimulationSettings, rng: np.random.Generator) -> S
         clusters=None if settings.n_clusters is None else dict(zip(names, system_of_site, strict=True)),
         settings=settings,
         variables=settings.variable_names,
-        noise_variances=stable[0][1].noise_variances,
+        noise_variances=known(stable[0][1].noise_variances, "noise_variances"),
         networks={name: stable[s][1] for name, s in zip(names, system_of_site, strict=True)},
     )
 

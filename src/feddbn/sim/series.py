@@ -30,7 +30,7 @@ def mechanisms_of(systems: Sequence[System]) -> Linear | Additive:
     first = systems[0]
     silent, loud = np.zeros(len(first.W)), np.ones(len(first.W))
     if first.shapes is not None:
-        return Additive(*terms_of(systems), len(first.A), silent, loud)
+        return Additive(*terms_of(systems), len(first.A), len(first.W), silent, loud)
     if all(system is first for system in systems):
         return Linear(first.W, first.A, silent, loud)
     W, A = np.stack([system.W for system in systems]), np.stack([system.A for system in systems], axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.ancestral.marks import true_marks
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import Conditional, NaturalEffect
+from feddbn.model.conditionals import NaturalEffect
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import require_linear
 from feddbn.model.graph import AncestralGraph
-from feddbn.model.mechanisms import Additive, Mechanisms
+from feddbn.model.mechanisms import Additive, Mechanisms, known
 from feddbn.model.network import edge_at, random_generator
 from feddbn.settings import whole, word
 from feddbn.shown import Shown
@@ -61,9 +61,10 @@ def _needs_functions(name: str) -> Any:
 class _Drawn(Additive):
     """What the variables of a drawn system do; unlike curves that were learned, its functions are tables."""
 
-    def __init__(self, system: System, variances: FloatArray) -> None:
+    def __init__(self, system: System, intercept: FloatArray | None, variances: FloatArray | None) -> None:
         weights = np.concatenate([system.W[None], system.A])
-        super().__init__(*terms_of([system]), len(system.A), np.zeros(len(system.W)), variances, weights)
+        size = len(system.A), len(system.W)
+        super().__init__(*terms_of([system]), *size, intercept, variances, weights)
         self._system = system
 
     def shapes(self) -> NDArray[np.object_]:
@@ -78,6 +79,7 @@ class _Drawn(Additive):
         return shapes
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class TrueNetwork(DBN):
     """A true network: W and A as in `DBN`, and the function of every edge.
 
@@ -88,34 +90,25 @@ class TrueNetwork(DBN):
     Attributes
     ----------
     system
-        What was simulated, or None if it has a graph but no functions of single edges (`feddbn.simulate_system`), or
-        variables of other kinds.
+        What was simulated, in which functions of edges are tables; None if the numbers of the network say all.
+    is_graph
+        Whether it has a graph but no functions of single edges (`feddbn.simulate_system`).
     """
 
     system: System | None
+    is_graph: bool
 
     def __init__(
-        self,
-        system: System | None,
-        W: FloatArray,
-        A: FloatArray,
-        variables: Sequence[str],
-        noise_variances: FloatArray,
-        *,
-        conditionals: Iterable[Conditional] = (),
+        self, *numbers: Any, system: System | None = None, is_graph: bool = False, **named: Any
     ) -> None:
         object.__setattr__(self, "system", system)
-        super().__init__(W, A, variables, noise_variances=noise_variances, conditionals=conditionals)
-
-    @classmethod
-    def of_kinds(cls, dbn: DBN) -> TrueNetwork:
-        """The truth behind variables of other kinds: all that a `DBN` with `conditionals` tells, it tells."""
-        return cls(None, dbn.W, dbn.A, dbn.variables, dbn.noise_variances, conditionals=dbn.conditionals)
+        object.__setattr__(self, "is_graph", is_graph)
+        super().__init__(*numbers, **named)
 
     @property
     def is_linear(self) -> bool:
         """Whether all effects are linear, no product acts, and all variables are continuous."""
-        return self.system is not None and super().is_linear
+        return not self.is_graph and super().is_linear
 
     @cached_property
     def mechanisms(self) -> Mechanisms:
@@ -123,7 +116,18 @@ class TrueNetwork(DBN):
         shapes = None if self.system is None else self.system.shapes
         if self.system is None or shapes is None or not (shapes.curves or shapes.products):
             return super().mechanisms
-        return _Drawn(self.system, self.noise_variances)
+        return _Drawn(self.system, self.intercept, self.noise_variances)
+
+    def at_level(self, mean: ArrayLike) -> TrueNetwork:
+        """As `DBN.at_level`; functions of edges that were drawn move along, too."""
+        moved: TrueNetwork = super().at_level(mean)
+        if self.system is None or self.system.shapes is None or self.is_linear:
+            return moved
+        shapes, straight = self.system.shapes, self.system.linear_part
+        shift = np.asarray(mean, dtype=np.float64) - self.stationary_mean()
+        system = replace(self.system, shapes=replace(shapes, centre=shapes.centre + shift))
+        intercept = known(self.intercept, "intercept") + shift - shift @ (straight.W + straight.A.sum(axis=0))
+        return replace(moved, system=system, intercept=intercept)
 
     def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect | NaturalEffect:  # type: ignore[override]
         """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
@@ -137,7 +141,7 @@ class TrueNetwork(DBN):
         return self.system.effect((lag, i, j))
 
     def _require_functions(self, what: str) -> None:
-        if self.system is None and not self.mechanisms.has_kinds:
+        if self.is_graph:
             raise ParameterError(
                 f"{what} needs functions of edges, and this system has none: its causes do not act one by one."
             )
@@ -244,9 +248,7 @@ def simulate_system(
     whole(n_sites).check("n_samples", n_samples)
     sizes = split_evenly(n_samples, n_sites)
     drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=random_generator(random_state), **options)
-    truth = TrueNetwork(
-        None, np.zeros((d, d)), drawn.graph[None].astype(np.float64), drawn.variables, np.ones(d)
-    )
+    truth = TrueNetwork(np.zeros((d, d)), drawn.graph[None].astype(float), drawn.variables, is_graph=True)
     names = [f"site-{k}" for k in range(n_sites)]
     frames = [
         pd.DataFrame(rows[: size + 1], columns=list(drawn.variables))
@@ -522,9 +524,11 @@ def simulate(
             continue
         seen = hidden.seen(system) if n_latent else system
         if arrays.networks is not None:
-            truths[id(system)] = TrueNetwork.of_kinds(arrays.networks[site])
+            truths[id(system)] = TrueNetwork.from_dict(arrays.networks[site].to_dict())
         else:
-            truths[id(system)] = TrueNetwork(seen, seen.W, seen.A, names, arrays.noise_variances[:n_seen])
+            truths[id(system)] = TrueNetwork(
+                seen.W, seen.A, names, noise_variances=arrays.noise_variances[:n_seen], system=seen
+            )
             whole[id(system)] = DBN(system.W, system.A, arrays.variables)
     return SimulatedFederation(
         sites={

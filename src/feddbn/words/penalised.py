@@ -13,14 +13,7 @@ _ENDS = {
 
 @says("not-converged")
 def _not_converged(it: Said) -> str:
-    said = f"the fit {_ENDS[it['status']]}"
-    if it.get("far") is None:
-        return f"{said}."
-    cures = f"{it.setting('prepare.center', 'auto')} or {it.setting('prepare.center', 'federated')}"
-    return (
-        f"{said}. The mean of {it['far']} is {it['times']:.2g} times its standard deviation, which makes the sums "
-        f"inaccurate; choose {cures}."
-    )
+    return f"the fit {_ENDS[it['status']]}."
 
 
 @says("cycles-broken")

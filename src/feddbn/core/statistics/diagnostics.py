@@ -234,7 +234,7 @@ def noise_spread(scatter: FloatArray, n: float, d: int) -> Spread | None:
     return Spread(float(np.sqrt(low[large] / high[small]) * chance), large, small)
 
 
-CENTERS = ("auto", "none", "federated", "recording")
+CENTERS = ("auto", "none", "recording")
 SCALES = ("auto", "none", "federated")
 
 
@@ -288,19 +288,18 @@ def summary_of_moments(moments: Moments, d: int) -> ColumnStatistics:
 def units_of(summary: ColumnStatistics, d: int, center: str, scale: str) -> Units:
     """Choose centre and scale from sums only.
 
-    ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors
+    ``center="none"`` is one mean for all rows, which is taken off; ``center="auto"`` does so unless every variable's mean is within four standard errors of zero, with standard errors
     inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
     """
     word(*CENTERS).check("center", center)
     word("none", "federated").check("scale", scale)
-    rule = center
+    # Recordings that were centred on their own means have a mean of zero, or that of the average recording.
+    middle = summary.mean
     if center == "auto":
         r = np.maximum(summary.autocorrelation, 0.0)
         error = np.sqrt(summary.variance[:d] * (1 + r) / (1 - r) / summary.n)
-        rule = "federated" if np.any(np.abs(summary.mean[:d]) > 4.0 * error) else "none"
-    q = len(summary.mean)
-    # Recordings that were centred on their own means have a mean of zero, or that of the average recording.
-    middle = np.zeros(q) if rule == "none" else summary.mean
+        middle = middle if np.any(np.abs(middle[:d]) > 4.0 * error) else np.zeros(len(middle))
+    q, rule = len(middle), "recording" if center == "recording" else "none"
     factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
     return Units(middle, factor, rule, summary)
 

@@ -158,15 +158,6 @@ class PenalisedSettings(PreparedSettings):
         'the work, for about twenty. "path": the optimum that the solver reaches. The search needs no further sums. Above '
         '200 variables, "order" uses the order found by OneShotDBN instead. The paper\'s schedule allows only "path".',
     )
-    random_state: int | None = setting(0, whole(0) | nothing(), "Not used: nothing is random.")
-    check_residuals: bool | str = setting(
-        "auto",
-        flag() | word("auto"),
-        "Check by one more sum whether residuals contradict the model (`residuals_`, `findings_`). The network does not "
-        "change. The residuals are those of a similar network with the best score, so edges removed by thresholds do not "
-        'count as violations. "auto": not under differential privacy, with the paper\'s schedule, or for unprepared rows '
-        "(`feddbn.AS_THEY_ARE`).",
-    )
     auto: ClassVar[Mapping[str, Any]] = {}
     may_be: ClassVar[Mapping[str, Rule]] = {}
     gone: ClassVar[Mapping[str, str]] = {
@@ -185,7 +176,21 @@ class PenalisedSettings(PreparedSettings):
 
 
 @dataclass(frozen=True, repr=False)
-class FDBNLSettings(PenalisedSettings):
+class PooledSettings(PenalisedSettings):
+    """What a person may choose of a method that solves it for the rows of all sites, and can look at their residuals."""
+
+    check_residuals: bool | str = setting(
+        "auto",
+        flag() | word("auto"),
+        "Check by one more sum whether residuals contradict the model (`residuals_`, `findings_`). The network does not "
+        "change. The residuals are those of a similar network with the best score, so edges removed by thresholds do not "
+        'count as violations. "auto": not under differential privacy, with the paper\'s schedule, or for unprepared rows '
+        "(`feddbn.AS_THEY_ARE`).",
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class FDBNLSettings(PooledSettings):
     """What a person may choose of `FDBNL`."""
 
     schedule: str = setting(

@@ -1,8 +1,8 @@
 """What sites can do alone: every site fits DYNOTEARS to its own rows; the server sees only sums over sites.
 
-Site task ``local.fit`` keeps the site's own network in its state and answers with its weights (for an average), with
-the indicators of its edges (for a vote), or with nothing else (when the networks are to stay at home), and with the number
-of networks: a site that stays out has none.
+Site task ``local.fit`` keeps the site's own network in its state and answers with its weights, means and noise variances
+(for an average), with the indicators of its edges (for a vote), or with nothing else (when the networks are to stay at
+home), and with the number of networks: a site that stays out has none.
 
 What is done to the rows first is decided from sums over the sites that are asked: over all of them for an average or a
 vote. A site alone is a federation of one (`federation.protocol.task.asked_of`), and decides by its own numbers.
@@ -138,6 +138,8 @@ def local_fit_of_state(
 
 def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
     size = 0 if question.answer == "count" else question.allowed.size
+    if question.answer == "weights":
+        size += sum(question.allowed.shape)
     if question.abstains(here.state):
         return here.state, np.zeros(size + 1)
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
@@ -160,7 +162,10 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     }
     numbers = np.empty(0)
     if question.answer == "weights":
-        numbers = (run.C_raw * units.scale[:d] / units.scale[:, None]).ravel()
+        B = run.C_raw * units.scale[:d] / units.scale[:, None]
+        misses = np.eye(len(B), d) - B
+        noise = (misses * (moments.scatter @ misses)).sum(axis=0) / moments.n
+        numbers = np.concatenate([B.ravel(), moments.mean, np.maximum(noise, 0.0)])
     elif question.answer == "votes":
         numbers = (C != 0).astype(np.float64).ravel()
     return new, np.append(numbers, 1.0)

@@ -48,9 +48,8 @@ class Prepare(Settings):
 
     center: str = setting(
         "auto",
-        word("auto", "none", "recording", "federated"),
-        '"none": one mean for all rows. "recording": subtract the mean of every recording. "auto": decide by the data. '
-        '"federated" (methods with penalties): subtract the mean of all rows first.',
+        word("auto", "none", "recording"),
+        '"none": one mean for all rows. "recording": subtract the mean of every recording. "auto": decide by the data.',
     )
     detrend: int | str = setting(
         "auto",
@@ -201,14 +200,9 @@ class Prepare(Settings):
         return self.on_disagreement == "personal"
 
     def resolved(self, **auto: Any) -> Prepare:
-        """The same with what "auto" means for a method, where that does not leave it to the evidence.
-
-        Centring on the mean of all rows ("federated") comes after what is decided here.
-        """
+        """The same with what "auto" means for a method, where that does not leave it to the evidence."""
         usual = {"missing": "fill", "on_disagreement": "exclude", **auto}
         found = {name: value for name, value in usual.items() if getattr(self, name) == "auto"}
-        if self.center == "federated":
-            found["center"] = "none"
         return replace(self, **found)
 
     def among(self, n_sites: int) -> Prepare:

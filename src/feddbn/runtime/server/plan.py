@@ -342,7 +342,7 @@ def _data(study: Study, outcome: Mapping[str, Any]) -> Iterator[_Topic]:
     rows = told.pop("all-rows", None)
     n_recordings = int(rows.values["recordings"]) if rows is not None else 2
     center = str(given.get("center", "auto"))
-    is_open = center in ("none", "federated") and n_recordings > 1
+    is_open = center == "none" and n_recordings > 1
     yield "levels", Finding("plan-levels", "warning" if is_open else "good", {"center": center})
     topics: dict[str, tuple[tuple[str, ...], Callable[[Finding], Level]]] = {
         "cycles": (("cycles",), lambda one: "note" if given.get("period", "auto") else "warning"),

@@ -132,7 +132,7 @@ def export_result(directory: Path) -> StudyResult | None:
             values["findings"] = [*(values.get("findings") or ()), *told]
             values["warnings"] = [*(values.get("warnings") or ()), *absent]
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
-    if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
+    if {"W", "A"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])
         # Which directions are open and which effects are curved is part of a stored network and no array.
         stored = values.get("dbn") or {}
@@ -140,8 +140,8 @@ def export_result(directory: Path) -> StudyResult | None:
             arrays["W"],
             arrays["A"],
             names,
-            arrays["intercept"],
-            arrays["noise_variances"],
+            arrays.get("intercept"),
+            arrays.get("noise_variances"),
             [(str(source), str(target)) for source, target in stored.get("open_edges") or ()],
             **parts_of(stored, names, "the result"),
         )
