@@ -262,7 +262,7 @@ def _log_likelihood(line: Compared, judge: Judge, federation: Federation, observ
     estimator, found = line.estimator, line.networks
     scales = getattr(estimator, "_log_scales", None)
     if isinstance(found, DBN):
-        total = run_program(judge.judged(_weights(found, scales)), federation, observer)
+        total = run_program(judge.judged(_weights(found, scales, judge)), federation, observer)
         log_det = float(np.linalg.slogdet(np.eye(found.d) - found.W)[1])
     elif hasattr(estimator, "center_values_"):
         # Every site judges the network that it keeps, which is acyclic.
@@ -284,15 +284,17 @@ def _each_judged(
     """Judge the networks of sites of this process, each on its own rows."""
     total, log_dets = np.zeros(len(judge.variables) + 1), 0.0
     for site, dbn in networks.items():
-        part = federation.sum(Task(judge.asks(_weights(dbn, scales)), (site,))).value
+        part = federation.sum(Task(judge.asks(_weights(dbn, scales, judge)), (site,))).value
         total = total + part
         log_dets += float(part[-1] * np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1])
     return Squares(total[:-1], float(total[-1])), log_dets / float(total[-1])
 
 
-def _weights(dbn: DBN, log_scales: FloatArray | None) -> Weights:
+def _weights(dbn: DBN, log_scales: FloatArray | None, judge: Judge) -> Weights:
     C = np.concatenate([dbn.W, *dbn.A])
-    return Weights(np.zeros(len(C)), np.ones(len(C)), C, known(dbn.intercept, "intercept"), log_scales)
+    # Off the means of recordings there is no level.
+    intercept = dbn.intercept if judge.treatment.center == "recording" else known(dbn.intercept, "intercept")
+    return Weights(np.zeros(len(C)), np.ones(len(C)), C, intercept, log_scales)
 
 
 def _mean_count(arrays: Sequence[BoolArray]) -> float | int:

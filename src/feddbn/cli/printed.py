@@ -53,9 +53,8 @@ def print_result(result: Result, show_all: bool = False) -> None:
     time = counted(dbn.n_lags, "lag") if rates is None else f"steps of {rates.step or 'one row'}"
     sizes = [counted(dbn.d, "variable"), time, counted(len(result.sites), "site")]
     say(f"{result.method}: {', '.join(sizes)}{_rows(result)}")
-    what = "sum" if result.status.get("name") == "EXACT" else "round"
-    rounds = "" if result.n_rounds is None else f" ({counted(result.n_rounds, what)})"
-    say(f"The fit {result.status['message']}{rounds}.")
+    sums = "" if result.n_rounds is None else f" ({counted(result.n_rounds, 'sum')})"
+    say(f"The fit {result.status['message']}{sums}.")
     within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
     if rates is None:
         say(f"{within} contemporaneous edges, {lagged} lagged.")
@@ -112,8 +111,9 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
 def _print_edges(result: Result) -> None:
     """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
     from feddbn.results.calibration import SHOWN
+    from feddbn.results.text import by_strength, sign_words
 
-    edges = sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"]))
+    edges = by_strength(result.edges)
     # Old results know one probability for an edge and its direction together.
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
@@ -133,6 +133,8 @@ def _print_edges(result: Result) -> None:
         heads = ["from", "", "to", "lag", "weight", "in sd", *(head for _, head in certain)]
         heads += ["hidden"] if is_doubted else []
         print_table(heads, table, n_text=3)
+    if told := sign_words(edges[:_MOST_SHOWN]):
+        say(told)
     if len(edges) > len(table):
         say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
     if is_open:

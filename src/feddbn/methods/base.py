@@ -88,7 +88,6 @@ __all__ = [
     "simulated",
 ]
 
-"""Numbers of lags that ``n_lags="auto"`` tries on held-out rows."""
 T = TypeVar("T")
 S = TypeVar("S", bound=MethodSettings)
 # What somebody looks for at an estimator and its network has.

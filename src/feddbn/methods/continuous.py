@@ -243,6 +243,19 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
         """
         return self.rate_network_.effect(source, target, steps=steps, hours=hours, level=level)
 
+    def score(self, data: Any, y: None = None, *, layout: Layout | None = None, **columns: Any) -> float:
+        """As `DBNEstimator.score`, of readings that are rows one step apart; others are refused."""
+        try:
+            return super().score(data, y, layout=layout, **columns)
+        except DataError as error:
+            if error.code != "no-usable-rows":
+                raise
+            raise DataError(
+                "score needs readings of all variables at the same times, one step apart, and data has none; how well the "
+                "rates explain readings at other times is in fit_.",
+                code="irregular-readings",
+            ) from None
+
     def forecast(
         self, history: Rows, steps: int | None = None, interval: float | None = None, *, times: Any = None
     ) -> Forecast:

@@ -172,7 +172,7 @@ class DBN(Network, Shown):
     to_graphml = export.graphml_text
     to_dot = export.dot_text
 
-    def at_level(self, mean: ArrayLike) -> DBN:
+    def at_level(self, mean: ArrayLike) -> Self:
         """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
 
         Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated

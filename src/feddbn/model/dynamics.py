@@ -316,7 +316,7 @@ def require_stationary(dbn: Network, what: str) -> None:
 
 
 def stationary_mean(dbn: Network) -> FloatArray:
-    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`paths.usual`)."""
+    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`usual`)."""
     if dbn.bends:
         _require_means(dbn, "the mean of the process")
         return usual(dbn).mean.copy()
@@ -448,8 +448,9 @@ def standard_errors(dbn: Network, n_rows: int) -> FloatArray:
 def _sampling(dbn: Network, n_rows: int) -> Iterator[tuple[int, IntArray, IntArray, FloatArray]]:
     """Every variable that has causes: its place, their lags and places, and the covariance of its estimated weights."""
     n, d = whole(1).check("n_rows", n_rows), dbn.d
+    noise = known(dbn.noise_variances, "noise_variances")
     require_stationary(dbn, "how sure weights are")
-    covariance, noise = lagged_covariance(dbn), known(dbn.noise_variances, "noise_variances")
+    covariance = lagged_covariance(dbn)
     for j in range(d):
         lags, causes = np.nonzero(dbn.is_edge[:, :, j])
         places = lags * d + causes

@@ -259,11 +259,11 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
 
     `standardised` is the weight in standard deviations (`feddbn.model.effects`), NaN where the noise is not known;
     `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the average slope, the size of
-    an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
-    product (the source acts together with another, whether or not it has a curve of its own). With variables of other
-    kinds, `weight` is a coefficient on the `scale` of the target (value, log value, log rate, log odds) or, for levels, the
-    norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor; NaN where there is none), and `kind`
-    the kind of the target; `DBN.coefficients` has them one by one.
+    an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column
+    `shape` says linear, curved or product (the source acts together with another, whether or not it has a curve of
+    its own). With variables of other kinds, `weight` is a coefficient on the `scale` of the target (value, log value,
+    log rate, log odds) or, for levels, the norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor;
+    NaN where there is none), and `kind` the kind of the target; `DBN.coefficients` has them one by one.
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
     if dbn.bends:

@@ -48,7 +48,7 @@ from feddbn.report.verdicts import treatment, verdicts
 from feddbn.results.calibration import ABSTAINED, SHOWN
 from feddbn.results.result import stored_changes
 from feddbn.shown import with_code
-from feddbn.words import Audience, card, full_sentence, say, setting
+from feddbn.words import Audience, card, counted, full_sentence, say, setting
 from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number
 
 __all__ = ["page_data", "render_report", "summary_sentence", "write_report"]
@@ -201,12 +201,8 @@ def summary_sentence(record: ReportRecord) -> str:
 def _from_what(record: ReportRecord) -> str:
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
     where = f" at {len(record.sites)} sites" if len(record.sites) > 1 else ""
-    rounds = (
-        f" in {record.n_rounds} round{'' if record.n_rounds == 1 else 's'}"
-        if record.n_rounds is not None
-        else ""
-    )
-    return f"{rows}{where}{rounds}"
+    sums = f" in {counted(record.n_rounds, 'sum')}" if record.n_rounds is not None else ""
+    return f"{rows}{where}{sums}"
 
 
 def _summary_of_rates(record: ReportRecord) -> str:
@@ -231,7 +227,7 @@ def _facts(record: ReportRecord, audience: Audience) -> list[tuple[str, str]]:
         ("Step", (record.rates.step or "from row to row") if record.rates is not None else ""),
         ("Sites", f"{len(record.sites)}" if len(record.sites) else ""),
         ("Rows used", f"{record.n_rows:,}" if record.n_rows is not None else ""),
-        ("Rounds", f"{record.n_rounds}" if record.n_rounds is not None else ""),
+        ("Sums", f"{record.n_rounds}" if record.n_rounds is not None else ""),
         ("Outcome", record.status_message),
         ("Protection", _protection(record.privacy or {})),
         ("Created", record.created),

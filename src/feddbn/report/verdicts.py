@@ -135,7 +135,8 @@ def _empty(record: ReportRecord) -> Finding:
         reasons.append("penalty")
     elif used:
         reasons.append("perhaps-penalty")
-    if record.converged is False and (record.n_rounds or 0) <= 1:
+    n_steps = len(record.history) if record.history is not None else record.n_rounds or 0
+    if record.converged is False and n_steps <= 1:
         reasons.append("first-round")
     n_rows, needed = record.n_rows, _causes(record)
     if n_rows is not None and n_rows < needed:

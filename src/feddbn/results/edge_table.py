@@ -249,6 +249,7 @@ def learned_network(
     C, intercept, variances = numbers
     d, which = len(names), list(outputs)
     if learned.noise.kind == "equal" and which:
+        variances = variances.copy()
         variances[which] = float(variances[which].mean())
     is_open = open_edges(learned.orientation, C, names)
     return DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances, is_open, **shapes)

@@ -203,6 +203,9 @@ def _unit(segments: pd.DataFrame, blocks: object) -> str:
     return blocks.partition(":")[2] if isinstance(blocks, str) and ":" in blocks else "row"
 
 
+# Asked once, as the answer takes setting it: while it is set, other threads' files would be anybody's to write.
+_UMASK = os.umask(0o077)
+os.umask(_UMASK)
 FORMAT = "feddbn-result"
 VERSION = 1
 _EDGE = ["source", "target", "lag"]
@@ -313,7 +316,7 @@ class Result(Shown):
         if dbn is None:
             raise ParameterError(
                 f"{type(estimator).__name__} has no shared network, which a result needs; fit it first or, "
-                "if it learns one network per site only, look at it with `feddbn compare --personal`."
+                "if it learns one network per site only, read those: `dbns_`, or `feddbn compare --personal`."
             )
         # An estimator of another package may have no settings.
         named = getattr(estimator, "named_parameters", None)
@@ -407,7 +410,8 @@ class Result(Shown):
             "n_rounds": self.n_rounds,
             "privacy": self.privacy,
             "findings": [plain(one.to_dict()) for one in self.findings],
-            "warnings": self.warnings,
+            # Readers of a file type commands; Python has the findings.
+            "warnings": [say(one, "cli") for one in self.findings if one.level != "good"],
             "diagnostics": self.diagnostics,
             "personal": None
             if self.personal is None
@@ -506,7 +510,7 @@ def write_json(stored: Mapping[str, Any], path: str | Path) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
             # mkstemp makes files for the owner only; a result is to be shared like any other file.
-            Path(draft).chmod(0o666 & ~_umask())
+            Path(draft).chmod(0o666 & ~_UMASK)
             Path(draft).replace(target)
         except BaseException:
             Path(draft).unlink(missing_ok=True)
@@ -529,12 +533,6 @@ def read_json(path: str | Path) -> Mapping[str, Any]:
             f"{where} is not a JSON file of feddbn; it holds no object with a 'format'.", code="not-a-result"
         )
     return stored
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _check_header(stored: Mapping[str, Any], where: str) -> None:

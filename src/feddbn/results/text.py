@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.results.remarks import ALONE
 from feddbn.words import first_lines, full_sentence, say
+from feddbn.words.tables import change_tables
 
 if TYPE_CHECKING:
     from feddbn.results.result import Result
 
-__all__ = ["rows_of_errors", "rows_words", "summary_text", "weight_errors"]
+__all__ = ["by_strength", "rows_of_errors", "rows_words", "sign_words", "summary_text", "weight_errors"]
 
 _WIDTH, _MOST_NAME = 79, 16
 
@@ -60,11 +63,13 @@ def summary_text(result: Result) -> str:
         ("Sites", str(len(result.sites))),
         ("Rows used", rows_words(result) or "not known"),
     ]
-    right = [
-        ("Variables", str(dbn.d)),
-        ("Lags", str(dbn.n_lags)),
-        ("Edges now / lagged", f"{np.count_nonzero(dbn.is_edge[0])} / {np.count_nonzero(dbn.is_edge[1:])}"),
-    ]
+    right = [("Variables", str(dbn.d)), ("Lags", str(dbn.n_lags))]
+    if result.rates is None:
+        n_now, n_lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
+        right.append(("Edges now / lagged", f"{n_now} / {n_lagged}"))
+    else:
+        n_between = sum(edge["source"] != edge["target"] for edge in result.edges)
+        right.append(("Edges between", str(n_between)))
     lines = ["=" * _WIDTH]
     for (a, x), (b, y) in zip(left, right, strict=True):
         lines.append(f"{a + ':':<11} {x:>26}   {b + ':':<20} {y:>16}")
@@ -76,7 +81,42 @@ def summary_text(result: Result) -> str:
         f"The fit {result.status.get('message', 'ended')}.",
     ):
         lines += wrap(line, _WIDTH, initial_indent="- ", subsequent_indent="  ")
-    return "\n".join([*lines, "=" * _WIDTH, *_edges(result), "=" * _WIDTH])
+    return "\n".join([*lines, "=" * _WIDTH, *_edges(result), *_changes(result), "=" * _WIDTH])
+
+
+def by_strength(edges: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Edges by their size in standard deviations; those where it is not known come last, by their weights."""
+
+    def place(edge: Mapping[str, Any]) -> tuple[bool, float]:
+        size = edge.get("standardised")
+        return size is None, -abs(edge["weight"] if size is None else size)
+
+    return sorted(edges, key=place)
+
+
+def sign_words(edges: Iterable[Mapping[str, Any]]) -> str:
+    """What "in sd" is of edges that are no straight lines; empty if all are."""
+    if all(edge.get("shape", "linear") == "linear" for edge in edges):
+        return ""
+    return (
+        'Of a curve "weight" is the average slope, and "in sd" the size of the whole effect, negative only if it mostly '
+        "falls."
+    )
+
+
+def _changes(result: Result) -> list[str]:
+    """What changes and when, of a network that changes; empty for others."""
+    from feddbn.results.result import stored_changes
+
+    changes = stored_changes(result.diagnostics, result.parameters)
+    if changes is None:
+        return []
+    lines = ["-" * _WIDTH, *wrap(full_sentence(say(changes.finding)), _WIDTH)]
+    for table in change_tables(changes):
+        if table.rows:
+            frame = pd.DataFrame(table.rows, columns=list(table.heads))
+            lines += ["", table.title, *frame.to_string(index=False).splitlines()]
+    return lines
 
 
 def _edges(result: Result) -> list[str]:
@@ -89,7 +129,7 @@ def _edges(result: Result) -> list[str]:
         + f" {'weight':>10} {'std err':>9} {'in sd':>7} {'probability':>11}"
     )
     lines, is_open = [head, "-" * _WIDTH], set(result.dbn.open_edges)
-    for edge in sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"])):
+    for edge in by_strength(result.edges):
         source, target, lag = edge["source"], edge["target"], edge["lag"]
         known = None if errors is None else errors[lag, place[source], place[target]]
         arrow = "--" if lag == 0 and (source, target) in is_open else "->"
@@ -100,4 +140,4 @@ def _edges(result: Result) -> list[str]:
             ends.format(source, arrow, target, lag) + f" {' '.join(cells)} "
             + (f"{'-':>11}" if sure is None else f"{sure:11.2f}")
         )  # fmt: skip
-    return lines
+    return lines + wrap(sign_words(result.edges), _WIDTH)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -118,9 +118,9 @@ class TrueNetwork(DBN):
             return super().mechanisms
         return _Drawn(self.system, self.intercept, self.noise_variances)
 
-    def at_level(self, mean: ArrayLike) -> TrueNetwork:
+    def at_level(self, mean: ArrayLike) -> Self:
         """As `DBN.at_level`; functions of edges that were drawn move along, too."""
-        moved: TrueNetwork = super().at_level(mean)
+        moved = super().at_level(mean)
         if self.system is None or self.system.shapes is None or self.is_linear:
             return moved
         shapes, straight = self.system.shapes, self.system.linear_part

@@ -62,7 +62,7 @@ def _converged(it: Said) -> Card:
     evidence = f"In the last round: {last}." if last else ""
     if answer == "unknown":
         return Card(question, "The result does not say.", evidence, "Fit again and store the status.")
-    rounds = "" if it["rounds"] is None else f" after {counted(it['rounds'], 'round')}"
+    rounds = "" if it["rounds"] is None else f" after {counted(it['rounds'], 'sum')}"
     detail = " ".join(filter(None, [full_sentence(it["message"]), evidence]))
     if answer == "yes":
         return Card(question, f"Yes{rounds}.", detail)

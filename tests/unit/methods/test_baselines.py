@@ -6,7 +6,10 @@ import pytest
 import feddbn
 from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Rounds, Vote
 from feddbn.core.constraints import has_cycle
+from feddbn.data import read_sites
 from feddbn.errors import ParameterError
+from feddbn.federation.protocol.site import Site
+from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only, refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -22,7 +25,8 @@ def test_local_only_is_dynotears_at_each_site(federation):
     assert set(model.dbns_) == set(federation.sites)
     alone = Dynotears().fit(federation.sites["site-1"])
     np.testing.assert_allclose(model.dbns_["site-1"].W, alone.W_, atol=1e-10)
-    assert model.n_rounds_ == 1
+    # Nothing is summed over sites.
+    assert model.n_rounds_ == 0
 
 
 def test_average_is_the_mean_of_the_local_weights(federation):
@@ -33,6 +37,69 @@ def test_average_is_the_mean_of_the_local_weights(federation):
     np.testing.assert_array_equal(model.W_, np.where(np.abs(mean) >= 0.3, model.W_raw_, 0.0))
     lagged = np.mean([Dynotears().fit(rs).A_raw_ for rs in federation.sites.values()], axis=0)
     np.testing.assert_allclose(model.A_raw_, lagged, atol=1e-10)
+
+
+LEVELS = [50.0, 20.0, -30.0]
+
+
+def levelled(levels=LEVELS, unit=1.0):
+    fed = feddbn.simulate(d=3, n_sites=5, n_samples=2500, random_state=3)
+    return {name: [table * unit + levels for table in tables] for name, tables in fed.sites.items()}
+
+
+def test_an_average_knows_the_level_and_the_noise_of_rows():
+    """It is as good as the fit of the pooled rows: with levels, without them, and where it treats recordings alone."""
+    rows = levelled()
+    average, pooled = Average().fit(rows), Dynotears().fit(rows)
+    history = rows["site-0"][0].iloc[-5:]
+    np.testing.assert_allclose(average.dbn_.stationary_mean(), LEVELS, atol=0.5)
+    ahead = [model.dbn_.forecast(history, 3) for model in (average, pooled)]
+    np.testing.assert_allclose(ahead[0].mean, ahead[1].mean, atol=0.3)
+    np.testing.assert_allclose(ahead[0].sd, ahead[1].sd, rtol=0.1)
+    assert average.score(rows) == pytest.approx(pooled.score(rows), abs=0.05)
+    assert average.score(rows) == pytest.approx(
+        Average().fit(levelled([0, 0, 0])).score(levelled([0, 0, 0])), abs=0.02
+    )
+    units = [100.0, 1.0, 0.01]
+    errors = [
+        method().fit(levelled(unit=units)).dbn_.standard_errors(2500).max() for method in (Average, Dynotears)
+    ]
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)
+
+
+def test_an_average_of_masked_sites_is_that_of_sites_in_the_open():
+    rows = levelled()
+    sites = {name: Site(name, data) for name, data in read_sites(rows).items()}
+    masked, plain = Average(federation=secure_federation(sites)).fit(None), Average().fit(rows)
+    assert masked.dbn_.equals(plain.dbn_, atol=1e-6)
+    assert masked.n_rounds_ == plain.n_rounds_
+
+
+def test_an_average_of_centred_recordings_has_the_level_that_sums_told_or_none():
+    fed = feddbn.simulate(d=3, n_sites=5, n_samples=2500, random_state=3)
+    far = {name: [table + 10.0 * k for table in tables] for k, (name, tables) in enumerate(fed.sites.items())}
+    model = Average().fit(far)
+    assert model.center_ == "recording"
+    np.testing.assert_allclose(
+        model.dbn_.stationary_mean(), Dynotears().fit(far).dbn_.stationary_mean(), atol=0.1
+    )
+    blind = Average(prepare=replace(AS_THEY_ARE, center="recording")).fit(far)
+    assert blind.dbn_.intercept is None
+    assert (blind.dbn_.noise_variances > 0).all()
+
+
+def test_shares_of_votes_are_no_effects_so_nothing_is_forecast_from_them():
+    rows = levelled()
+    model = Vote().fit(rows)
+    assert model.dbn_.intercept is model.dbn_.noise_variances is None
+    for asked in (
+        lambda: model.score(rows),
+        lambda: model.dbn_.forecast(rows["site-0"][0], 2),
+        lambda: model.dbn_.standard_errors(100),
+    ):
+        with refused(ParameterError, code="numbers-not-known"):
+            asked()
+    assert "->" in model.summary()
 
 
 def test_average_may_keep_cycles_and_says_so():

@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import feddbn
-from feddbn import AS_THEY_ARE, FDBNL, Dynotears, OneShotDBN, Rounds
+from feddbn import AS_THEY_ARE, FDBNL, Dynotears, LatentDBN, MomentSummary, OneShotDBN, Rounds
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
@@ -60,6 +60,12 @@ def assert_same(found, expected):
         (OneShotDBN(1, **SECOND), 0.0),
         (Dynotears(1, check_residuals=False, prepare=AS_THEY_ARE), 30.0),
         (Dynotears(1, check_residuals=False, prepare=replace(AS_THEY_ARE, center="recording")), 0.0),
+        (FDBNL(1, prepare=AS_THEY_ARE), 30.0),
+        (FDBNL(1, check_residuals=False, prepare=replace(AS_THEY_ARE, center="recording", detrend=1)), 0.0),
+        (LatentDBN(1, prepare=AS_THEY_ARE), 30.0),
+        (LatentDBN(1), 0.0),
+        (MomentSummary(2, prepare=AS_THEY_ARE), 30.0),
+        (MomentSummary(1), 0.0),
     ],
 )
 def test_a_month_more_is_the_fit_of_all_rows(estimator, offset):
@@ -74,6 +80,10 @@ def test_a_month_more_is_the_fit_of_all_rows(estimator, offset):
     assert np.count_nonzero(found.A_)
     # The new rows matter: without them the weights are others.
     assert np.abs(found.A_ - estimator.__sklearn_clone__().fit(first).A_).max() > 1e-4
+    for name in ("graph_", "summary_"):
+        if hasattr(expected, name):
+            told = [getattr(one, name) for one in (found, expected)]
+            assert np.array_equal(*told) if name == "graph_" else told[0].n_sites == told[1].n_sites
 
 
 def test_a_recording_that_goes_on_is_given_with_its_last_rows_again():
@@ -157,11 +167,17 @@ def test_what_cannot_be_updated_says_so():
     first, second = months(fed, 100)
     with pytest.raises(NotFittedError):
         OneShotDBN(1).update(second)
-    iterative = FDBNL(1, rounds=Rounds(max_rounds=3)).fit(first)
-    with refused(ParameterError, "FDBNL", code="cannot-update"):
-        iterative.update(second)
-    with refused(ParameterError, "FDBNL", code="cannot-update"):
-        Result.from_estimator(iterative, keep_sums=True)
+    for options in ({"schedule": "rounds"}, {"schedule": "paper"}, {"weighting": "sites"}):
+        iterative = FDBNL(1, rounds=Rounds(max_rounds=3), **options).fit(first)
+        with refused(ParameterError, *options.values(), code="cannot-update"):
+            iterative.update(second)
+        with refused(ParameterError, *options.values(), code="cannot-update"):
+            Result.from_estimator(iterative, keep_sums=True)
+        with refused(ParameterError, *options.values(), code="cannot-update"):
+            feddbn.confidence(FDBNL(1, **options), first, n_replicates=2)
+    voted = feddbn.Vote(1).fit(first)
+    with refused(ParameterError, "Vote", code="cannot-update"):
+        voted.update(second)
     with refused(ParameterError, code="curved"):
         OneShotDBN(1, features="quadratic").fit(first).update(second)
     gaps = {name: [table.copy() for table in tables] for name, tables in first.items()}

@@ -104,7 +104,7 @@ def broken(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (broken(version=6), "6.*5"),
+        (broken(version=7), "7.*6"),
         ('{"a":' * 100_000, "JSON"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import feddbn
 from feddbn.analysis.truth import read_truth, write_truth
 from feddbn.errors import ParameterError
 from feddbn.metrics import curve_error
+from feddbn.model.courses import fit_course, forecast_along
 from feddbn.model.dbn import DBN
 from feddbn.sim import EFFECTS, lorenz96
 from feddbn.sim.simulation import SYSTEMS, simulate
@@ -309,3 +311,29 @@ def test_a_drawn_network_with_curves_goes_on_by_its_functions():
         others = {name: 0.0 for name in truth.variables if name != row["target"]}
         means.append(truth.do(others, history, 1, random_state=0).mean[row["target"]].iloc[0])
     assert means[1] - means[0] == pytest.approx(float(np.diff(effect(np.array([-0.5, 1.0])))[0]), abs=1e-9)
+
+
+@pytest.mark.parametrize("effects", ["linear", "gp"])
+def test_a_truth_does_what_a_network_does(effects):
+    """Moved to another level, it forecasts rows at that level as it forecasts rows at its own."""
+    fed = feddbn.simulate(d=4, n_sites=1, n_samples=400, random_state=1, effects=effects, interactions=0)
+    truth, rows = fed.truth, fed.sites["site-0"][0]
+    shift = np.array([50.0, -20.0, 5.0, 0.0])
+    mean = truth.stationary_mean()
+    moved = truth.at_level(mean + shift)
+    assert type(moved) is type(truth)
+    np.testing.assert_allclose(
+        moved.residuals(rows + shift), truth.residuals(rows), atol=1e-8 * np.abs(shift).max()
+    )
+    np.testing.assert_allclose(moved.stationary_mean(), mean + shift, atol=1e-6)
+    same = replace(truth, definitions={"sum": "x0 + x1"})
+    np.testing.assert_allclose(same.residuals(rows), truth.residuals(rows))
+    assert same.is_linear == truth.is_linear == (effects == "linear")
+    course = fit_course(rows + shift, 0, (), variables=truth.variables)
+    ahead = forecast_along(truth, course, rows + shift, 5)
+    own = truth.at_level(rows.mean()).do({}, rows, 5)
+    np.testing.assert_allclose(ahead.mean, own.mean + shift, atol=1e-6)
+    again = type(truth).from_dict(truth.to_dict())
+    assert again.equals(truth)
+    if effects == "linear":
+        assert again.forecast(rows, 3).mean.equals(truth.forecast(rows, 3).mean)

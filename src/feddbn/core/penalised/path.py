@@ -47,7 +47,7 @@ class Status(Enum):
     MAX_ROUNDS = "stopped at the maximum number of rounds before every residual was below its tolerance"
     NOT_ACYCLIC = "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut"
     STALLED = "stopped because nothing changed any more although a residual is above its tolerance"
-    EXACT = "needed no rounds: the answer is exact, in closed form or by a finite search"
+    EXACT = "is exact: the answer has a closed form, or a finite search ended"
 
     @property
     def message(self) -> str:

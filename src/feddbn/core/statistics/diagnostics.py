@@ -288,8 +288,9 @@ def summary_of_moments(moments: Moments, d: int) -> ColumnStatistics:
 def units_of(summary: ColumnStatistics, d: int, center: str, scale: str) -> Units:
     """Choose centre and scale from sums only.
 
-    ``center="none"`` is one mean for all rows, which is taken off; ``center="auto"`` does so unless every variable's mean is within four standard errors of zero, with standard errors
-    inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
+    ``center="none"`` is one mean for all rows, which is taken off. ``center="auto"`` does so unless every variable's mean is
+    within four standard errors of zero, with standard errors inflated for lag-1 autocorrelation: series that were simulated
+    or already centred stay as they are.
     """
     word(*CENTERS).check("center", center)
     word("none", "federated").check("scale", scale)
