@@ -53,7 +53,8 @@ class Method:
     summary
         One line for lists.
     assumes, reveals, rounds, gives
-        For people who choose: what must hold, what leaves a site, how often, and what comes out.
+        For people who choose: what must hold, what leaves a site, in how many sums of a default fit of four sites or more
+        that agree, and what comes out.
     citation
         Who found it.
     in_studies
@@ -192,7 +193,7 @@ _ROWS = (
         reveals="the survey; second moments of each row with its lags, skewness and kurtosis; products of residuals; "
         "second moments of 12 resamples of its rows; if effects are curved, products of spline terms; "
         + _ALONE,
-        rounds="4 or 5; more if cells are empty, sites differ in scale, noise is autocorrelated or not Gaussian, or "
+        rounds="6; more if cells are empty, sites differ in scale, noise is autocorrelated or not Gaussian, or "
         "effects are curved",
         gives="one network with edge probabilities (`edge_probabilities_`); which directions stay open (`orientation_`)",
         citation="this package; docs/oneshot.md",
@@ -280,13 +281,14 @@ _ROWS = (
         + _ALONE
         + '; with `schedule="rounds"` also one sum per round, '
         "of the size of the network, which tells no more",
-        rounds='4; with `schedule="rounds"` about 80',
+        rounds='5; with `schedule="rounds"` about 80',
         gives="one network: the optimum of DYNOTEARS on the pooled rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
         in_studies=True,
         reads_scales=True,
         plain_messages=_MOMENTS,
         selects=_PENALTIES,
+        resamples=True,
     ),
     Method(
         name="pfdbnl",
@@ -354,7 +356,7 @@ _ROWS = (
         assumes="linear effects; **rows may be pooled**; " + _UNITS,
         reveals="its rows, if they are pooled; otherwise the survey; second moments; products of residuals; "
         + _ALONE,
-        rounds="4",
+        rounds="5",
         gives="one network; the reference for federated methods",
         citation=_PAMFIL,
         aliases=("alldata", "pooled"),
@@ -401,7 +403,7 @@ _ROWS = (
         summary="the single site nearest to the truth, which has to be known",
         assumes="**the truth is known**",
         reveals="its own network",
-        rounds="1",
+        rounds="none",
         gives="a yardstick for simulations, not a method",
         citation=_CHEN,
         aliases=("best", "bestsite"),

@@ -28,7 +28,7 @@ from support.lassos import solve_lasso
 
 pytestmark = pytest.mark.usefixtures("light")
 
-AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
+AS_IS = {"prepare": Prepare(scale="none"), "check_residuals": False}
 
 
 def rows(d, n_lags, n, seed, w_range=(0.3, 0.5)):

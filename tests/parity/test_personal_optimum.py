@@ -19,7 +19,7 @@ from support.lassos import lasso_column
 
 pytestmark = pytest.mark.usefixtures("light")
 
-AS_IS = {"prepare": Prepare(scale="none", center="none"), "check_residuals": False}
+AS_IS = {"prepare": Prepare(scale="none"), "check_residuals": False}
 D = 4
 
 

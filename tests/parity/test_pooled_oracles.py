@@ -39,7 +39,7 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
         lambda_w=0.06,
         lambda_a=0.03,
         forbidden_edges=backwards,
-        prepare=Prepare(center="none", scale="none"),
+        prepare=Prepare(scale="none"),
     ).fit(federation.sites)
     Z = lagged(federation.sites, n_lags)
     weights = np.vstack([model.W_raw_, model.A_raw_.reshape(-1, d)])
@@ -61,9 +61,9 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
 def test_with_an_order_fixed_fdbnl_equals_scikit_learns_lasso():
     federation = feddbn.simulate(d=4, n_sites=3, n_samples=150, random_state=5)
     backwards = [(i, j, 0) for i in range(4) for j in range(i)]
-    model = FDBNL(
-        lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, prepare=Prepare(center="none", scale="none")
-    ).fit(federation.sites)
+    model = FDBNL(lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, prepare=Prepare(scale="none")).fit(
+        federation.sites
+    )
     Z = lagged(federation.sites, 1)
     lasso = Lasso(alpha=0.05, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(
         Z[:, [0, 1, 2, 4, 5, 6, 7]], Z[:, 3]
@@ -71,7 +71,7 @@ def test_with_an_order_fixed_fdbnl_equals_scikit_learns_lasso():
     np.testing.assert_allclose(np.r_[model.W_raw_[:3, 3], model.A_raw_[0][:, 3]], lasso.coef_, atol=1e-5)
 
 
-@pytest.mark.parametrize(("n_lags", "trend", "center"), [(1, "n", "none"), (3, "c", "federated")])
+@pytest.mark.parametrize(("n_lags", "trend", "center"), [(1, "n", "auto"), (3, "c", "none")])
 def test_without_penalty_and_without_w_the_lags_are_statsmodels_var(n_lags, trend, center):
     federation = feddbn.simulate(d=4, n_lags=n_lags, n_sites=1, n_samples=300, random_state=2)
     data = federation.sites["site-0"][0] + (3.0 if trend == "c" else 0.0)
@@ -105,7 +105,7 @@ def test_dynotears_matches_the_golden_answers(n_lags):
         refit=False,
         w_threshold=0,
         a_threshold=0,
-        prepare=Prepare(center="none", scale="none"),
+        prepare=Prepare(scale="none"),
     )
     rows = np.hstack([golden["X"], golden["Xlags"]])
     model.fit_moments(Moments.of_rows(rows), tuple("abcde"))

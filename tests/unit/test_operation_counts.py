@@ -5,6 +5,9 @@ Speed is guarded by counting work on fixed seeds, not by clocks: the limits are 
 A change that raises a count past its limit costs every user time or traffic; raise a limit only with a reason.
 """
 
+import json
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 
@@ -20,6 +23,7 @@ from feddbn.core.statistics.residual_checks import CurvatureSums
 from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length
 from feddbn.core.statistics.survey import N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning
+from feddbn.method_table import get_method
 from feddbn.methods.fdbnl import FDBNL
 
 ALONE = ("loss.alone", 3)
@@ -110,8 +114,9 @@ def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypat
     )
     q, d = 20, 10
     summary = 8 * (1 + 2 * q + d)
-    assert meter.n_sent == summary + model.n_rounds_ * 8 * (q * d + 1 + d)
-    assert meter.n_received == model.n_rounds_ * 8 * (q * d + 3 * q)
+    # The first sum tells means and variances.
+    assert meter.n_sent == summary + (model.n_rounds_ - 1) * 8 * (q * d + 1 + d)
+    assert meter.n_received == (model.n_rounds_ - 1) * 8 * (q * d + 3 * q)
 
 
 def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
@@ -125,7 +130,7 @@ def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
             n_samples,
             2,
         )
-        per_round.append((meter.n_sent - 8 * (1 + 24 + 6)) / model.n_rounds_)
+        per_round.append((meter.n_sent - 8 * (1 + 24 + 6)) / (model.n_rounds_ - 1))
     assert per_round[0] == per_round[1]
 
 
@@ -192,3 +197,45 @@ def test_only_the_papers_rounds_decompose_a_gram_matrix_and_once(monkeypatch, sc
     model = FDBNL(schedule=schedule).fit(fed.sites)
     assert model.n_rounds_ > 20
     assert len(calls) == 3 * per_site
+
+
+# Sums of a default fit of eight sites that agree; as the table of methods and docs/choosing.md say it.
+SUMS = {
+    "oneshot": 6,
+    "changing": 5,
+    "fdbnl": 5,
+    "dynotears": 5,
+    "average": 4,
+    "vote": 4,
+    "latent": 3,
+    "summary": 3,
+    "local": 0,
+    "best-site": 0,
+}
+FITS = """
+import json, sys, warnings
+import feddbn
+from feddbn.method_table import get_method
+warnings.simplefilter("ignore")
+fed = feddbn.simulate(d=3, n_sites=8, n_samples=800, random_state=0)
+for name in sys.argv[1:]:
+    seen, method = [], get_method(name)
+    options = {"truth": fed.truth} if method.needs_truth else {}
+    model = method.load()().fit(fed.sites, observer=lambda task, answer: seen.append(task), **options)
+    print(json.dumps([name, len(seen), model.n_rounds_]))
+"""
+
+
+def test_a_fit_counts_every_sum_that_it_asks_for_by_default():
+    """In a process of its own, where nothing is left out."""
+    done = subprocess.run(
+        [sys.executable, "-c", FITS, *SUMS, "pfdbnl"], capture_output=True, text=True, timeout=300, check=True
+    )
+    found = {name: (seen, told) for name, seen, told in map(json.loads, done.stdout.splitlines())}
+    seen, told = found.pop("pfdbnl")
+    assert seen == told > 100
+    assert {name: told for name, (_, told) in found.items()} == SUMS
+    for name, (seen, told) in found.items():
+        # What a site is asked alone is no sum over sites.
+        assert seen == told or not told, name
+        assert get_method(name).rounds.partition(";")[0] == (str(told) if told else "none")

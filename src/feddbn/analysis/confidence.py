@@ -35,6 +35,7 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import DBNEstimator, in_process, learned_from, unwarned
+from feddbn.methods.fdbnl import PooledEstimator
 from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
@@ -266,6 +267,9 @@ def _check_estimator(estimator: object) -> None:
         raise ParameterError(
             f"estimator={shown(estimator)} cannot learn from sums: it has no fit_moments(moments, variables); use {able}."
         )
+    why_not = estimator._why_not_moments() if isinstance(estimator, PooledEstimator) else None
+    if why_not is not None:
+        raise why_not
     n_lags = getattr(estimator, "n_lags", None)
     if not whole(0).holds(n_lags):
         raise ParameterError(

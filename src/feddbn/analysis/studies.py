@@ -23,6 +23,7 @@ from feddbn.federation.protocol.task import Federation
 from feddbn.findings import Finding
 from feddbn.method_table import METHODS, Method, add_method, find_method, make_estimator
 from feddbn.methods.base import unwarned
+from feddbn.methods.fdbnl import PooledEstimator
 from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.results.result import Result, plain
@@ -117,6 +118,10 @@ def _register_for_studies(method: Method) -> None:
 
     def check_confidence(study: Study) -> None:
         check(study.parameters)
+        estimator = make_estimator(method.name, study.parameters)
+        why_not = estimator._why_not_moments() if isinstance(estimator, PooledEstimator) else None
+        if why_not is not None:
+            raise why_not
         if study.parameters.get("n_lags") == "auto":
             raise ParameterError(
                 "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."

@@ -128,8 +128,8 @@ def test_too_few_rounds_are_reported_not_raised(federation):
 def test_units_of_the_data_come_back_and_scaling_is_internal(federation, model):
     factor = np.array([1.0, 10.0, 0.1, 5.0, 1.0, 100.0])
     sites = {name: [r * factor + 7.0 for r in rs] for name, rs in federation.sites.items()}
-    scaled = FDBNL(prepare=Prepare(scale="federated", center="federated")).fit(sites)
-    plain = FDBNL(prepare=Prepare(scale="federated", center="federated")).fit(federation.sites)
+    scaled = FDBNL(prepare=Prepare(scale="federated", center="none")).fit(sites)
+    plain = FDBNL(prepare=Prepare(scale="federated", center="none")).fit(federation.sites)
     np.testing.assert_allclose(scaled.W_, plain.W_ * factor / factor[:, None], atol=1e-6, rtol=1e-5)
 
 

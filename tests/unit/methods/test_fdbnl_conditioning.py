@@ -9,7 +9,6 @@ import pytest
 import feddbn
 from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.constraints import topological_order
-from support.saying import only
 
 # Said for the duplicated column, and right.
 pytestmark = [
@@ -65,16 +64,8 @@ def single_rows():
     return {f"s{k}": x.iloc[k : k + 2] for k in range(len(x) - 1)}
 
 
-# Levels as they are: the next test.
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        (name, rows)
-        for name in CASES
-        for rows in ("as they are", "prepared")
-        if (name, rows) != ("levels", "as they are")
-    ],
-)
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rows", ["as they are", "prepared"])
 def test_hard_data_end_in_the_optimum(name, rows):
     make, n_lags = CASES[name]
     prepare = AS_GIVEN if rows == "as they are" else Prepare()
@@ -88,16 +79,18 @@ def test_hard_data_end_in_the_optimum(name, rows):
     assert len(model.history_) < 400
 
 
-def test_levels_that_sums_of_products_cannot_hold_are_named_with_the_way_out():
-    model = Dynotears(check_residuals=False, prepare=AS_GIVEN).fit(series() + 1e6)
-    assert np.isfinite(model.dbn_.W).all()
-    if model.status_.is_converged:
-        pytest.fail("this is no hard case any more; use larger levels")
-    assert len(model.history_) < 500
-    assert not model.certificate_.is_exact
-    told = only(model.findings_, "not-converged").values
-    assert told["far"] in model.feature_names_in_
-    assert told["times"] > 1e4
+@pytest.mark.parametrize("method", [Dynotears, FDBNL, feddbn.OneShotDBN])
+def test_without_own_means_all_sites_have_one_mean_and_a_level_changes_no_edge(method):
+    prepare = replace(feddbn.AS_THEY_ARE, center="none")
+    fed = feddbn.simulate(d=4, n_sites=3, n_samples=900, random_state=2)
+    rows = [
+        {name: [table + level for table in tables] for name, tables in fed.sites.items()} for level in (0, 50)
+    ]
+    plain, raised = (method(check_residuals=False, prepare=prepare).fit(one) for one in rows)
+    np.testing.assert_allclose(raised.W_, plain.W_, atol=1e-6)
+    np.testing.assert_allclose(raised.A_, plain.A_, atol=1e-6)
+    np.testing.assert_allclose(raised.dbn_.stationary_mean(), plain.dbn_.stationary_mean() + 50, atol=1e-4)
+    assert raised.center_ == plain.center_ == "none"
 
 
 @pytest.mark.parametrize("name", CASES)

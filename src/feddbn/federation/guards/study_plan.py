@@ -220,7 +220,7 @@ class _StudyPlan:
     @property
     def update(self) -> Plan:
         """One sum of the new rows."""
-        q = (self.n_lags + 1) * len(self.study.variables)
+        q = (self.n_lags * self.study.lag_reach + 1) * len(self.study.variables)
         return (Planned("gram.rows", sums_length(q) + 2 + q * (q + 1) // 2),)
 
     @property

@@ -89,7 +89,7 @@ def test_levels_of_recordings_that_were_not_taken_off_are_told_with_their_cure()
     rng = np.random.default_rng(7)
     data = {name: [one + 3 * rng.normal(size=D) for one in found] for name, found in sites(n=3).items()}
     with pytest.warns(ResultWarning):
-        model = FDBNL(**PLAIN, **{"prepare.center": "federated"}).fit(data)
+        model = FDBNL(**PLAIN, **{"prepare.center": "none"}).fit(data)
     (told,) = model.findings_.of("alone")
     assert (told.level, told.values["worse"], dict(told.cure)) == (
         "error",

@@ -55,7 +55,7 @@ def shifted(n_sites: int = 7, n_samples: int = 210) -> dict[str, Any]:
         {},
         {"weighting": "sites"},
         {"schedule": "rounds"},
-        {"schedule": "rounds", "prepare.scale": "federated", "prepare.center": "federated"},
+        {"schedule": "rounds", "prepare.scale": "federated", "prepare.center": "none"},
         {
             "schedule": "paper",
             "weighting": "sites",
