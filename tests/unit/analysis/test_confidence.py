@@ -339,3 +339,13 @@ def test_resamples_of_recordings_with_levels_have_back_what_these_took_along():
     assert summed.full.scatter[0, 0] < 0.97 * found.full.scatter[0, 0]
     for before, after in zip(summed.replicates, found.replicates, strict=True):
         assert before.scatter[0, 2] / before.scatter[0, 0] < after.scatter[0, 2] / after.scatter[0, 0]
+
+
+def test_fdbnl_is_resampled_as_dynotears_which_is_the_same_fit():
+    fed = simulate(d=3, n_sites=3, n_samples=450, random_state=5)
+    tables = [
+        confidence(method(check_residuals=False), fed.sites, n_replicates=8, random_state=1)
+        for method in (feddbn.FDBNL, Dynotears)
+    ]
+    assert len(tables[0])
+    pd.testing.assert_frame_equal(*tables)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import feddbn
 from feddbn.errors import ParameterError
-from feddbn.method_table import METHODS, make_estimator
+from feddbn.method_table import METHODS, get_method, make_estimator
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.settings import (
     edges,
@@ -131,3 +131,16 @@ def test_what_a_method_cannot_do_to_rows_is_refused():
         (name, value), *_ = given.items()
         with refused(ParameterError, f"prepare.{name}={value!r}"):
             cls(prepare=feddbn.Prepare(**given)).check_parameters()
+
+
+@pytest.mark.parametrize("name", ["average", "vote", "local", "best-site"])
+def test_fits_of_single_sites_have_no_setting_of_a_look_at_common_residuals(name):
+    with refused(ParameterError, "check_residuals"):
+        make_estimator(name, {"check_residuals": True})
+
+
+@pytest.mark.parametrize("name", ["fdbnl", "dynotears", "average", "vote", "local", "best-site"])
+def test_where_nothing_is_random_there_is_no_seed(name):
+    with refused(ParameterError, "random_state"):
+        make_estimator(name, {"random_state": 1})
+    assert "random_state" not in get_method(name).parameters()

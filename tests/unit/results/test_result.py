@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from feddbn import FDBNL, Average, LocalOnly, Rounds, simulate
+from feddbn import FDBNL, Average, ChangingDBN, ContinuousDBN, LocalOnly, Rounds, simulate
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.results.result import FORMAT, VERSION, Result, write_json
+from feddbn.results.text import by_strength, sign_words
 from support.saying import refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -132,3 +135,47 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(fitted, tmp_path, monk
         result.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_writing_never_touches_the_umask_that_other_threads_write_by(tmp_path, monkeypatch):
+    def touched(mask):
+        raise AssertionError("os.umask")
+
+    mask = os.umask(0o027)
+    os.umask(mask)
+    monkeypatch.setattr("os.umask", touched)
+    path = write_json({"a": 1}, tmp_path / "a.json")
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_edges_are_in_the_order_of_their_size_in_standard_deviations():
+    """No size at all is a size: it does not fall back to the weight in the units of the data."""
+    edges = [
+        {"weight": 900.0, "standardised": 0.0},
+        {"weight": 0.1, "standardised": -0.9},
+        {"weight": 5.0, "standardised": None},
+        {"weight": 3.0, "standardised": 0.2},
+    ]
+    assert [one["weight"] for one in by_strength(edges)] == [0.1, 3.0, 900.0, 5.0]
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+def test_a_summary_counts_rates_and_shows_changes():
+    fed = simulate(d=3, n_sites=2, n_samples=400, random_state=0)
+    model = ContinuousDBN().fit(fed.sites)
+    result = Result.from_estimator(model)
+    n = int((model.rate_network_.rates != 0).sum() - (np.diag(model.rate_network_.rates) != 0).sum())
+    assert f"{n:>16}" in result.summary().splitlines()[3]
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 2))
+    x[300:, 1] += 0.9 * x[300:, 0]
+    changing = ChangingDBN(n_lags=1, check_residuals=False).fit(pd.DataFrame(x, columns=["u", "v"]))
+    assert len(changing.changes_)
+    (row,) = (line.split() for line in changing.summary().splitlines() if line.split()[:3] == ["u", "v", "0"])
+    assert row[-1] == f"{changing.changes_['probability'].iloc[0]:.3f}"
+
+
+def test_what_curves_weigh_is_explained_where_it_stands():
+    straight = [{"shape": "linear"}, {}]
+    assert sign_words(straight) == ""
+    assert sign_words([*straight, {"shape": "curved"}])
