@@ -41,8 +41,8 @@ new_network <- function(dbn, edges, about) {
     n_lags = dbn$n_lags,
     W = matrix(as.numeric(dbn$W), d, d, dimnames = named),
     A = array(as.numeric(dbn$A), c(dbn$n_lags, d, d), dimnames = c(lags, named)),
-    intercept = stats::setNames(dbn$intercept, variables),
-    noise_variances = stats::setNames(dbn$noise_variances, variables),
+    intercept = named_or_null(dbn$intercept, variables),
+    noise_variances = named_or_null(dbn$noise_variances, variables),
     is_straight = !length(dbn$curves) && !length(dbn$products) && !length(dbn$conditionals),
     method = about$method,
     status = about$status$message,
@@ -59,6 +59,9 @@ new_network <- function(dbn, edges, about) {
 weights_at <- function(network, lag) {
   if (lag == 0) network$W else matrix(network$A[lag, , ], nrow(network$W))
 }
+
+# Numbers that a network does not know are NULL.
+named_or_null <- function(values, names) if (is.null(values)) NULL else stats::setNames(values, names)
 
 edges_of <- function(network, open_edges) {
   parts <- lapply(0:network$n_lags, function(lag) {

@@ -276,8 +276,8 @@ def known(value: FloatArray | None, name: str) -> FloatArray:
     """Return the `intercept` or the `noise_variances` of a network; refuse where they are not known."""
     if value is None:
         raise ParameterError(
-            f"this needs {name}, and this network has none, as if it came from a list of edges or a vote; give them: "
-            f"dataclasses.replace(dbn, {name}=...), one number for each variable.",
+            f"this needs {name}, and this network has none: a list of edges or a vote tells weights only. Use the network of "
+            f"a fit, or give one number for each variable: dataclasses.replace(dbn, {name}=...).",
             code="numbers-not-known",
         )
     return value

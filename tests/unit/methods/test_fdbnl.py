@@ -35,7 +35,7 @@ def test_the_contract_holds(model, federation):
     assert {"h", "primal", "dual", "objective", "seconds"} <= set(model.history_.columns)
     assert model.n_rounds_ == 4
     by_rounds = FDBNL(schedule="rounds").fit(federation.sites)
-    assert by_rounds.n_rounds_ == len(by_rounds.history_) == len(model.history_)
+    assert by_rounds.n_rounds_ > len(by_rounds.history_) == len(model.history_)
     np.testing.assert_allclose(by_rounds.W_raw_, model.W_raw_, atol=1e-12)
     assert not has_cycle(model.W_ != 0)
     assert model.sites_.usable_rows.tolist() == [100] * 4

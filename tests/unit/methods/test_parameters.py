@@ -124,7 +124,6 @@ def test_parameters_that_an_earlier_version_stored_are_read_without_a_word():
 
 def test_what_a_method_cannot_do_to_rows_is_refused():
     for cls, given in (
-        (feddbn.OneShotDBN, {"center": "federated"}),
         (feddbn.LatentDBN, {"scale": "federated"}),
         (feddbn.LatentDBN, {"on_disagreement": "personal"}),
     ):

@@ -48,7 +48,7 @@ def test_held_out_loss_equals_the_loss_of_a_fit_to_the_earlier_rows() -> None:
     for value, loss in zip([0.1, 0.01], result.table["loss"], strict=True):
         m = Dynotears(lambda_w=value, prepare=Prepare(center="none")).fit({"a": frame.iloc[:75]})
         x = frame.to_numpy()
-        residual = x[75:] - x[75:] @ m.W_ - x[74:-1] @ m.A_[0]
+        residual = x[75:] - m.dbn_.intercept - x[75:] @ m.W_ - x[74:-1] @ m.A_[0]
         assert loss == pytest.approx(0.5 * np.sum(residual**2) / 25)
 
 

@@ -21,7 +21,7 @@ NAMES = ["a", "b", "c"]
 def network() -> feddbn.DBN:
     W, A = np.zeros((3, 3)), np.diag([0.6, 0.4, 0.3])[None]
     W[0, 1], W[1, 2] = 0.8, -0.7
-    return feddbn.DBN(W, A, NAMES, None, np.ones(3))
+    return feddbn.DBN(W, A, NAMES, noise_variances=np.ones(3))
 
 
 def course_of(n: int, seed: int) -> np.ndarray:
