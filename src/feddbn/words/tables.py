@@ -103,7 +103,7 @@ def _comparison(facts: Mapping[str, Any]) -> Table:
         "It shows how well a method predicts, not whether its arrows are right."
     )
     remarks = [
-        f"Effects of {line.get('label')} are not straight lines, so it is not scored here."
+        f"Weights of {line.get('label')} alone predict no values, so it is not scored here."
         for line in lines
         if line.get("held_out_log_likelihood") is None
     ]

