@@ -503,7 +503,7 @@ def _known(network: Any) -> tuple[Tally, DBN, tuple[str, ...], Mapping[str, Any]
     if not isinstance(network, UpdatedEstimator):
         raise ParameterError(
             f"network={type(network).__name__} does not learn from summed moments alone, which a monitor needs; use a fitted "
-            "OneShotDBN or Dynotears, or a result with its sums.",
+            "OneShotDBN or FDBNL, or a result with its sums.",
             code="cannot-update",
         )
     dbn, residuals = network.dbn_, getattr(network, "residuals_", None)

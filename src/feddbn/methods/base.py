@@ -661,7 +661,7 @@ class DBNEstimator(FederatedEstimator[S]):
         """Refuse to add new rows to a fit; estimators that learn from summed moments can (`methods.updating`)."""
         raise ParameterError(
             f"{type(self).__name__} does not learn from summed moments alone, so new rows cannot be added to a fit; fit all "
-            "rows again, or use OneShotDBN or Dynotears.",
+            "rows again, or use OneShotDBN or FDBNL.",
             code="cannot-update",
         )
 

@@ -325,7 +325,7 @@ class Result(Shown):
         if keep_sums and not hasattr(estimator, "sums_to_dict"):
             raise ParameterError(
                 f"keep_sums: {type(estimator).__name__} does not learn from summed moments alone; use OneShotDBN or "
-                "Dynotears.",
+                "FDBNL.",
                 code="cannot-update",
             )
         status = getattr(estimator, "status_", Status.EXACT)
