@@ -173,7 +173,7 @@ def test_few_new_rows_are_refused_as_in_any_study(federation, months):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"method": "fdbnl", "parameters": {"n_lags": 1}}, "'oneshot'"),
+        ({"method": "pfdbnl", "parameters": {"n_lags": 1}}, "'oneshot'"),
         (
             {"privacy": {"secure_aggregation": True, "epsilon": 1.0}},
             "noise",
