@@ -123,15 +123,10 @@ def test_the_old_names_are_the_same_door(name) -> None:
 
 
 def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
-    class Warns(LeastSquaresVAR):
-        def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
-            warnings.warn("mind the units", UnitsWarning, stacklevel=2)
-            return super().fit_moments(moments, variables)
-
-    _, sites = federation_data(2)
+    sites = feddbn.simulate(d=5, n_lags=1, n_sites=4, n_samples=400, random_state=0).sites
     with pytest.warns(UnitsWarning) as caught:
-        confidence(Warns(), sites, n_replicates=5)
-    assert len(caught) == 1
+        confidence(feddbn.OneShotDBN(average=False), sites, n_replicates=5, block_length=5)
+    assert sum(one.category is UnitsWarning for one in caught) == 1
 
 
 def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
