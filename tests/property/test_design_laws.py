@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from feddbn.core.designs.design import Basis, Design, Nuisance, Term, design_rows
 from feddbn.core.designs.gram import Gram, recording_gram
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.federation.protocol.task import run_program
+from feddbn.federation.sums.survey import survey_program
 from support.simulated_moments import gram_of
+from support.sites import federation_of
 
 finite = st.floats(-1e6, 1e6)
 
@@ -126,3 +129,26 @@ def test_any_way_to_cut_a_segment_gives_the_same_rows(seed, n, n_lags, smoothing
     assert times == list(range(n_lags, n))
     if expected:
         np.testing.assert_allclose(np.concatenate(got), np.concatenate(expected), atol=1e-12)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    ends=st.lists(st.integers(1, 300), max_size=2),
+    cuts=st.lists(st.integers(1, 299), max_size=6),
+    empty=st.booleans(),
+)
+def test_any_way_to_read_a_segment_gives_the_same_first_look(seed, ends, cuts, empty):
+    """Sites with a trend, memory, far cells and empty ones: what is told of them depends on segments, not on batches."""
+    rng = np.random.default_rng(seed)
+    x = np.cumsum(rng.normal(size=(300, 2)), axis=0) + 0.05 * np.arange(300)[:, None]
+    x[rng.integers(0, 300, 4), 0] += 40.0
+    if empty:
+        x[rng.random(x.shape) < 0.1] = np.nan
+
+    def told(*edges):
+        whole = sorted({0, 300, *ends, *edges})
+        blocks = tuple(Block(x[a:b], a in {0, *ends}) for a, b in pairwise(whole))
+        site = MemorySite(("a", "b"), [ArrayRecording("r", blocks), ArrayRecording("s", (Block(x[:50]),))])
+        return run_program(survey_program(site.variables, 1), federation_of({"one": site}))
+
+    np.testing.assert_equal(vars(told(*cuts)), vars(told()))

@@ -38,7 +38,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
@@ -157,7 +157,7 @@ class Verdict:
         """1: the network of all sites is better, -1: the site's own is, 0: no difference can be told."""
         if not self.is_told:
             return 0
-        limit = max(stats.t.ppf(1 - LEVEL / 2, self.n_blocks - 1) * self.error, MARGIN / 2 * self.d)
+        limit = max(stdtrit(self.n_blocks - 1, 1 - LEVEL / 2) * self.error, MARGIN / 2 * self.d)
         return int(self.gain > limit) - int(self.gain < -limit)
 
 

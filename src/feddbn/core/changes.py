@@ -81,7 +81,7 @@ def best_partitions(cost: FloatArray, most_cuts: int) -> list[tuple[Cuts, float]
     best = cost[0].copy()
     origins: list[IntArray] = []
     found: list[tuple[Cuts, float]] = []
-    for k in range(most_cuts + 1):
+    for k in range(min(most_cuts, max(n - 1, 0)) + 1):
         if k:
             # total[a, b]: the best up to block a with k - 1 cuts, then one range up to b.
             total = best[:, None] + cost
@@ -436,17 +436,18 @@ def _best_addition(
 def _variance_runs(rss: FloatArray, n: FloatArray, price: float) -> tuple[tuple[int, ...], FloatArray]:
     """Where variances change, and the variance of each segment."""
     n_segments = len(n)
-    best: tuple[float, tuple[int, ...], FloatArray] | None = None
-    for code in range(1 << (n_segments - 1)):
-        cuts = tuple(s + 1 for s in range(n_segments - 1) if code >> s & 1)
-        variances = np.empty(n_segments)
-        for a, b in ranges_of(cuts, n_segments):
-            variances[a:b] = rss[a:b].sum() / n[a:b].sum()
-        score = float(n @ np.log(variances)) + price * len(cuts)
-        if best is None or score < best[0] - 1e-9:
-            best = score, cuts, variances
-    assert best is not None
-    return best[1], best[2]
+    cost = np.full((n_segments + 1, n_segments + 1), np.inf)
+    for a in range(n_segments):
+        rows = np.cumsum(n[a:])
+        cost[a, a + 1 :] = rows * np.log(np.cumsum(rss[a:]) / rows)
+    # The first of equally good ones has the fewest changes.
+    partitions = best_partitions(cost, n_segments - 1)
+    scores = [total + price * len(cuts) for cuts, total in partitions]
+    cuts = partitions[int(np.argmin(np.round(scores, 9)))][0]
+    variances = np.empty(n_segments)
+    for a, b in ranges_of(cuts, n_segments):
+        variances[a:b] = rss[a:b].sum() / n[a:b].sum()
+    return cuts, variances
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from feddbn.core.changes import (
     _CutSearch,
     _dealt_regimes,
     _summed,
+    _variance_runs,
     best_partitions,
     fit_node,
     ranges_of,
@@ -45,6 +46,34 @@ def drawn(seed, weights, variances=(1.0, 1.0), levels=(0.0, 0.0)):
 def fitted(parts, price=14.0, **more):
     grams = SegmentGrams.of([Moments.of_rows(rows) for rows in parts], 3)
     return grams, fit_node(grams, 0, [1, 2], [], price, **more)
+
+
+@pytest.mark.parametrize("price", [0.0, 3.0, 12.0])
+def test_runs_of_one_variance_are_those_that_trying_all_partitions_finds(price):
+    rng = np.random.default_rng(0)
+    for n_segments in (1, 2, 7):
+        n = rng.integers(20, 60, n_segments).astype(float)
+        rss = n * rng.choice([1.0, 1.2, 4.0], n_segments)
+        tried = []
+        for cuts in (c for k in range(n_segments) for c in combinations(range(1, n_segments), k)):
+            runs = [rss[a:b].sum() / n[a:b].sum() for a, b in ranges_of(cuts, n_segments)]
+            lengths = [b - a for a, b in ranges_of(cuts, n_segments)]
+            variances = np.repeat(runs, lengths)
+            tried.append((round(n @ np.log(variances) + price * len(cuts), 9), len(cuts), cuts, variances))
+        best = min(tried, key=lambda one: one[:3])
+        cuts, variances = _variance_runs(rss, n, price)
+        assert cuts == best[2]
+        np.testing.assert_allclose(variances, best[3])
+
+
+def test_as_many_changes_may_be_allowed_as_anybody_likes():
+    """Of sixty segments trying all partitions would never end; nor would a loop over a billion numbers of cuts."""
+    n, rss = np.full(60, 30.0), np.repeat([30.0, 300.0, 30.0], 20)
+    cuts, variances = _variance_runs(rss, n, 10.0)
+    assert cuts == (20, 40)
+    np.testing.assert_allclose(variances, rss / n)
+    cost = np.where(np.tri(4, 4, 0, dtype=bool), np.inf, 1.0)
+    assert [len(cuts) for cuts, _ in best_partitions(cost, 10**9)] == [0, 1, 2]
 
 
 def test_an_edge_that_stays_is_one_column_with_the_weight_of_all_rows():

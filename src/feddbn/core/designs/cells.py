@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
-from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
+from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView, pieces
 from feddbn.core.statistics.made_up import MADE_UP, triples
 from feddbn.core.statistics.survey import (
     N_FREQUENCIES,
@@ -219,16 +219,17 @@ def _scales(distances: FloatArray) -> FloatArray:
     return np.array([np.where(is_known, np.maximum(half, most), np.inf), half == 0, most == 0])
 
 
-def _company(z: FloatArray) -> FloatArray:
+def _company(z: FloatArray, follows: BoolArray) -> FloatArray:
     """How many cells are far, and the sum of how much farther than usual the other variables are then, or a row apart.
 
-    `z` are distances in scales; what is usual is their mean, and how much more is in standard deviations. Errors of
-    measurement come alone, while shocks travel.
+    `z` are distances in scales, `follows` (n - 1,) says which rows directly follow the one before; what is usual is their
+    mean, and how much more is in standard deviations. Errors of measurement come alone, while shocks travel.
     """
     near = np.pad(np.minimum(np.nan_to_num(z), NOTHING_FROM), ((0, 1), (0, 0)))
     far = (near > STRAIGHT).astype(float)
-    padded = np.pad(near, ((1, 1), (0, 0)))
-    around = np.maximum.reduce([padded[:-2], near, padded[2:]])
+    around = near.copy()
+    for here, there in ((near[1:-1], around[:-2]), (near[:-2], around[1:-1])):
+        np.maximum(there, here, out=there, where=follows[:, None])
     more = (around - around.mean(axis=0)) / np.maximum(around.std(axis=0), 1e-300)
     others = more.sum(axis=1, keepdims=True) - more
     return np.array([far.sum(), (far * others).sum() / max(z.shape[1] - 1, 1)])
@@ -382,27 +383,28 @@ class BoundedSite(SiteView):
     def read(self) -> Iterator[tuple[int, Block]]:
         """Yield the blocks as they are, with the number of their recording; medians and scales are found on the way."""
         d = len(self.variables)
-        every, whose = _Evenly(np.empty((0, d))), _Evenly(np.empty((0, 2), dtype=int))
-        lines, extremes, has_times = [np.empty((2, d))], [], False
+        every, whose = _Evenly(np.empty((0, d))), _Evenly(np.empty((0, 3), dtype=int))
+        lines, extremes, has_times, n_segments = [np.empty((2, d))], [], False, 0
         for k, recording in enumerate(self.data.recordings()):
             kept, ends = _Evenly(np.empty((0, d))), []
             for block in recording.blocks():
                 first, n = kept.n_seen, len(block.values)
+                n_segments += block.starts_segment or not first
                 has_times = has_times or block.times is not None
                 kept.add(block.values)
                 every.add(block.values)
-                whose.add(np.column_stack([np.full(n, k), np.arange(first, first + n)]))
+                whose.add(np.column_stack([np.full(n, k), np.arange(first, first + n), np.full(n, n_segments)]))
                 if n:
                     ends.append(
                         (first, first + n - 1, *(f.reduce(block.values, axis=0) for f in (np.fmin, np.fmax)))
                     )
-                    yield k, block
+                yield k, block
             lines.append(_line(kept))
             extremes.append(ends)
         found = np.array(lines[1:]).reshape(-1, 2, d)
         common = _quantiles(every.rows, 0.5)[1]
         found[:, :1] = np.where(np.isnan(found[:, :1]), common, found[:, :1])
-        number, place = whose.rows.T
+        number, place, segment = whose.rows.T
         rest = every.rows - (found[number, 0] + place[:, None] * found[number, 1])
         scales, periods = _scales(np.abs(rest)), tuple[float, ...]()
         if every.n_seen == len(rest) and not has_times:
@@ -427,7 +429,8 @@ class BoundedSite(SiteView):
                 reach = STRAIGHT * scales[0]
                 parts = np.split(cycle + np.clip(rest - cycle, -reach, reach), cuts)
             found, rest = np.concatenate([found, waves], axis=1), rest - cycle
-        company = _company(np.abs(rest) / scales[0])
+        follows = (np.diff(segment) == 0) & (np.diff(place) == 1)
+        company = _company(np.abs(rest) / scales[0], follows)
         if self.scope == "shocks":
             usual = _quantiles(np.abs(rest), _SHOCKS)[1][0]
             scales[0] = np.maximum(scales[0], _BEYOND_SHOCKS / STRAIGHT * usual)
@@ -462,8 +465,8 @@ def site_profile(
 
     def parts(periods: tuple[float, ...]) -> Iterator[FloatArray]:
         for recording in data.recordings():
-            for block in recording.blocks():
-                yield _without_inputs(without_slow_part(block.values, periods), chosen, inputs)
+            for values in pieces(recording.blocks()):
+                yield _without_inputs(without_slow_part(values, periods), chosen, inputs)
 
     return lagged_profile(parts(_own_cycles(parts(()))), len(chosen), n_lags)
 
@@ -520,7 +523,7 @@ def off_nuisance(recording: Recording, nuisance: Nuisance) -> Recording:
     """Return a recording without what is its own: a mean, a trend, cycles; the same one if nothing is."""
     if nuisance.scope != "recording":
         return recording
-    return _Filled(recording, nuisance, None, np.random.default_rng(0))
+    return _Filled(recording, nuisance, None, ())
 
 
 @dataclass(frozen=True)
@@ -544,22 +547,22 @@ class FilledSite(SiteView):
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings."""
         for k, recording in enumerate(self.data.recordings()):
-            yield _Filled(recording, self.nuisance, self.row_model, np.random.default_rng([self.seed, k]))
+            yield _Filled(recording, self.nuisance, self.row_model, (self.seed, k))
 
 
 @dataclass(frozen=True)
 class _Filled(RecordingView):
     nuisance: Nuisance
     row_model: FloatArray | None
-    rng: np.random.Generator
+    seed: tuple[int, ...]
 
     def blocks(self) -> Iterator[Block]:
         blocks = list(self.recording.blocks())
         if not blocks:
             return
         rest = self._off_nuisances(blocks)
-        # A recording may be read many times: every time with the same draws.
-        state = self.rng.bit_generator.state
+        # A recording may be read many times, also at once: every time with the same draws.
+        rng = np.random.default_rng(self.seed)
         before = np.empty((0, rest.shape[1]))
         start = 0
         for block in blocks:
@@ -568,10 +571,9 @@ class _Filled(RecordingView):
             if block.starts_segment:
                 before = values[:0]
             if self.row_model is not None:
-                values = _drawn(before, values, self.row_model, self.rng)
+                values = _drawn(before, values, self.row_model, rng)
             before = np.concatenate([before, values])[-(self._n_lags or 1) :]
             yield replace(block, values=values)
-        self.rng.bit_generator.state = state
 
     @property
     def _n_lags(self) -> int:

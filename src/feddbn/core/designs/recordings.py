@@ -132,6 +132,30 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
         tail = values[..., max(values.shape[-2] - n_lags, 0) :, :]
 
 
+PIECE_ROWS = 1 << 16
+"""Rows of a segment that are looked at together: what is found depends on segments, not on how they are read."""
+
+
+def pieces(blocks: Iterable[Block]) -> Iterator[FloatArray]:
+    """Yield the rows (n, d) of each segment of a recording, at most `PIECE_ROWS` at a time, however blocks cut it."""
+    held: list[FloatArray] = []
+    n = 0
+    for block in blocks:
+        if block.starts_segment and n:
+            yield np.concatenate(held)
+            held, n = [], 0
+        values = block.values
+        while n + len(values) >= PIECE_ROWS:
+            room = PIECE_ROWS - n
+            yield np.concatenate([*held, values[:room]])
+            held, n, values = [], 0, values[room:]
+        if len(values):
+            held.append(values)
+            n += len(values)
+    if n:
+        yield np.concatenate(held)
+
+
 def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[FloatArray]:
     """Yield arrays (m, (n_lags+1) d) whose rows are z_t, at most `chunk_rows` rows each."""
     for stretch in stretches(blocks, n_lags, chunk_rows):

@@ -11,12 +11,15 @@ Site tasks
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, may_lack_cells
 from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, site_profile
+from feddbn.core.designs.recordings import pieces
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.made_up import N_MADE_UP, made_up_sums
 from feddbn.core.statistics.survey import (
@@ -282,17 +285,18 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     objecting, made_up = np.zeros((2, d), dtype=bool), np.zeros((N_MADE_UP, d))
     data = question.mapped(here.data)
     bounded = BoundedSite(data, inputs=question.inputs)
-    for recording, block in bounded.read():
-        with_rows.add(recording)
-        rows += len(block.values)
-        cells += len(block.values)
-        if may_lack_cells(block.values):
-            absent = np.isnan(block.values).sum(axis=0)
-            cells, empty = cells - absent, empty + float(absent.sum())
-        objecting |= objections(block.values)
-        made_up += made_up_sums(block.values)
-        power, number_of = periodogram(without_slow_part(block.values))
-        spectrum, spectra = spectrum + power, spectra + number_of
+    for recording, read in itertools.groupby(bounded.read(), itemgetter(0)):
+        for values in pieces(block for _, block in read):
+            with_rows.add(recording)
+            rows += len(values)
+            cells += len(values)
+            if may_lack_cells(values):
+                absent = np.isnan(values).sum(axis=0)
+                cells, empty = cells - absent, empty + float(absent.sum())
+            objecting |= objections(values)
+            made_up += made_up_sums(values)
+            power, number_of = periodogram(without_slow_part(values))
+            spectrum, spectra = spectrum + power, spectra + number_of
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
     found = site_profile(data, _profile_lags(len(outputs), question.n_lags), outputs) if size else None
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from feddbn.core.designs import cells
+from feddbn.core.designs import cells, recordings
 from feddbn.core.designs.cells import BoundedSite, FilledSite, site_profile
 from feddbn.core.designs.design import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import Block, Recording
@@ -227,6 +227,37 @@ def test_cells_are_drawn_with_the_right_moments_and_the_same_every_time():
     F = np.hstack([found[1:], found[:-1]])
     np.testing.assert_allclose(np.corrcoef(F.T), np.corrcoef(Z.T), atol=0.05)
     np.testing.assert_allclose(F.std(axis=0), Z.std(axis=0), rtol=0.05)
+
+
+def test_two_readers_of_one_recording_and_a_reader_that_stops_draw_the_same_cells():
+    x = np.random.default_rng(1).normal(size=(40, 2))
+    x[::3, 0] = np.nan
+    model = np.vstack([np.zeros(4), np.eye(4)])
+    recording = next(iter(FilledSite(recorded_site(*np.split(x, 4)), ONE_MEAN, model, 0).recordings()))
+    once = rows_of(recording)
+    next(recording.blocks())
+    both = zip(recording.blocks(), recording.blocks(), strict=True)
+    first, second = (np.concatenate(parts) for parts in zip(*((a.values, b.values) for a, b in both)))
+    for found in (rows_of(recording), first, second):
+        np.testing.assert_array_equal(found, once)
+
+
+def test_a_shock_has_no_company_in_the_rows_of_another_segment_or_far_away():
+    x = np.random.default_rng(3).normal(size=(200, 2))
+    x[99, 0], x[100, 1] = 30.0, 30.0
+    shock, error = BoundedSite(site(x)), BoundedSite(site(x[:100], x[100:]))
+    assert shock.known.company[1] > 4 * max(error.known.company[1], 1.0)
+
+
+def test_rows_are_looked_at_by_segments_however_they_are_read(monkeypatch):
+    monkeypatch.setattr(recordings, "PIECE_ROWS", 30)
+    x = np.arange(200.0).reshape(100, 2)
+    whole = recordings.pieces([Block(x[:70]), Block(x[70:])])
+    parts = [Block(part, k in (0, 3)) for k, part in enumerate(np.split(x, [5, 5, 70, 71]))]
+    read = list(recordings.pieces(parts))
+    assert [len(one) for one in read] == [30, 30, 10, 30]
+    for one, other in zip(read, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_segment_that_begins_with_an_empty_row_is_filled():
