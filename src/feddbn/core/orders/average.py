@@ -21,8 +21,13 @@ sampler that draws a node's place from its exact conditional distribution over a
 probability of an edge given an order is exact: ``1 - exp(Z[without the column] - Z)``. pi_W, pi_A, s2 and, with
 free variances, g are fitted by EM steps that raise the marginal likelihood; with equal variances g climbs it.
 
-Known weaknesses: columns outside a node's table have probability 0; the prior is uniform over orders, not
-over networks; the memory is d 2^(table size) numbers.
+Columns without a place in their node's table: where more parents were found than it holds, required edges and the
+strongest lagged parents (given an order, the strongest of all) are in every subset and take no place. An edge of theirs,
+and of any other column outside, has its odds beside the parents of the best network, times the share of orders that allow
+it. Where contemporaneous parents alone are too many, orders are not averaged.
+
+Known weaknesses: outside a table only single columns are weighed; the prior is uniform over orders, not over networks; the
+memory is d 2^(table size) numbers.
 """
 
 from __future__ import annotations
@@ -31,11 +36,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
-from feddbn.core.orders.parents import Criterion, ParentRegressions
+from feddbn.core.orders.parents import Criterion, ParentRegressions, Parents
 from feddbn.core.orders.search import OrderResult
+from feddbn.core.statistics.moments import COLLINEAR
 
 _LINEAR_RANGE = 650.0
 _FACTORS_PER_LOG = 5
@@ -75,7 +82,8 @@ class NodeTable:
     """All subsets of one node's nominated parents; bit b of a subset stands for columns[b].
 
     `node_bits` are the bits of each variable of the same time step, `edge_bits` those of each possible edge. `price` (k,) is
-    what each parent costs where prices are all of the prior; None: the prior is that of `Hyper`.
+    what each parent costs where prices are all of the prior; None: the prior is that of `Hyper`. Parents that are `always`
+    there have no bit.
     """
 
     def __init__(
@@ -85,13 +93,15 @@ class NodeTable:
         columns: list[int],
         limits: EdgeConstraints,
         price: FloatArray | None = None,
+        always: Parents = (),
     ) -> None:
-        self.node, self.columns, self.price = node, columns, price
+        self.node, self.columns, self.price, self.always = node, columns, price, always
         self.regressions, d = regressions, regressions.d
         masks = np.arange(2 ** len(columns))
-        edges = [(m,) if regressions.edges is None else regressions.edges[m] for m in columns]
-        self.n_present = np.zeros(len(masks))
-        self.n_all = np.zeros(len(masks))
+        edges = [_edges_of(regressions, m) for m in columns]
+        self.rows_always = sorted({row for m in always for row in _edges_of(regressions, m)})
+        self.n_present = np.full(len(masks), float(sum(m < d for m in always)))
+        self.n_all = np.full(len(masks), float(len(always)))
         self.possible = np.ones(len(masks), dtype=bool)
         for b, m in enumerate(columns):
             has = (masks >> b) & 1
@@ -103,8 +113,8 @@ class NodeTable:
         for b, rows in enumerate(edges):
             for row in rows:
                 of_edge[row] = of_edge.get(row, 0) | 1 << b
-        self.edge_bits = list(of_edge.items())
-        self.node_bits = {row: bits for row, bits in self.edge_bits if row < d}
+        self.node_bits = {row: bits for row, bits in of_edge.items() if row < d}
+        self.edge_bits = [(row, bits) for row, bits in of_edge.items() if row not in self.rows_always]
         self.lag_mask = sum(1 << b for b, rows in enumerate(edges) if rows[0] >= d)
         self.log_sum: FloatArray = np.zeros(len(masks))
         self.log_fit: FloatArray = np.zeros(len(masks))
@@ -126,10 +136,14 @@ class NodeTable:
         self.log_fit = subset_sums(weight + np.log(np.maximum(explained, 1e-12)))
         self.log_sum = subset_sums(weight)
 
+    @property
+    def _all(self) -> list[int]:
+        return [*self.always, *self.columns]
+
     def _priced(self, price: FloatArray, hyper: Hyper, free: bool) -> FloatArray:
         """Log weights of all subsets by what they cost; `hyper` gives the noise variance, if it is common."""
         known = self.regressions
-        rss, charge = known.subset_fits(self.node, self.columns)
+        rss, charge = known.subset_fits(self.node, self._all, always=len(self.always))
         size = known.total[self.node] / (2 * hyper.noise_variance)
         fit = -(known.n - 1) / 2 * np.log(rss) if free else -size * rss
         masks = np.arange(len(rss))
@@ -139,13 +153,14 @@ class NodeTable:
     def _equal(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
         """Explained shares, shrunk, and log marginal likelihoods of all subsets; independent weights."""
         known, s2 = self.regressions, hyper.noise_variance
-        ridge = s2 / (hyper.g * np.maximum(known.column_total[self.columns], 1e-300))
-        rss, log_det = known.subset_fits(self.node, self.columns, ridge)
+        ridge = s2 / (hyper.g * np.maximum(known.column_total[self._all], 1e-300))
+        n_always = len(self.always)
+        rss, log_det = known.subset_fits(self.node, self._all, ridge, n_always)
         explained = 1.0 - rss
         signal = explained * (known.total[self.node] / s2)
-        weight = 0.5 * (signal - log_det)
+        weight = 0.5 * (signal - log_det + float(np.log(ridge[:n_always]).sum()))
         order = hyper.moment_order
-        for b, log_ridge in enumerate(np.log(ridge).tolist()):
+        for b, log_ridge in enumerate(np.log(ridge[n_always:]).tolist()):
             halves = (-1, 2, 1 << b)
             with_it, det = weight.reshape(halves)[:, 1], log_det.reshape(halves)
             # A weight's posterior variance is its prior one times exp(log_ridge) det(without) / det(with).
@@ -156,11 +171,11 @@ class NodeTable:
         """The same with a g-prior, which does not know the units; explained shares are those of least squares."""
         n, shrink = self.regressions.n, hyper.g / (1 + hyper.g)
         if self._plain is None:
-            self._plain = 1.0 - self.regressions.subset_fits(self.node, self.columns)[0]
+            self._plain = 1.0 - self.regressions.subset_fits(self.node, self._all, always=len(self.always))[0]
         explained = self._plain
         weight = -(n - 1) / 2 * np.log1p(-shrink * np.minimum(explained, 1 - 1e-12))
         weight -= 0.5 * self.n_all * np.log1p(hyper.g)
-        weight += self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
+        weight += (self.n_all - len(self.always)) * (hyper.moment_order * np.log(shrink / hyper.g))
         scale = shrink * n / np.maximum(1 - explained, 1e-9)
         return explained, weight + self._log_moments(hyper.moment_order, explained, scale)
 
@@ -181,6 +196,11 @@ class NodeTable:
                 logs += np.log(product)
                 product[:] = 1.0
         return np.asarray(logs + np.log(product))
+
+
+def _edges_of(regressions: ParentRegressions, m: int) -> tuple[int, ...]:
+    """The edges, as rows of the stack ``[W; A_1; ...]``, that a possible parent is part of."""
+    return (m,) if regressions.edges is None else regressions.edges[m]
 
 
 def subset_sums(log_weight: FloatArray) -> FloatArray:
@@ -233,6 +253,9 @@ class OrderChain:
         for k, table in enumerate(tables):
             for m, bits in table.node_bits.items():
                 self._bit[m, k] = bits
+        self._must = np.zeros((self.d, self.d), dtype=bool)
+        for k, table in enumerate(tables):
+            self._must[[row for row in table.rows_always if row < self.d], k] = True
         self.restart(order)
 
     def restart(self, order: list[int]) -> None:
@@ -263,6 +286,9 @@ class OrderChain:
         values = self._logs[self._start[node] + own_masks]
         values[1:] += np.cumsum(self._logs[start + without] - self._logs[start + without + bit])
         values[np.isnan(values)] = -np.inf
+        before, after = np.flatnonzero(self._must[others, node]), np.flatnonzero(self._must[node, others])
+        values[: before.max(initial=-1) + 1] = -np.inf
+        values[after.min(initial=self.d) + 1 :] = -np.inf
         values -= values.max()
         cumulated = np.cumsum(np.exp(values))
         place = min(int(np.searchsorted(cumulated, share * cumulated[-1])), self.d - 1)
@@ -279,6 +305,7 @@ class OrderTotals:
         self.regressions = regressions
         d = regressions.d
         self.edges = np.zeros((regressions.n_edges, d))
+        self.before = np.zeros((d, d))
         self.explained = np.zeros(d)
         self.log_sums: list[float] = []
         self.count = 0
@@ -298,6 +325,8 @@ class OrderTotals:
         """Add what the chain's order implies."""
         self.count += 1
         total = 0.0
+        rank = np.argsort(chain.order)
+        self.before += rank[:, None] < rank
         for table, mask in zip(chain.tables, chain.masks.tolist(), strict=True):
             log_all = table.log_sum[mask]
             total += float(log_all)
@@ -307,6 +336,7 @@ class OrderTotals:
                 self.edges[[edge for edge, _ in found], table.node] += -np.expm1(
                     np.minimum(without - log_all, 0)
                 )
+            self.edges[table.rows_always, table.node] += 1.0
             self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)
         self.log_sums.append(total)
 
@@ -492,15 +522,16 @@ def average_orders(
     n_chains: int = 3,
     n_em: int = 4,
     prior: Hyper | None = None,
-) -> OrderPosterior:
-    """Return edge probabilities averaged over sampled orders.
+) -> OrderPosterior | None:
+    """Return edge probabilities averaged over sampled orders; None if tables cannot hold the parents found.
 
     Parameters
     ----------
     regressions
         Fits on the moments.
     starts
-        Results of searches; the first is where the chains begin, all of them nominate columns for the tables.
+        Results of searches; the first is where the chains begin, all of them nominate columns for the tables. What finds
+        no place there is weighed beside the parents of the last.
     table_size
         Columns in each node's table: 2^table_size numbers per node.
     n_sweeps, n_chains
@@ -512,7 +543,9 @@ def average_orders(
         Taken as it is; None: one is fitted.
     """
     best = starts[0]
-    nominees = [nominees_of(regressions, j, starts, constraints)[:table_size] for j in range(regressions.d)]
+    nominees = [Nominees.of(regressions, j, starts, constraints, table_size) for j in range(regressions.d)]
+    if not all(one.fits for one in nominees):
+        return None
     is_large = best.noise_variance == "free" and regressions.n < _FEW_ROWS
     size = table_size if is_large else min(_SIZE_FOR_PRIOR, table_size)
 
@@ -527,7 +560,8 @@ def average_orders(
     chain, hyper = _fitted_chain(
         sampled, regressions, nominees, constraints, best, (size, table_size), n_em, rng, prior
     )
-    return posterior_of(sampled_orders(chain, best.order, constraints, rng, n_sweeps, n_chains), hyper)
+    runs = sampled_orders(chain, best.order, constraints, rng, n_sweeps, n_chains)
+    return posterior_of(runs, hyper, chain, starts[-1], constraints)
 
 
 def sampled_orders(
@@ -567,7 +601,9 @@ def average_within_order(
     probability 0.
     """
     limits = constraints.within_order(found.order)
-    nominees = [nominees_of(regressions, j, [found], limits)[:table_size] for j in range(regressions.d)]
+    nominees = [
+        Nominees.of(regressions, j, [found], limits, table_size, is_given=True) for j in range(regressions.d)
+    ]
     free = found.noise_variance == "free"
     size = min(_SIZE_FOR_PRIOR if free else _SIZE_GIVEN_THE_ORDER, table_size)
     # With equal variances the climb has settled the prior already.
@@ -576,7 +612,7 @@ def average_within_order(
     chain, hyper = _fitted_chain(
         given_order, regressions, nominees, limits, found, (size, table_size), n_em, rng, prior
     )
-    return posterior_of([given_order(chain)], hyper)
+    return posterior_of([given_order(chain)], hyper, chain, found, limits)
 
 
 TABLE_SIZE = 11
@@ -602,20 +638,24 @@ def average_priced(
     hyper = Hyper(1 / q, 1 / q, 1.0, max(float(found.rss.sum()) / (regressions.n * d), 1e-300))
     tables = []
     for j in range(d):
-        columns = sorted(nominees_of(regressions, j, [found], limits)[:TABLE_SIZE])
-        price = prices[columns] if prices.ndim == 1 else prices[columns, j]
-        tables.append(NodeTable(regressions, j, columns, limits, price))
+        nominees = Nominees.of(regressions, j, [found], limits, TABLE_SIZE, is_given=not over_orders)
+        if not nominees.fits:
+            return average_priced(regressions, criterion, found, constraints, rng, False)
+        columns = sorted(nominees.columns)
+        own = prices if prices.ndim == 1 else prices[:, j]
+        tables.append(NodeTable(regressions, j, columns, limits, own[columns], nominees.always))
         tables[-1].weigh(hyper, found.noise_variance == "free")
     chain = OrderChain(tables, list(found.order), rng)
-    if not over_orders:
-        return posterior_of([given_order(chain)], hyper)
-    return posterior_of(sampled_orders(chain, found.order, constraints, rng, n_sweeps, n_chains), hyper)
+    runs = [given_order(chain)]
+    if over_orders:
+        runs = sampled_orders(chain, found.order, constraints, rng, n_sweeps, n_chains)
+    return posterior_of(runs, hyper, chain, found, limits, prices)
 
 
 def _fitted_chain(
     collect: Callable[[OrderChain], OrderTotals],
     regressions: ParentRegressions,
-    nominees: list[list[int]],
+    nominees: list[Nominees],
     constraints: EdgeConstraints,
     best: OrderResult,
     sizes: tuple[int, int],
@@ -637,11 +677,12 @@ def _fitted_chain(
 
 
 def _tables(
-    regressions: ParentRegressions, nominees: list[list[int]], constraints: EdgeConstraints, size: int
+    regressions: ParentRegressions, nominees: list[Nominees], constraints: EdgeConstraints, size: int
 ) -> list[NodeTable]:
     """One table per node over the first `size` of its nominees."""
     return [
-        NodeTable(regressions, j, sorted(columns[:size]), constraints) for j, columns in enumerate(nominees)
+        NodeTable(regressions, j, sorted(one.columns[:size]), constraints, always=one.always)
+        for j, one in enumerate(nominees)
     ]
 
 
@@ -656,11 +697,86 @@ def _arrived(runs: list[OrderTotals]) -> list[OrderTotals]:
     return [run for run in runs if float(np.mean(run.log_sums)) >= least]
 
 
-def posterior_of(runs: list[OrderTotals], hyper: Hyper) -> OrderPosterior:
-    """Return the average over what all orders imply."""
+def posterior_of(
+    runs: list[OrderTotals],
+    hyper: Hyper,
+    chain: OrderChain,
+    best: OrderResult,
+    limits: EdgeConstraints,
+    prices: FloatArray | None = None,
+) -> OrderPosterior:
+    """Return the average over what all orders imply, and of columns outside their node's table what they add to `best`."""
     count = sum(run.count for run in runs)
     edges = sum((run.edges for run in runs), np.zeros_like(runs[0].edges)) / count
+    before = sum((run.before for run in runs), np.zeros_like(runs[0].before)) / count
+    regressions, d = runs[0].regressions, len(before)
+    for table in chain.tables:
+        j, parents = table.node, best.parents[table.node]
+        inside = {*table.columns, *(m for m in table.always if limits.required[m, j])}
+        outside = [m for m in np.flatnonzero(limits.allowed[:, j]).tolist() if m not in inside]
+        own = prices if prices is None or prices.ndim == 1 else prices[:, j]
+        weigh = _Beside(regressions, j, hyper, best.noise_variance == "free", own)
+        others = [m for m in outside if m not in parents]
+        odds = dict(zip(others, weigh.odds(parents, others), strict=True))
+        for m in set(outside) - odds.keys():
+            odds[m] = weigh.odds(tuple(k for k in parents if k != m), [m])[0]
+        edges[[row for m in set(outside).intersection(table.always) for row in _edges_of(regressions, m)], j] = 0.0
+        for m, value in odds.items():
+            for row in _edges_of(regressions, m):
+                share = float(expit(value)) * (before[row, j] if row < d else 1.0)
+                edges[row, j] = max(edges[row, j], share)
     return OrderPosterior(edges, hyper, count)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What single columns add for one node beside parents that are given."""
+
+    regressions: ParentRegressions
+    node: int
+    hyper: Hyper
+    free: bool
+    prices: FloatArray | None
+
+    def odds(self, parents: Parents, columns: list[int]) -> FloatArray:
+        """(k,) log posterior odds of each of the columns, as `NodeTable` has them for subsets that differ by it."""
+        if not columns:
+            return np.zeros(0)
+        if self.prices is not None:
+            return self._priced(parents, columns, self.prices)
+        known, hyper, order = self.regressions, self.hyper, self.hyper.moment_order
+        R, F, n = known.correlation, list(parents), known.n
+        B = np.linalg.lstsq(R[np.ix_(F, F)], R[np.ix_(F, [*columns, self.node])], rcond=None)[0]
+        left = 1.0 - (R[np.ix_(F, [*columns, self.node])] * B).sum(axis=0)
+        rss, left = max(float(left[-1]), 1e-12), left[:-1]
+        covariance = R[self.node, columns] - R[self.node, F] @ B[:, :-1]
+        s2, log_pi = hyper.noise_variance, np.array([hyper.pi_lagged, hyper.pi_present])
+        ridge = np.zeros(len(columns))
+        if not self.free:
+            ridge = s2 / (hyper.g * np.maximum(known.column_total[columns], 1e-300))
+        gain = np.where(left > COLLINEAR, covariance**2 / np.maximum(left + ridge, COLLINEAR), 0.0)
+        gain = np.minimum(gain, rss - 1e-12)
+        if self.free:
+            shrink = hyper.g / (1 + hyper.g)
+            then, now = (np.log1p(-shrink * (1.0 - one)) for one in (rss - gain, rss))
+            odds = -(n - 1) / 2 * (then - now) - 0.5 * np.log1p(hyper.g) + order * np.log(shrink / hyper.g)
+            scale = shrink * n / np.maximum(rss - gain, 1e-9)
+        else:
+            scale = np.full(len(columns), known.total[self.node] / s2)
+            odds = 0.5 * scale * gain + (0.5 + order) * np.log(ridge / (np.maximum(left, 0.0) + ridge))
+        if order:
+            odds = odds + np.log(_EVEN_MOMENTS[order](gain * scale))
+        prior = np.log(log_pi) - np.log1p(-log_pi)
+        return np.asarray(odds + prior[(np.array(columns) < known.d).astype(int)])
+
+    def _priced(self, parents: Parents, columns: list[int], prices: FloatArray) -> FloatArray:
+        known = self.regressions
+        fit = known.fit(self.node, parents)
+        gain = fit.gains(known.q)[columns]
+        cost = prices[columns] if fit.charge is None else prices[columns] + fit.charge.more[columns]
+        if self.free:
+            return np.asarray(-(known.n - 1) / 2 * np.log1p(-gain / fit.rss) - cost / 2)
+        return np.asarray(known.total[self.node] / (2 * self.hyper.noise_variance) * gain - cost / 2)
 
 
 def median_graph(probability: FloatArray, required: BoolArray, *, keep_links: bool = False) -> BoolArray:
@@ -679,6 +795,52 @@ def median_graph(probability: FloatArray, required: BoolArray, *, keep_links: bo
         return support
     support[:d] = strongest_acyclic(np.where(support[:d], probability[:d], -1.0), required[:d])
     return support
+
+
+@dataclass(frozen=True)
+class Nominees:
+    """Which columns one node's table is of.
+
+    Attributes
+    ----------
+    columns
+        Those that have a place, the most promising first.
+    always
+        Parents that are in every subset, so that the others find a place.
+    fits
+        Whether all parents that every search found are among these.
+    """
+
+    columns: list[int]
+    always: Parents
+    fits: bool
+
+    @classmethod
+    def of(
+        cls,
+        regressions: ParentRegressions,
+        node: int,
+        starts: Sequence[OrderResult],
+        limits: EdgeConstraints,
+        size: int,
+        *,
+        is_given: bool = False,
+    ) -> Nominees:
+        """At most `size` columns; of more parents the strongest are always there: lagged ones, or any if an order is given."""
+        ranked = nominees_of(regressions, node, starts, limits)
+        required = {m for m in ranked if limits.required[m, node]}
+        found = required.union(*(one.parents[node] for one in starts))
+        if len(found) <= size:
+            return cls(ranked[:size], (), True)
+        parents = starts[-1].parents[node]
+        loss = dict(zip(parents, regressions.fit(node, parents).loss, strict=True))
+        lagged = {m for m in loss if is_given or _edges_of(regressions, m)[0] >= regressions.d}
+        common = lagged.intersection(*(one.parents[node] for one in starts)) - required
+        n_free = len(found - required) - size // 2
+        always = required.union(sorted(common, key=lambda m: (-loss[m], m))[: max(n_free, 0)])
+        columns = [m for m in ranked if m not in always][:size]
+        sure = set.intersection(*(set(one.parents[node]) for one in starts))
+        return cls(columns, tuple(sorted(always)), sure <= always.union(columns))
 
 
 def nominees_of(

@@ -144,13 +144,14 @@ class CodedRegressions(ParentRegressions):
         return np.outer(self.widths, self.widths[: self.d])
 
     def subset_fits(
-        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None
+        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None, always: int = 0
     ) -> tuple[FloatArray, FloatArray]:
         """(2^k,) determinants of `node` on every subset of `parents`, in units of that without any; there is no charge."""
         groups = [self.columns[m] for m in parents]
         index = [*(c for group in groups for c in group), *self.columns[node]]
-        rest, _ = swept_subsets(self.correlation[np.ix_(index, index)], [len(group) for group in groups])
-        fits = np.clip(np.exp(_log_det(rest) - _log_det(rest[:1])), NO_RESIDUAL, 1.0)
+        start, widths = self.correlation[np.ix_(index, index)], [len(group) for group in groups]
+        rest, _ = swept_subsets(start, widths, always=always)
+        fits = np.clip(np.exp(_log_det(rest) - self._log_total[node]), NO_RESIDUAL, 1.0)
         return fits, np.zeros(len(fits))
 
     def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
@@ -311,7 +312,7 @@ class CurvedRegressions(ParentRegressions):
         return charge + self.price * sum(map(len, network))
 
     def subset_fits(
-        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None
+        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None, always: int = 0
     ) -> tuple[FloatArray, FloatArray]:
         """(2^k,) residual sums of squares of `node` on every subset of `parents`, and their charges."""
         groups = [self.columns[t] for t in parents]
@@ -319,7 +320,7 @@ class CurvedRegressions(ParentRegressions):
         start = self.correlation[np.ix_(index, index)]
         start.flat[: -1 : len(index) + 1] += self.ridge[index[:-1]]
         offsets = [float(np.log(self.ridge[list(group)]).sum()) for group in groups]
-        rest, charge = swept_subsets(start, [len(group) for group in groups], 1e-300, offsets)
+        rest, charge = swept_subsets(start, [len(group) for group in groups], 1e-300, offsets, always)
         return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), charge
 
     def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:

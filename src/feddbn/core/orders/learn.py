@@ -501,7 +501,8 @@ class OrderLearner:
         prior = found.posterior.hyper
         if not over_orders:
             return average_within_order(fits, best, limits, prior=prior)
-        return average_orders(fits, [best, found.network], limits, rng, 12, *_SHORT_CHAIN, prior=prior)
+        averaged = average_orders(fits, [best, found.network], limits, rng, 12, *_SHORT_CHAIN, prior=prior)
+        return averaged or average_within_order(fits, best, limits, prior=prior)
 
     def _check_units(
         self, searches: Searches, noise: NoiseChoice, rng: np.random.Generator

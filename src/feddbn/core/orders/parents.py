@@ -116,6 +116,7 @@ def swept_subsets(
     widths: Sequence[int],
     least: float = COLLINEAR,
     offsets: Sequence[float] | None = None,
+    always: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return for every subset of some groups of columns what they leave of the columns behind them, and a log determinant.
 
@@ -128,6 +129,8 @@ def swept_subsets(
         Cross-products of the columns of the groups, one group after the other, and of those behind them.
     offsets
         What is taken off the log determinant for each group.
+    always
+        So many of the first groups are in every subset, which is one of the others then.
     """
     rest, log_det = start[None], np.zeros(1)
     for b, width in enumerate(widths):
@@ -140,6 +143,9 @@ def swept_subsets(
         more = reduce(np.add, logs)
         if offsets is not None:
             more = more - offsets[b]
+        if b < always:
+            log_det, rest = log_det + more, swept
+            continue
         log_det = np.concatenate([log_det, log_det + more])
         rest = np.concatenate([rest[:, width:, width:], swept])
     return rest, log_det
@@ -234,17 +240,18 @@ class ParentRegressions:
         return present, sum(map(len, network)) - present
 
     def subset_fits(
-        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None
+        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None, always: int = 0
     ) -> tuple[FloatArray, FloatArray]:
         """(2^k,) residual sums of squares of a node on every subset of `parents`, and log determinants of the subsets.
 
-        With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs.
+        With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs. The first `always` of
+        the parents are in every subset, and none of the k.
         """
         index = [*parents, node]
         start = self.correlation[np.ix_(index, index)]
         if ridge is not None:
             start.flat[: -1 : len(index) + 1] += ridge
-        rest, log_det = swept_subsets(start, [1] * len(parents))
+        rest, log_det = swept_subsets(start, [1] * len(parents), always=always)
         return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), log_det
 
     def column_set(self, node: int) -> int:
