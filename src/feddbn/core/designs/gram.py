@@ -266,6 +266,7 @@ def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:
 _LONGEST = 4096
 _MOST_STEPS = 100
 _STILL, _FORGOTTEN = 1e-4, 1e-5
+_ENDLESS, _CONTRADICTION = 1e6, 1e-6
 
 
 def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) -> FloatArray:
@@ -278,7 +279,8 @@ def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) 
 
     with F the regression of a row on the one before it. What is left is ``C(0) - E[Z'PZ] / T``, which is solved for C(0).
     Without it, regressions on the past come out too small, and find partners to make up for it (Nickell 1981). A memory
-    that is longer than the rows for each nuisance column cannot be told from a level; it counts as one so long.
+    that is longer than the rows for each nuisance column cannot be told from a level; it counts as one so long. Where columns
+    follow from others, powers of F may grow until nothing positive solves this: then the covariance stays as it is.
     """
     n = round(min(length, _LONGEST))
     basis = nuisance_basis(nuisance, np.arange(n, dtype=np.float64))
@@ -290,9 +292,10 @@ def restored(covariance: FloatArray, d: int, nuisance: Nuisance, length: float) 
     found, memory = left, 1.0 - basis.shape[1] / n
     for _ in range(_MOST_STEPS):
         before, found = found, left + _slow_part(found, d, share, memory)
-        if np.abs(found - before).max() <= _STILL:
+        if not np.abs(found - before).max() > _STILL or not np.abs(found).max() < _ENDLESS:
             break
-    return found * np.outer(root, root)
+    is_one = bool(np.abs(found).max() < _ENDLESS) and np.linalg.eigvalsh(found)[0] > -_CONTRADICTION
+    return found * np.outer(root, root) if is_one else covariance
 
 
 def _slow_part(covariance: FloatArray, d: int, share: FloatArray, memory: float) -> FloatArray:

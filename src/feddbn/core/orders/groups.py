@@ -326,7 +326,7 @@ class CurvedRegressions(ParentRegressions):
     def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
         R, ridge = self.correlation, self.ridge
         index = np.array([c for t in parents for c in self.columns[t]], dtype=np.intp)
-        rest, rss, charge = R[node].copy(), 1.0 if self._usable[node] else 0.0, 0.0
+        rest, rss, charge = R[node].copy(), 1.0, 0.0
         loss: tuple[float, ...] = ()
         drops: tuple[float, ...] = ()
         along = np.zeros((0, self.n_columns))

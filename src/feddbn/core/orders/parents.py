@@ -57,6 +57,7 @@ Columns = int
 NO_RESIDUAL = 1e-12
 """Smallest residual sum of squares in units of the total; what is below is rounding."""
 _CACHE_FLOATS = 25_000_000
+_NOTHING = 1e-300
 
 
 class Charge(NamedTuple):
@@ -279,7 +280,7 @@ class ParentRegressions:
         covariance = R[node].copy() if columns is None else R[node, columns]
         variance = self._usable.copy() if columns is None else self._usable[columns]
         loss: tuple[float, ...] = ()
-        rss = float(self._usable[node])
+        rss = 1.0
         if parents:
             index = np.array(parents)
             within = index if columns is None else np.searchsorted(columns, index)
@@ -392,7 +393,8 @@ class Objective:
     def data_term(self, node: int, rss: float) -> float:
         """loss_j of a residual sum of squares given in units of the node's total."""
         if self.noise_variance is None:
-            return self.n * math.log(rss * self.total[node])
+            # What is constant in a resample of the rows has no variance to explain.
+            return self.n * math.log(max(rss * self.total[node], _NOTHING))
         return float(rss * self.total[node]) / self.noise_variance
 
     def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
