@@ -24,7 +24,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 HARM = (
     # Rows are not what they seem, or hardly any is used.
-    *("refused", "data-do-not-tell", "header", "text-cells", "usable-rows", "edges-differ"),
+    *("refused", "too-few-rows", "data-do-not-tell", "header", "text-cells", "usable-rows", "edges-differ"),
     # Columns are not what they seem.
     *("mixed-columns", "other-units", "units", "definition-far"),
     # Rows do not follow each other as they seem to.

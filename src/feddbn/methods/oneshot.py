@@ -14,6 +14,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
+from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit, with_directions
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
@@ -516,6 +517,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             reason = {"reason": outcome.not_resampled}
             self._tell(Finding("probabilities-not-resampled", "unknown", reason))
         self._say_treatment(outcome.asked)
+        self._say_rows(outcome)
         self._say_dependent(outcome.dependent)
         self._say_identities(identities)
         self._tell(*slow_findings(outcome.moments, names, self._inputs))
@@ -531,6 +533,16 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self._claim()
         if outcome.q_values is not None:
             self._say_discoveries(outcome, outcome.q_values, report)
+
+    def _say_rows(self, outcome: OneShotOutcome) -> None:
+        """Say that there are few rows for so many columns."""
+        n, q = outcome.moments.n, (outcome.n_lags + 1) * len(self._variables)
+        level = rows_level(n, q)
+        if level != "note":
+            values = {"n": float(n), "q": q, "needed": ROWS_PER_COLUMN * q}
+            # Where so few rows still tell something it is said and not warned of.
+            warn = ResultWarning if rows_doubt(n, q) else None
+            self._tell(Finding("too-few-rows", level, values), warn=warn)
 
     def _say_discoveries(self, outcome: OneShotOutcome, q: FloatArray, report: ResidualReport | None) -> None:
         """Say how many edges are false at most, and what contradicts that."""

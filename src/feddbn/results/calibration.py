@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.checks import rows_doubt
 from feddbn.findings import Finding, Findings
 from feddbn.results.remarks import GRAVE
 
@@ -55,6 +56,8 @@ ABSTAINED = "data-do-not-tell"
 FEATURES = ("lagged", "own past", "in doubt", "robustness", "robustness lagged", "crowded")
 """What of an edge its discount rests on, see `features`."""
 OF_TWO = "hidden cause of two"
+FEW = "too-few-rows"
+"""Code of the finding that a fit rests on few rows; where these are very few every probability counts half."""
 OTHER = "other"
 """Any finding without a discount of its own."""
 AGAINST_EDGES = frozenset(("sites-disagree", "held", "made-up-values", "slow-levels", "two-rates"))
@@ -74,7 +77,9 @@ def contradictions(findings: Iterable[Finding]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for one in Findings(findings).single:
-        if one.code == "residuals":
+        if one.code == FEW:
+            found[FEW] = rows_doubt(one.values["n"], one.values["q"])
+        elif one.code == "residuals":
             for name in (name for name in one.values["violations"] if name in GRAVE):
                 p = one.values[name].get("p")
                 found[_hidden(one.values[name]) if name == "hidden" else name] = (
@@ -166,12 +171,13 @@ def claimed(
     `found` are `contradictions`, `hidden` is the ``hidden_`` of the fit; `calibration` by default that of this version.
     """
     by, x = calibration or frozen(), features(with_doubts(table, hidden))
-    common = {name: clear for name, clear in found.items() if name != OF_TWO}
+    common = {name: clear for name, clear in found.items() if name not in (OF_TWO, FEW)}
     r, s = by.shares(x, common)
     if OF_TWO in found:
         is_doubted = x[:, FEATURES.index("in doubt")] > 0
         own = by.shares(x, {**common, "hidden": 1.0})
         r, s = np.where(is_doubted, own[0], r), np.where(is_doubted, own[1], s)
+    r = r * (1.0 - found.get(FEW, 0.0) / 2)
     raw, presence, direction = (table[c].to_numpy() for c in ("probability", "presence", "direction"))
     is_lowered = (table["lag"] == 0).to_numpy() & (s < 1)
     link, way = presence * r, np.where(is_lowered, 0.5 + (direction - 0.5) * s, direction)

@@ -125,6 +125,16 @@ def _curves(it: Said) -> str:
     return f"{what}. Weights are average slopes{has}."
 
 
+@says("too-few-rows")
+def _too_few_rows(it: Said) -> str:
+    what = "too few rows" if it.finding.level == "error" else "few rows"
+    return (
+        f"{what}: the fit rests on {it['n']:,.0f} rows with all their lags, and a network has {it['q']} columns (variables now "
+        f"and at each lag); {it['needed']:,.0f} rows or more are needed. Edges may be chance. Use more rows, or fewer variables "
+        "or lags."
+    )
+
+
 @says("few-rows-for-curves")
 def _few_rows_for_curves(it: Said) -> str:
     others = " or ".join(it.setting("features", one) for one in it["others"])

@@ -16,7 +16,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, strongest_acyclic
-from feddbn.core.designs.checks import check_variances
+from feddbn.core.designs.checks import check_variances, rows_doubt
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,
@@ -678,7 +678,7 @@ class _Look:
         if outcome.learned.noise.kind == "equal":
             return HiddenDoubts(np.zeros_like(support))
         is_told = not outcome.dependent and may_be_looked_for(d)
-        if not is_told or self.inputs:
+        if not is_told or self.inputs or rows_doubt(moments.n / factor, moments.q) == 1.0:
             return None
         moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
         if self.settled.prepare.scale == "federated":
