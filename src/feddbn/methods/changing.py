@@ -13,7 +13,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.changes import Changing, CutLearner, Limits
 from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.orders.learn import OrderLearner, compelled_edges, explained_shares, refit
+from feddbn.core.orders.learn import OrderLearner, agreed, compelled_edges, explained_shares, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.data import ROW_TIMES, SiteData
@@ -497,7 +497,8 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         # Where recordings lost their own means, those of all rows are put back.
         mean = outcome.moments.mean[:d] if outcome.asked.center == "recording" else np.zeros(d)
         if outcome.constant is not None:
-            learned = outcome.constant.learned
+            learned = agreed(outcome.constant.learned, constraints)
+            outcome = replace(outcome, constant=replace(outcome.constant, learned=learned))
             numbers = refit(outcome.constant.moments, learned.support)
             networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]
             order, self.noise_variance_ = learned.order, learned.noise.kind

@@ -15,7 +15,14 @@ from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
-from feddbn.core.orders.learn import OrderLearner, UnitsCheck, explained_shares, refit, with_directions
+from feddbn.core.orders.learn import (
+    OrderLearner,
+    UnitsCheck,
+    agreed,
+    explained_shares,
+    refit,
+    with_directions,
+)
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
@@ -29,6 +36,7 @@ from feddbn.federation.programs.curved import (
     Fit,
     auto_program,
     curved_program,
+    curves_of,
     learn_from_curved,
     resampled_program,
     usual_resamples,
@@ -490,6 +498,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if identities:
             groups = [one.members for one in identities]
             learned = left_open(learned, without_direction(self._constraints(), groups))
+        if outcome.q_values is None:
+            limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+            before, learned = learned.support, agreed(learned, limits)
+            outcome = replace(outcome, learned=learned)
+            if curved is not None and (before != learned.support).any():
+                curved = replace(curved, network=curves_of(learned, curved.told))
         is_scaled, shapes = self._rows.scale == "federated", {}
         if curved is None:
             numbers = refit(outcome.moments, learned.support)

@@ -124,9 +124,11 @@ def _edges(result: Result) -> list[str]:
     errors, place = weight_errors(result), {name: i for i, name in enumerate(result.dbn.variables)}
     wide = min(max(4, *map(len, place)), _MOST_NAME)
     ends = f"{{:<{wide}.{wide}}} {{:2}} {{:<{wide}.{wide}}} {{:>3}}"
+    # Among discoveries the level decides, not the probability; of a link without a direction it is that of the link.
+    is_tested = any("q_value" in edge for edge in result.edges)
     head = (
         ends.format("from", "", "to", "lag")
-        + f" {'weight':>10} {'std err':>9} {'in sd':>7} {'probability':>11}"
+        + f" {'weight':>10} {'std err':>9} {'in sd':>7} {'q value' if is_tested else 'probability':>11}"
     )
     lines, is_open = [head, "-" * _WIDTH], set(result.dbn.open_edges)
     for edge in by_strength(result.edges):
@@ -135,7 +137,8 @@ def _edges(result: Result) -> list[str]:
         arrow = "--" if lag == 0 and (source, target) in is_open else "->"
         numbers = [(edge["weight"], 10, "10.4g"), (known, 9, "9.2g"), (edge.get("standardised"), 7, "7.2f")]
         cells = [" " * (k - 1) + "-" if x is None else format(x, form) for x, k, form in numbers]
-        sure = edge.get("probability")
+        column = "q_value" if is_tested else "presence" if arrow == "--" else "probability"
+        sure = edge.get(column, edge.get("probability"))
         lines.append(
             ends.format(source, arrow, target, lag) + f" {' '.join(cells)} "
             + (f"{'-':>11}" if sure is None else f"{sure:11.2f}")

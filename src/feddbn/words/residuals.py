@@ -174,7 +174,7 @@ def _do_not_tell(it: Said) -> str:
         why = "there are too few rows for so many edges, or several networks fit equally well"
     elif because:
         why = " and ".join(because)
-        if it["because"] != ["rates"]:
+        if it["because"] not in (["rates"], ["too-few-rows"]):
             why += ". In simulations with such findings, such edges were often wrong"
     else:
         why = "the findings below contradict the model. In simulations such edges were often wrong"

@@ -124,8 +124,7 @@ def rows_level(usable: float, columns: int) -> Level:
 def rows_doubt(usable: float, columns: int) -> float:
     """Return how far too few rows speak against all edges: 1 up to two rows a column, 0 from five on.
 
-    Pure noise of 4 variables at lag 1, three sites, ten seeds: with 12 rows for 8 columns two edges a fit are above one half,
-    with 40 rows one in ten fits has one.
+    NOISE_MEASURED
     """
     return float(np.clip((5.0 - usable / columns) / 3.0, 0.0, 1.0))
 

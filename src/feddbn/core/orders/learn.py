@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import chdtrc, expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
 from feddbn.core.orders.average import (
     OrderPosterior,
     average_orders,
@@ -597,6 +597,75 @@ def with_directions(posterior: OrderPosterior, orientation: Sequence[EdgeOrienta
             share = float(expit(e.score_difference / 2))
             probability[i, j], probability[j, i] = both * share, both * (1 - share)
     return replace(posterior, probability=probability)
+
+
+def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:
+    """The network that agrees with its probabilities: every edge has one half or more, and none above one half is missing.
+
+    A link counts by the sum of its two directions, and is written in the likelier one, which is open if it alone has less
+    than one half. Required edges stay; of edges that form a cycle the least probable stay out.
+    """
+    p, d, search = learned.posterior.probability, learned.support.shape[1], learned.search
+    # Rounding must not decide about halves.
+    likely = p > 0.5 + _ROUNDING
+    support = limits.required | likely | (learned.support & (p >= 0.5 - _ROUNDING))
+    within, now = p[:d], learned.support[:d]
+    presence = within + within.T
+    ahead = (within > within.T + _ROUNDING) | ((np.abs(within - within.T) <= _ROUNDING) & now)
+    linked = (presence >= 0.5 - _ROUNDING) & (now | now.T) & ahead & limits.allowed[:d]
+    support[:d] = limits.required[:d] | ((likely[:d] | linked) & ~limits.required[:d].T)
+    if has_cycle(support[:d]):
+        support[:d] = strongest_acyclic(np.where(support[:d], within, -1.0), limits.required[:d])
+    known = {(e.source, e.target): e for e in learned.orientation}
+    compelled = compelled_edges(support, support[:d] & ~limits.allowed[:d].T)
+    rests_on_scores = learned.noise.kind == "free" and search.regressions.has_equivalents
+    table = []
+    for i, j in np.argwhere(support[:d]).tolist():
+        edge = known.get((i, j))
+        if edge is None:
+            difference = 0.0
+            if learned.posterior.n_orders > 1 and (compelled[i, j] or not rests_on_scores):
+                difference = max(2 * float(np.log(within[i, j] / max(within[j, i], 1e-12))), 0.0)
+            edge = EdgeOrientation(i, j, difference if limits.allowed[j, i] else np.inf)
+        table.append(edge)
+    if not (support != learned.support).any():
+        return replace(learned, orientation=only_likely(table, p))
+    edges, parents = search.regressions.edges, []
+    for j in range(d):
+        rows = np.flatnonzero(support[:, j]).tolist()
+        if edges is not None:
+            # Groups of edges that stay, and the straight lines of others.
+            kept = [t for t in learned.network.parents[j] if set(edges[t]) <= set(rows)]
+            rows = sorted({*kept, *(row for row in rows if not any(row in edges[t] for t in kept))})
+        parents.append(tuple(rows))
+    order = tuple(causes_first(learned.order, support[:d]))
+    network = learned.network
+    if search.regressions.is_priced:
+        rss = search.rss_of(parents)
+        network = OrderResult(
+            order, tuple(parents), rss, search.score_of(parents), network.noise_variance, support
+        )
+    return replace(
+        learned,
+        support=support,
+        order=order,
+        orientation=only_likely(table, p),
+        score=search.score_of(parents),
+        network=network,
+    )
+
+
+def only_likely(orientation: Sequence[EdgeOrientation], probability: FloatArray) -> tuple[EdgeOrientation, ...]:
+    """The same, with no direction settled that has less than one half; what limits direct stays."""
+    return tuple(
+        replace(e, score_difference=0.0)
+        if e.oriented and np.isfinite(e.score_difference) and probability[e.source, e.target] < 0.5 - _ROUNDING
+        else e
+        for e in orientation
+    )
+
+
+_ROUNDING = 1e-9
 
 
 def chosen_groups(curved: Learned) -> tuple[tuple[int, ...], ...]:

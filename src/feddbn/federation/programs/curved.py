@@ -394,8 +394,12 @@ def _checked(
 def _curved(
     outcome: OneShotOutcome, learned: Learned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
-    network = curved_network(in_data_units(told.moments, told.design), told.design, chosen_groups(learned))
-    return CurvedOutcome(outcome, network, told, gain=gain)
+    return CurvedOutcome(outcome, curves_of(learned, told), told, gain=gain)
+
+
+def curves_of(learned: Learned, told: CurvedMoments) -> CurvedNetwork:
+    """The fitted network of what was learned."""
+    return curved_network(in_data_units(told.moments, told.design), told.design, chosen_groups(learned))
 
 
 def auto_program(

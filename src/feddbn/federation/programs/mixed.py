@@ -43,6 +43,8 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     Review,
     Reviewed,
+    agreed,
+    only_likely,
     with_directions,
 )
 from feddbn.core.orders.parents import Criterion
@@ -590,6 +592,7 @@ def mixed_program(
     seen = told.within if within else moments
     price = Criterion(options.penalty, order_c=options.penalty)
     learned = OrderLearner("free", price, groups=Groups(d, tuple(columns))).learn(seen, constraints, rng)
+    learned = agreed(learned, constraints)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
     spread = np.diag(seen.scatter)
@@ -627,14 +630,15 @@ def _reviewed(learned: Learned, found: Reviewed) -> Learned:
     """The structure with directions as they were decided, and their probabilities."""
     search = learned.search
     network = search.adopt(search.regressions.support_of(found.parents))
+    posterior = with_directions(learned.posterior, found.orientation)
     return replace(
         learned,
         support=network.support,
         order=network.order,
         score=network.score,
         network=network,
-        orientation=found.orientation,
-        posterior=with_directions(learned.posterior, found.orientation),
+        orientation=only_likely(found.orientation, posterior.probability),
+        posterior=posterior,
     )
 
 
