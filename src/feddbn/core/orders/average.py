@@ -746,14 +746,15 @@ class _Beside:
             return self._priced(parents, columns, self.prices)
         known, hyper, order = self.regressions, self.hyper, self.hyper.moment_order
         R, F, n = known.correlation, list(parents), known.n
-        B = np.linalg.lstsq(R[np.ix_(F, F)], R[np.ix_(F, [*columns, self.node])], rcond=None)[0]
-        left = 1.0 - (R[np.ix_(F, [*columns, self.node])] * B).sum(axis=0)
+        s2, ridge = hyper.noise_variance, np.zeros(known.q)
+        if not self.free:
+            ridge = s2 / (hyper.g * np.maximum(known.column_total, 1e-300))
+        M, along = R[np.ix_(F, F)] + np.diag(ridge[F]), R[np.ix_(F, [*columns, self.node])]
+        B = np.linalg.lstsq(M, along, rcond=None)[0]
+        left, ridge = 1.0 - (along * B).sum(axis=0), ridge[columns]
         rss, left = max(float(left[-1]), 1e-12), left[:-1]
         covariance = R[self.node, columns] - R[self.node, F] @ B[:, :-1]
-        s2, log_pi = hyper.noise_variance, np.array([hyper.pi_lagged, hyper.pi_present])
-        ridge = np.zeros(len(columns))
-        if not self.free:
-            ridge = s2 / (hyper.g * np.maximum(known.column_total[columns], 1e-300))
+        pi = np.array([hyper.pi_lagged, hyper.pi_present])
         gain = np.where(left > COLLINEAR, covariance**2 / np.maximum(left + ridge, COLLINEAR), 0.0)
         gain = np.minimum(gain, rss - 1e-12)
         if self.free:
@@ -766,7 +767,7 @@ class _Beside:
             odds = 0.5 * scale * gain + (0.5 + order) * np.log(ridge / (np.maximum(left, 0.0) + ridge))
         if order:
             odds = odds + np.log(_EVEN_MOMENTS[order](gain * scale))
-        prior = np.log(log_pi) - np.log1p(-log_pi)
+        prior = np.log(pi) - np.log1p(-pi)
         return np.asarray(odds + prior[(np.array(columns) < known.d).astype(int)])
 
     def _priced(self, parents: Parents, columns: list[int], prices: FloatArray) -> FloatArray:

@@ -5,9 +5,18 @@ import pytest
 
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders import average as order_average
-from feddbn.core.orders.average import Hyper, average_orders, average_within_order, median_graph
+from feddbn.core.orders.average import (
+    Hyper,
+    NodeTable,
+    _Beside,
+    average_orders,
+    average_within_order,
+    median_graph,
+)
+from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.orders.search import OrderSearch
+from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import simulated
 
 
@@ -167,3 +176,52 @@ def test_a_certain_link_is_in_the_median_graph_though_its_direction_is_open():
     required = nothing.copy()
     required[0, 1] = True
     assert np.argwhere(median_graph(P, required, keep_links=True)).tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(("kind", "order"), [("equal", 0), ("equal", 2), ("free", 0), ("free", 1)])
+def test_a_column_without_a_place_has_the_odds_of_a_table_that_has_it(kind, order):
+    moments, _ = simulated(5, 60, 2)
+    known = ParentRegressions(moments.scatter, moments.n, 5)
+    hyper = Hyper(0.2, 0.1, 0.5 if kind == "equal" else 20.0, 0.9 * known.total.min() / moments.n, order)
+    parents, limits = (0, 5), EdgeConstraints.none(5, 1)
+    columns = [2, 3, 6, 8]
+    found = _Beside(known, 1, hyper, kind == "free", None).odds(parents, columns)
+    for m, odds in zip(columns, found, strict=True):
+        table = NodeTable(known, 1, [m], limits, always=parents)
+        table.weigh(hyper, kind == "free")
+        assert odds == pytest.approx(np.log(np.expm1(table.log_sum[1] - table.log_sum[0])), abs=1e-3)
+
+
+def many_causes(n_causes, lag, n=3000, seed=0):
+    """Rows of x0 and its causes, which act on nothing else."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n + 1, n_causes + 1))
+    x[lag:, 0] += 0.4 * x[: n + 1 - lag, 1:].sum(axis=1)
+    return Moments.of_rows(np.hstack([x[1:], x[:-1]]))
+
+
+@pytest.mark.parametrize(("n_causes", "lag", "kind"), [(16, 1, "equal"), (16, 1, "free"), (16, 0, "equal")])
+def test_a_variable_may_have_more_causes_than_a_table_has_places(n_causes, lag, kind):
+    d = n_causes + 1
+    truth = np.zeros((2 * d, d), dtype=bool)
+    truth[lag * d + 1 : lag * d + d, 0] = True
+    found = OrderLearner(kind).learn(
+        many_causes(n_causes, lag), EdgeConstraints.none(d, 1), np.random.default_rng(0)
+    )
+    np.testing.assert_array_equal(found.support, truth)
+    assert found.posterior.probability[truth].min() > 0.99
+    assert found.posterior.probability[~truth].max() < 0.5
+
+
+@pytest.mark.parametrize("kind", ["equal", "free"])
+def test_many_required_edges_are_certain_in_every_order(kind):
+    d, rows = 15, np.random.default_rng(3).normal(size=(150, 15))
+    names = [f"x{i}" for i in range(d)]
+    required = [(i, 0, i % 2) for i in range(1, d)]
+    limits = EdgeConstraints.from_edges(names, 1, forbidden=[], required=required)
+    moments = Moments.of_rows(np.hstack([rows[1:], rows[:-1]]))
+    found = OrderLearner(kind).learn(moments, limits, np.random.default_rng(0))
+    probability = found.posterior.probability
+    assert found.posterior.n_orders > 1
+    np.testing.assert_array_equal(probability[limits.required], 1.0)
+    assert (probability[0, [i for i in range(2, d, 2)]] == 0).all()
