@@ -255,8 +255,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, raw, strength, presence, direction, oriented; over orders up to
         40 variables, else given the order found. `raw` is the probability if the model holds, `probability` what is left of
-        it after what was found against the model (docs/oneshot.md); nearly the same where nothing was. `weight` is 0
-        without the edge; `strength` is the share of the target's variance that the source explains over all lags. Edges
+        it after what was found against the model (docs/oneshot.md); nearly the same where nothing was. The network has the
+        edges whose `raw` is above one half, and links of which both directions together are; with `fdr`, a `penalty` or
+        ``average=False`` these decide instead. `weight` is 0 without the edge; `strength` is the share of the target's variance that the source explains over all lags. Edges
         with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
         probability of a link either way (by covariances only), `direction` that it is this way given the link, both lowered
         alike, `oriented` False where the data do not settle that. With `fdr` also `q_value`: the smallest level at which an
@@ -498,7 +499,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if identities:
             groups = [one.members for one in identities]
             learned = left_open(learned, without_direction(self._constraints(), groups))
-        if outcome.q_values is None:
+        if outcome.q_values is None and self._settings.options.learn.average is not False:
+            # A level of false discoveries, a price or one order that somebody asks for decides instead.
             limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
             before, learned = learned.support, agreed(learned, limits)
             outcome = replace(outcome, learned=learned)
