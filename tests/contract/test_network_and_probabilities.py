@@ -71,7 +71,10 @@ def test_an_edge_is_shown_if_and_only_if_it_has_one_half(case, seed):
         assert sure[source, target, lag] > back - 1e-6
     assert {edge for edge, p in sure.items() if p > 0.5 + 1e-6} <= shown
     # Weights are those of the network shown.
-    assert set(table.loc[table["weight"] != 0, ["source", "target", "lag"]].itertuples(index=False, name=None)) == shown
+    assert (
+        set(table.loc[table["weight"] != 0, ["source", "target", "lag"]].itertuples(index=False, name=None))
+        == shown
+    )
 
 
 def test_an_edge_that_has_to_be_is_shown_whatever_its_probability():

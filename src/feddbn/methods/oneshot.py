@@ -13,8 +13,8 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import Edge
+from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.core.orders.learn import (
     OrderLearner,
     UnitsCheck,
@@ -257,8 +257,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         40 variables, else given the order found. `raw` is the probability if the model holds, `probability` what is left of
         it after what was found against the model (docs/oneshot.md); nearly the same where nothing was. The network has the
         edges whose `raw` is above one half, and links of which both directions together are; with `fdr`, a `penalty` or
-        ``average=False`` these decide instead. `weight` is 0 without the edge; `strength` is the share of the target's variance that the source explains over all lags. Edges
-        with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
+        ``average=False`` these decide instead. `weight` is 0 without the edge; `strength` is the share of the target's
+        variance that the source explains over all lags. Edges with `raw` above one half by strength, then the others by `raw`. Of contemporaneous edges `presence` is the
         probability of a link either way (by covariances only), `direction` that it is this way given the link, both lowered
         alike, `oriented` False where the data do not settle that. With `fdr` also `q_value`: the smallest level at which an
         edge, or a link either way, is a discovery; NaN if it is not tested.
@@ -504,6 +504,11 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
             before, learned = learned.support, agreed(learned, limits)
             outcome = replace(outcome, learned=learned)
+            doubts = None if report is None else report.doubts
+            if report is not None and doubts is not None and doubts.effects:
+                # What joins now was not weighed against hidden causes, and could be one.
+                joined = learned.support & ~before
+                report = replace(report, doubts=replace(doubts, in_doubt=doubts.in_doubt | joined))
             if curved is not None and (before != learned.support).any():
                 curved = replace(curved, network=curves_of(learned, curved.told))
         is_scaled, shapes = self._rows.scale == "federated", {}
@@ -556,9 +561,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         level = rows_level(n, q)
         if level != "note":
             values = {"n": float(n), "q": q, "needed": ROWS_PER_COLUMN * q}
-            # Where so few rows still tell something it is said and not warned of.
-            warn = ResultWarning if rows_doubt(n, q) else None
-            self._tell(Finding("too-few-rows", level, values), warn=warn)
+            self._tell(Finding("too-few-rows", level, values))
 
     def _say_discoveries(self, outcome: OneShotOutcome, q: FloatArray, report: ResidualReport | None) -> None:
         """Say how many edges are false at most, and what contradicts that."""

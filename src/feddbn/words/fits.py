@@ -129,9 +129,9 @@ def _curves(it: Said) -> str:
 def _too_few_rows(it: Said) -> str:
     what = "too few rows" if it.finding.level == "error" else "few rows"
     return (
-        f"{what}: the fit rests on {it['n']:,.0f} rows with all their lags, and a network has {it['q']} columns (variables now "
-        f"and at each lag); {it['needed']:,.0f} rows or more are needed. Edges may be chance. Use more rows, or fewer variables "
-        "or lags."
+        f"{what}: the fit rests on {it['n']:,.0f} rows with all their lags, and a network has {it['q']} columns (variables "
+        f"now and at each lag); {it['needed']:,.0f} rows or more are needed. Edges may be chance. Use more rows, or fewer "
+        "variables or lags."
     )
 
 

@@ -393,7 +393,9 @@ class BoundedSite(SiteView):
                 has_times = has_times or block.times is not None
                 kept.add(block.values)
                 every.add(block.values)
-                whose.add(np.column_stack([np.full(n, k), np.arange(first, first + n), np.full(n, n_segments)]))
+                whose.add(
+                    np.column_stack([np.full(n, k), np.arange(first, first + n), np.full(n, n_segments)])
+                )
                 if n:
                     ends.append(
                         (first, first + n - 1, *(f.reduce(block.values, axis=0) for f in (np.fmin, np.fmax)))

@@ -720,7 +720,9 @@ def posterior_of(
         odds = dict(zip(others, weigh.odds(parents, others), strict=True))
         for m in set(outside) - odds.keys():
             odds[m] = weigh.odds(tuple(k for k in parents if k != m), [m])[0]
-        edges[[row for m in set(outside).intersection(table.always) for row in _edges_of(regressions, m)], j] = 0.0
+        edges[
+            [row for m in set(outside).intersection(table.always) for row in _edges_of(regressions, m)], j
+        ] = 0.0
         for m, value in odds.items():
             for row in _edges_of(regressions, m):
                 share = float(expit(value)) * (before[row, j] if row < d else 1.0)
@@ -827,7 +829,7 @@ class Nominees:
         *,
         is_given: bool = False,
     ) -> Nominees:
-        """At most `size` columns; of more parents the strongest are always there: lagged ones, or any if an order is given."""
+        """At most `size` columns; of more parents the strongest are always there: lagged ones, or given an order any."""
         ranked = nominees_of(regressions, node, starts, limits)
         required = {m for m in ranked if limits.required[m, node]}
         found = required.union(*(one.parents[node] for one in starts))

@@ -617,17 +617,11 @@ def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:
     if has_cycle(support[:d]):
         support[:d] = strongest_acyclic(np.where(support[:d], within, -1.0), limits.required[:d])
     known = {(e.source, e.target): e for e in learned.orientation}
-    compelled = compelled_edges(support, support[:d] & ~limits.allowed[:d].T)
-    rests_on_scores = learned.noise.kind == "free" and search.regressions.has_equivalents
-    table = []
-    for i, j in np.argwhere(support[:d]).tolist():
-        edge = known.get((i, j))
-        if edge is None:
-            difference = 0.0
-            if learned.posterior.n_orders > 1 and (compelled[i, j] or not rests_on_scores):
-                difference = max(2 * float(np.log(within[i, j] / max(within[j, i], 1e-12))), 0.0)
-            edge = EdgeOrientation(i, j, difference if limits.allowed[j, i] else np.inf)
-        table.append(edge)
+    # What joins or turns only now is open, unless limits direct it.
+    table = [
+        known.get((i, j), EdgeOrientation(i, j, 0.0 if limits.allowed[j, i] else np.inf))
+        for i, j in np.argwhere(support[:d]).tolist()
+    ]
     if not (support != learned.support).any():
         return replace(learned, orientation=only_likely(table, p))
     edges, parents = search.regressions.edges, []
@@ -655,11 +649,15 @@ def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:
     )
 
 
-def only_likely(orientation: Sequence[EdgeOrientation], probability: FloatArray) -> tuple[EdgeOrientation, ...]:
+def only_likely(
+    orientation: Sequence[EdgeOrientation], probability: FloatArray
+) -> tuple[EdgeOrientation, ...]:
     """The same, with no direction settled that has less than one half; what limits direct stays."""
     return tuple(
         replace(e, score_difference=0.0)
-        if e.oriented and np.isfinite(e.score_difference) and probability[e.source, e.target] < 0.5 - _ROUNDING
+        if e.oriented
+        and np.isfinite(e.score_difference)
+        and probability[e.source, e.target] < 0.5 - _ROUNDING
         else e
         for e in orientation
     )

@@ -236,8 +236,8 @@ def test_two_readers_of_one_recording_and_a_reader_that_stops_draw_the_same_cell
     recording = next(iter(FilledSite(recorded_site(*np.split(x, 4)), ONE_MEAN, model, 0).recordings()))
     once = rows_of(recording)
     next(recording.blocks())
-    both = zip(recording.blocks(), recording.blocks(), strict=True)
-    first, second = (np.concatenate(parts) for parts in zip(*((a.values, b.values) for a, b in both)))
+    both = [(a.values, b.values) for a, b in zip(recording.blocks(), recording.blocks(), strict=True)]
+    first, second = (np.concatenate([pair[k] for pair in both]) for k in (0, 1))
     for found in (rows_of(recording), first, second):
         np.testing.assert_array_equal(found, once)
 
