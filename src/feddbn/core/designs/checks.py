@@ -124,7 +124,8 @@ def rows_level(usable: float, columns: int) -> Level:
 def rows_doubt(usable: float, columns: int) -> float:
     """Return how far too few rows speak against all edges: 1 up to two rows a column, 0 from five on.
 
-    NOISE_MEASURED
+    Pure noise of 4 variables at lag 1, three sites, six seeds, edges shown in all: 28 with 9 rows for 8 columns, 17 with 12,
+    2 with 15.
     """
     return float(np.clip((5.0 - usable / columns) / 3.0, 0.0, 1.0))
 
