@@ -260,7 +260,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         ``average=False`` these decide instead. `weight` is 0 without the edge; `strength` is the share of the target's
         variance that the source explains over all lags. Edges with `raw` above one half by strength, then the others by
         `raw`. Of contemporaneous edges `presence` is the probability of a link either way (by covariances only),
-        `direction` that it is this way given the link, both lowered alike, `oriented` False where the data do not settle that. With `fdr` also `q_value`: the smallest level at which an
+        `direction` that it is this way given the link, both lowered alike, `oriented` False where the data do not settle
+        that. With `fdr` also `q_value`: the smallest level at which an
         edge, or a link either way, is a discovery; NaN if it is not tested.
     n_resamples_
         Over how many resamples of the rows probabilities and directions are averaged; 0: they are those of all rows.
