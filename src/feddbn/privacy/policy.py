@@ -291,6 +291,17 @@ class SitePolicy(Table):
                 rows=n_rows,
             )
 
+    def check_dominance(self, is_few: bool, names: Collection[str]) -> None:
+        """Refuse columns, of these variables, some combination of which is about few rows; neither rows nor counts are told."""
+        if is_few:
+            raise SiteRefused(
+                f"a combination of {', '.join(names)} would be about few rows of this site, or mostly about one: the columns "
+                "are nearly equal, or one follows from the others, but for a few rows; or a few cells are much larger than "
+                f"all others. Its policy asks for {self.min_rows} rows that count alike (min_rows). Leave one of the variables "
+                "out, in files or in the study, or have the study bound far cells (robust).",
+                code="dominance",
+            )
+
     def check_share(self, n_rows: float, total: float | None) -> None:
         """Refuse a sum that is nearly this site's own; nothing is refused where the total is not known."""
         if total is not None and n_rows > self.max_share * total:

@@ -23,6 +23,7 @@ from feddbn.federation.guards.disclosure import (
     ResampleGuard,
     ViewGuard,
 )
+from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.sampling_noise import SamplingNoise
@@ -38,6 +39,7 @@ from feddbn.privacy.ledger import Ledger, nominal_precision
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.site.audit import SiteAudit
 from feddbn.runtime.site.registers import (
+    FileColumnBook,
     FileResampleBook,
     FileRowBook,
     FileStepBook,
@@ -97,7 +99,7 @@ class Protection:
         """Return what keeps sums, also those of all runs together, from showing rows."""
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
         if self._data is None:
-            return [ViewGuard(self._policy), disclosure, LagGuard(self._policy)]
+            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy), LagGuard(self._policy)]
         about = (self._state, self._data, run_id, study.digest)
         RecordingBook(self._state, self._data).begin(run_id, study)
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
@@ -105,6 +107,7 @@ class Protection:
             RowSetGuard(rows, least, self._tell, _reach(study)),
             ResampleGuard(self._policy, resamples),
             disclosure,
+            DominanceGuard(self._policy, self._data, FileColumnBook(self._state, run_id, study.digest)),
             LagGuard(self._policy),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]

@@ -1,7 +1,7 @@
 """What a site remembers of all sums: one ledger, a sealed log of its store.
 
 Each line is of a kind: "sum" (with which sites), "version" and "rows" (of which rows and cells), "recordings" (of a run),
-"resamples" and "steps" (how much they told), "asked" (what the questions of a run take for granted). The ledger is never
+"columns" (which were told), "resamples" and "steps" (how much they told), "asked" (what the questions of a run take for granted). The ledger is never
 pruned, and runs at the same time share it. A line is on disk before the sum it is about can be opened. What was changed, lost
 or put back from a backup is noticed (`SealedLog`), and the site refuses.
 """
@@ -25,6 +25,7 @@ from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.dominance import ToldColumns
 from feddbn.federation.guards.row_set_guard import Ids, RowTable, UsedRows
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import Identity
@@ -212,6 +213,22 @@ def _cell_line(cells: Ids | None) -> dict[str, str]:
         values = cells.ravel()[places].astype("<u8").tobytes()
         found |= {"bounded": _packed(places), "values": _text(values)}
     return found
+
+
+class FileColumnBook:
+    """Which columns a site has told, of all versions of its data."""
+
+    def __init__(self, state: Path, run_id: str = "", study: str = "") -> None:
+        self._ledger = SiteLedger(state, run=run_id, study=study)
+        self.hold = self._ledger.hold
+
+    def told(self) -> tuple[ToldColumns, ...]:
+        """Return what was written down, each once."""
+        return tuple(dict.fromkeys(ToldColumns.read(line["told"]) for line in self._ledger.all("columns")))
+
+    def add(self, told: Sequence[ToldColumns]) -> None:
+        """Write some more down; it is on disk when this returns."""
+        self._ledger.add("columns", ({"told": one.listed()} for one in told))
 
 
 class FileResampleBook:
