@@ -1,4 +1,4 @@
-"""Keeps sums of different questions, runs and versions of the data from showing a few rows or cells of this site.
+"""Keeps sums of different questions, runs and versions of the data from differing by a few rows or cells of this site.
 
 A site writes down which rows, and which of their cells, were in each sum. A new question is about rows that were in the same
 earlier sums, or in none, in large groups only: `too_few` has the rule. Before it answers, the site leaves out as many rows
@@ -48,9 +48,14 @@ from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task, View
-from feddbn.federation.sums.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
+from feddbn.federation.sums.feature_statistics import (
+    DirectionQuestion,
+    FeatureMomentsQuestion,
+    FeatureScaleQuestion,
+)
 from feddbn.federation.sums.in_view import rare_rows
 from feddbn.federation.sums.lags import LagsQuestion
+from feddbn.federation.sums.private_moments import UnitNormsQuestion
 from feddbn.findings import Finding
 
 # Which rows of a site may be in a sum, given those that were in earlier ones.
@@ -59,8 +64,10 @@ from feddbn.findings import Finding
 # -------------------
 # Sums over the row sets R_1, ..., R_m give every combination of them, and a combination may be about a single row. Rows that
 # were in the same sets have the same coefficient in every combination. So call rows with the same memberships a *class*: if
-# every class of rows that were in any sum has at least `least` rows, then every combination that is not empty is about at
-# least `least` rows. This is sufficient, and it is easy to keep to: a site can always leave more rows out of a new sum.
+# every class of rows that were in any sum has at least `least` rows, then every combination of sums of one number for each
+# row that is not empty is about at least `least` rows. It is easy to keep to: a site can always leave more rows out of a new
+# sum. It is not all that is needed. Within one sum columns may differ in few rows (`dominance` has that rule), and sums of
+# lagged products at two lags differ by the first and last rows of recordings, which no rule here hides.
 #
 # - Few rows of a class in the new set: they are left out of it.
 # - Few rows of a class not in the new set: more of them are left out, those next to others that are out, until they are
@@ -69,6 +76,8 @@ from feddbn.findings import Finding
 
 Ids = NDArray[np.uint64]
 _LAGS = ":lags"
+_PLAIN = FeatureMomentsQuestion | FeatureScaleQuestion | DirectionQuestion
+"""Questions about complete rows as they are, each with as many before it as it reaches back."""
 MOST_SETS = 256
 """Sets of rows that a site may be asked about."""
 
@@ -279,8 +288,16 @@ class RowSetGuard(Guard):
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Leave rows out."""
         question = task.question
-        if not isinstance(question, RowsQuestion | FeatureMomentsQuestion | FeatureScaleQuestion):
+        if not question.reads_rows:
             return here, task
+        # How large units are in the answer to another question depends on the same rows.
+        question = question.of if isinstance(question, UnitNormsQuestion) else question
+        if not isinstance(question, RowsQuestion | _PLAIN):
+            raise SiteRefused(
+                f"task {question.name!r} reads rows, and this site does not know how to keep it from showing few of them "
+                "together with earlier sums.",
+                code="rows-not-known",
+            )
         views = question.in_view(here.data, here.name)
         if all(view.is_rounded for view in views):
             # Rows do not show in such numbers, alone or in differences.

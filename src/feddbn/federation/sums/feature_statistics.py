@@ -169,8 +169,13 @@ class DirectionQuestion(Question):
 
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
         """The complete rows, with those before them."""
-        design = Design.linear(data.variables, 1)
+        design = Design.linear(data.variables, self.reach)
         return (View(design, CompleteSite, n_parameters=design.q),)
+
+    @property
+    def reach(self) -> int:
+        """Rows are prewhitened with those before them."""
+        return 1
 
 
 def feature_statistics_program(

@@ -1,4 +1,4 @@
-"""The one rule about rows: a number that leaves rests on no row of this site, or on at least `min_rows` of them.
+"""A rule about rows: a column that is told differs from its usual value in no row of this site, or in at least `min_rows`.
 
 Rules of this file
 ------------------
@@ -17,7 +17,8 @@ Rows with empty cells that are too few are left out before anything else (`rare_
 zeros and ones counts at how many sites each variable varies (task ``counts.variables``). One that varies at few sites, or in
 few rows of some site, is left out of the study.
 
-Known weakness: a column that varies a little everywhere and very much in one row passes.
+This rule looks at single columns and at empty cells. Several columns together, and columns that vary very much in few rows,
+are looked at by another (`guards.dominance`). Ends of recordings are in view of no rule: sums at several lags show them.
 """
 
 from __future__ import annotations
