@@ -60,7 +60,9 @@ def own_parts(read: Callable[[], Iterator[FloatArray]], are_there: bool) -> OwnP
         if R is None and len(piece):
             # What is far from 0 loses digits; any shift will do beside a 1, and a median has no far cell.
             there = ~np.isnan(piece)
-            shift = np.array([np.median(x[t]) if t.any() else 0.0 for x, t in zip(piece.T, there.T, strict=True)])
+            shift = np.array(
+                [np.median(x[t]) if t.any() else 0.0 for x, t in zip(piece.T, there.T, strict=True)]
+            )
         if len(piece):
             columns = _columns(piece, shift, are_there)
             R = np.asarray(np.linalg.qr(columns if R is None else np.concatenate([R, columns]), mode="r"))
