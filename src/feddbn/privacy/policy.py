@@ -292,12 +292,12 @@ class SitePolicy(Table):
             )
 
     def check_dominance(self, is_few: bool, names: Collection[str]) -> None:
-        """Refuse columns, of these variables, some combination of which is about few rows; neither rows nor counts are told."""
+        """Refuse columns, of these variables, some combination of which is about few rows; no row or count is told."""
         if is_few:
             raise SiteRefused(
                 f"a combination of {', '.join(names)} would be about few rows of this site, or mostly about one: the columns "
                 "are nearly equal, or one follows from the others, but for a few rows; or a few cells are much larger than "
-                f"all others. Its policy asks for {self.min_rows} rows that count alike (min_rows). Leave one of the variables "
+                f"all others. Its policy asks for {self.min_rows} rows that count alike (min_rows). Leave one of them "
                 "out, in files or in the study, or have the study bound far cells (robust).",
                 code="dominance",
             )

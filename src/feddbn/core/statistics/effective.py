@@ -1,9 +1,10 @@
 """On how many rows columns rest, each with what it has beyond all others.
 
-A combination of columns that is nearly zero but in a few rows shows these rows through ordinary sums of products: two columns
-that differ once, a column of zeros with one 1, a formula with one exception. Ratios of two such sums cancel noise and weights.
-The part of a column that the others do not explain is such a combination, and so is the direction in which one row weighs
-most. Of the first the effective number of rows is told (Kish: ``(sum r^2)^2 / sum r^4``, which is k if r is equal in k rows and 0 elsewhere), of the second the row's share.
+A combination of columns that is nearly zero but in a few rows shows these rows through ordinary sums of products: two
+columns that differ once, a column of zeros with one 1, a formula with one exception. Ratios of two such sums cancel noise
+and weights. The part of a column that the others do not explain is such a combination, and so is the direction in which one
+row weighs most. Of the first the effective number of rows is told (Kish: ``(sum r^2)^2 / sum r^4``, which is k if r is equal
+in k rows and 0 elsewhere), of the second the row's share.
 """
 
 from __future__ import annotations

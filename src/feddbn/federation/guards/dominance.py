@@ -55,8 +55,8 @@ from feddbn.privacy.policy import SitePolicy
 MOST_LEVERAGE = 0.5
 """Largest share of one row in the square of a combination of columns, of what is beyond the mean share of all rows."""
 HONEST = 8.0
-"""Of n Gaussian rows a third count, in the worst of twenty columns a fifth, and of 30 to 60 hardly ever less than an eighth of
-those that the other columns leave free. So where rows with a cell are fewer than about 80, an eighth of these is enough, and
+"""Of n Gaussian rows a third count, in the worst of twenty columns a fifth, and of 30 to 60 hardly ever less than an eighth
+of those that the other columns leave free. So where rows with a cell are fewer than about 80, an eighth of these is enough, and
 one row may have 8 / n more: with 50 honest rows one site in ten would be refused else. A single hidden row has all of a
 combination and is found all the same, two and three are among 50 rows.
 """
