@@ -56,7 +56,7 @@ MOST_LEVERAGE = 0.5
 """Largest share of one row in the square of a combination of columns, of what is beyond the mean share of all rows."""
 HONEST = 8.0
 """Of n Gaussian rows a third count, in the worst of twenty columns a fifth, and of 30 to 60 hardly ever less than an eighth
-of those that the other columns leave free. So where rows with a cell are fewer than about 80, an eighth of these is enough, and
+of those that the others leave free. So where rows with a cell are fewer than about 80, an eighth of these is enough, and
 one row may have 8 / n more: with 50 honest rows one site in ten would be refused else. A single hidden row has all of a
 combination and is found all the same, two and three are among 50 rows.
 """
@@ -232,8 +232,8 @@ class DominanceGuard(Guard):
             found = own_parts(read, is_told_where)
             if found is None:
                 continue
-            columns, are_values = _names(designs)
-            are_values = np.array([True, *(are_values if is_told_where else ()), *are_values])[found.kept]
+            columns, values = _names(designs)
+            are_values = np.array([True, *(values if is_told_where else ()), *values])[found.kept]
             every = ("", *(columns if is_told_where else ()), *columns)
             n, k = float(found.n[0]), len(found.kept)
             enough = np.minimum(self._policy.min_rows, found.n * max(1.0 - k / n, 0.0) / HONEST)

@@ -2,7 +2,8 @@
 
 Each line is of a kind: "sum" (with which sites), "version" and "rows" (of which rows and cells), "recordings" (of a run),
 "columns" (which were told), "resamples" and "steps" (how much they told), "asked" (what the questions of a run take for
-granted). The ledger is never pruned, and runs at the same time share it. A line is on disk before the sum it is about can be opened. What was changed, lost
+granted). The ledger is never pruned, and runs at the same time share it. A line is on disk before the sum it is
+about can be opened. What was changed, lost
 or put back from a backup is noticed (`SealedLog`), and the site refuses.
 """
 
