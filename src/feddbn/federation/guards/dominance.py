@@ -58,7 +58,7 @@ HONEST = 8.0
 """Of n Gaussian rows a third count, in the worst of twenty columns a fifth, and of 30 to 60 hardly ever less than an eighth
 of those that the others leave free. So where rows with a cell are fewer than about 80, an eighth of these is enough, and
 one row may have 8 / n more: with 50 honest rows one site in ten would be refused else. A single hidden row has all of a
-combination and is found all the same, two and three are among 50 rows.
+combination and is found all the same. Two or three may pass where a column has few rows (24 to 50), none from 65 on.
 """
 _CELLS_AT_ONCE = 1 << 22
 
