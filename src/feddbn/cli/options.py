@@ -259,7 +259,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
         "--units",
         "Unit of a column and the unit wanted: temp=F,C; or a factor: dose=0.001. Repeat for more.",
     ),
-    "sort": (bool, "--sort", "Sort the rows by time first."),
+    "sort": (bool | None, "--sort", "Sort the rows by time first."),
     "jitter": (
         float | None,
         "--jitter",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from fnmatch import fnmatch
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from feddbn.data.layout import Layout
-from feddbn.data.tables import SqlTable
+from feddbn.data.tables import SqlTable, data_files, data_folders
 from feddbn.errors import ParameterError, reading
 
-__all__ = ["described", "descriptions", "layouts", "located"]
+__all__ = ["described", "descriptions", "layouts", "left_out", "located"]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -24,6 +27,19 @@ def _read(path: Path) -> dict[str, Any]:
 def descriptions(folder: Path) -> list[Path]:
     """Return the files of a folder that describe data; a study or anything else in TOML is none."""
     return [path for path in sorted(folder.glob("*.toml")) if "data" in _read(path)]
+
+
+def left_out(folder: Path) -> list[str]:
+    """Return the names of data files and folders of data files that none of the descriptions in a folder names."""
+    named: list[str] = []
+    for path in descriptions(folder):
+        found = located(_read(path)["data"], folder, f"file {str(path)!r}")
+        texts = re.findall(r"""['"]([^'"]+)['"]""", found.query) if isinstance(found, SqlTable) else [str(found)]
+        for text in texts:
+            target = Path(os.path.normpath(folder / text))
+            named += map(str, (target, *target.parents))
+    inside = [Path(os.path.normpath(one)) for one in (*data_files(folder), *data_folders(folder))]
+    return [one.name for one in inside if not any(str(one) == name or fnmatch(str(one), name) for name in named)]
 
 
 def layouts(data: Any, layout: Layout) -> list[Layout]:
@@ -44,8 +60,8 @@ def described(value: Any, layout: Layout) -> tuple[Any, Layout]:
         own = Layout.of(None, said, "it")
     except ParameterError as error:
         raise ParameterError(f"{where}: {error}", code=error.code, **error.values) from None
-    given = ((one.name, getattr(layout, one.name), one.default) for one in fields(Layout))
-    return data, replace(own, **{name: value for name, value, default in given if value not in (default, {})})
+    given = ((one.name, getattr(layout, one.name)) for one in fields(Layout))
+    return data, replace(own, **{name: value for name, value in given if value not in (None, {})})
 
 
 def located(data: Any, folder: Path, where: str) -> Any:

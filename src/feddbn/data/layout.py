@@ -39,6 +39,7 @@ __all__ = [
     "names_of_keys",
     "positions",
     "quoted",
+    "refuse_values",
     "row_labels",
     "unnamed",
     "with_levels",
@@ -182,17 +183,18 @@ class Layout(Settings):
         'Unit of each column, or its unit and the wanted one, such as ``{"temp": ("F", "C")}``. Or a factor, or a factor '
         "and an offset, to convert its numbers. `limits` are in the wanted unit.",
     )
-    missing: str = setting(
-        "keep",
-        word(*MISSING),
-        'Rows with empty cells. "keep": keep them, with NaN in empty cells; `Prepare` says what a fit then does. Rows '
+    missing: str | None = setting(
+        None,
+        word(*MISSING) | nothing(),
+        'Rows with empty cells. "keep", the default: keep them, with NaN in empty cells; `Prepare` says what a fit then does. Rows '
         'without any value are removed at the ends of a segment, and more than ten in a row end the segment. "drop": leave '
         'out rows with an empty cell and start a new segment. "error": refuse them.',
     )
-    sort: bool = setting(
-        False,
-        flag(),
-        "True: sort the rows of every recording by time; this reads a whole file into memory. False: refuse unsorted rows.",
+    sort: bool | None = setting(
+        None,
+        flag() | nothing(),
+        "True: sort the rows of every recording by time; this reads a whole file into memory. False, the default: refuse "
+        "unsorted rows.",
     )
     jitter: float | None = setting(
         None,
@@ -298,6 +300,11 @@ class Layout(Settings):
         return self.irregular or ("refuse" if self.names is None and self.freq != "auto" else "average")
 
     @property
+    def gaps(self) -> str:
+        """What is done about rows with empty cells."""
+        return self.missing or "keep"
+
+    @property
     def needs_step(self) -> bool:
         """Whether readings are to be averaged in a step that is yet to be chosen."""
         return self.gathers and self.way == "average" and self.clock is None
@@ -349,6 +356,7 @@ class Layout(Settings):
         """Raise if a column named by an argument is not there."""
         for argument, name in self.keys.items():
             if name is not None and name not in columns:
+                refuse_values(columns, where)
                 raise DataError(
                     f"{where} has no column {name!r}, which {Given(argument)} asks for; its columns are "
                     f"{quoted(columns)}."
@@ -375,6 +383,7 @@ class Layout(Settings):
         names = {name: [one.name for _, one in self.sources_of([name])] for name in self.variables or ()}
         lacking = [one for several in names.values() if not {*several} & {*found} for one in several]
         if lacking:
+            refuse_values([*found], where)
             near = {name: get_close_matches(name, found, n=2) for name in lacking}
             meant = "; ".join(f"for {name!r} perhaps {quoted(one)}" for name, one in near.items() if one)
             raise DataError(
@@ -391,6 +400,8 @@ class Layout(Settings):
         lacking = [name for name in reference if name not in variables]
         extra = [name for name in variables if name not in reference]
         if lacking or extra:
+            for names, one in ((extra, where), (lacking, other)):
+                refuse_values(names, one)
             parts = []
             if lacking:
                 parts.append(f"lacks {_columns(lacking)}")
@@ -400,6 +411,16 @@ class Layout(Settings):
                 f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
                 f"or choose common ones with {Given('variables')}."
             )
+
+
+def refuse_values(names: Sequence[str], where: str) -> None:
+    """Refuse names of columns that look like the values of a row, where something is wrong with them anyway."""
+    is_value = [re.fullmatch(r"\s*[-+]?(\d+[.,]\d*|\d{4}-\d\d-\d\d.*)", name) is not None for name in names]
+    if 2 * sum(is_value) > len(names):
+        raise DataError(
+            f"{where} has columns whose names look like values, not names; write a first line with the names of the columns.",
+            code="header",
+        )
 
 
 def quoted(names: Sequence[object], most: int = 10) -> str:
@@ -461,6 +482,14 @@ def _no_number(column: pd.Series, where: str) -> DataError:
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
     cell, row = (str(strange.iloc[0])[:30], strange.index[0]) if len(strange) else ("", -1)
+    as_time = _as_time(column, where)
+    if as_time:
+        return DataError(
+            f"{where} has column {column.name!r}, which holds dates; give {as_time}, or leave it out with "
+            f"{Given('variables')}.",
+            code="not-numeric",
+            columns=(str(column.name),),
+        )
     at, cure = "", f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
     has_comma = re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell) is not None
     if has_comma or 0 < len(strange) < len(texts):
@@ -478,6 +507,21 @@ def _no_number(column: pd.Series, where: str) -> DataError:
         row=row,
         cell=cell,
     )
+
+
+def _as_time(column: pd.Series, where: str) -> str:
+    """The settings with which a column of dates is the time of the rows; empty if it holds anything else."""
+    ways: list[bool | None] = []
+    for way in (None, True, False) if column.astype(str).str.contains(r"\d[-/.:]\d").all() else ():
+        try:
+            parse_times(column, where, way)
+            ways.append(way)
+        except DataError:
+            continue
+        if way is None:
+            break
+    said = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
+    return f"{Given('time', str(column.name))}{' and ' if said else ''}{said}" if ways else ""
 
 
 def _is_plain(dtype: object) -> bool:

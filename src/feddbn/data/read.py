@@ -17,13 +17,13 @@ from scipy.sparse import issparse
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.designs.steps import MOST_APART, StepTable, step_table
 from feddbn.core.kinds import read_kinds
-from feddbn.data.described import described, descriptions
-from feddbn.data.layout import Layout, names_of_keys, unnamed
+from feddbn.data.described import described, descriptions, left_out
+from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import Gathered, beyond_limits, site_tally, tidy_frame
 from feddbn.data.segments import MOST_EMPTY
 from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
-from feddbn.data.tables import ENDINGS, Table, data_files, frame_within, is_labelled, stem, table_of
+from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, frame_within, is_labelled, stem, table_of
 from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
@@ -268,11 +268,17 @@ class _Reader:
                 "directory whose files name the sites."
             )
         told = descriptions(path)
+        others = left_out(path) if told else []
+        if others:
+            raise FileError(
+                f"directory {str(path)!r} has descriptions ({quoted([one.name for one in told])}), which do not name "
+                f"{quoted(others)}; describe each by a file with data = {others[0]!r}, or move it elsewhere if it is no site.",
+                code="left-out",
+            )
         if told:
             return {stem(file): self._site(stem(file), file) for file in told}
         groups = [(stem(file), [file]) for file in data_files(path)]
-        folders = [one for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))]
-        groups += [(one.name, data_files(one)) for one in folders if data_files(one)]
+        groups += [(one.name, data_files(one)) for one in data_folders(path)]
         names = [name for name, _ in groups]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -462,7 +468,7 @@ def _on_one_step(
     """Sites whose step is a whole multiple of the finest one are read on that, with empty rows in between."""
     known = {name: clock for name, clock in clocks.items() if clock.step is not None}
     different = tuple(dict.fromkeys(known.values()))
-    most = MOST_EMPTY + 1 if layout.missing == "keep" and layout.way == "refuse" else 1
+    most = MOST_EMPTY + 1 if layout.gaps == "keep" and layout.way == "refuse" else 1
     for finest in different:
         steps = {clock: clock.steps_of(finest) for clock in different}
         if all(0 < n <= most for n in steps.values()):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
@@ -30,6 +31,7 @@ __all__ = ["MISSING", "MOST_EMPTY", "Segmenter"]
 
 MISSING = ("drop", "keep", "error")
 """What can be done about missing cells."""
+_HOUR = 3600 * 10**9
 MOST_EMPTY = 10
 """How many rows without any cell may lie within a segment, one after the other."""
 
@@ -66,6 +68,11 @@ class Segmenter:
         A gap of so many rows is none: empty rows stand there.
     keeps
         Whether rows stay at times that are not equally far apart, all in one segment.
+
+    Attributes
+    ----------
+    is_local
+        Whether times are nanoseconds of dates whose time zone nobody says.
     """
 
     def __init__(
@@ -85,7 +92,7 @@ class Segmenter:
         self.missing = missing
         self.time = time
         self.n_rows = self._n_kept = first_row
-        self._fills, self._keeps = fills, keeps
+        self._fills, self._keeps, self.is_local = fills, keeps, False
         self.first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False
@@ -251,6 +258,12 @@ class Segmenter:
             drop = unlabelled if drop is None else drop | unlabelled
         return drop if drop is not None and drop.any() else None
 
+    def _clocks_go_back(self, tick: int, step: int) -> bool:
+        """Whether rows at most an hour apart repeat an hour in the first hours of a Sunday, as they do twice a year."""
+        own, night = self.step or 0, pd.Timestamp(tick)
+        is_back = 0 < own <= _HOUR and step in (0, own - _HOUR)
+        return is_back and night.month in (4, 9, 10, 11) and night.dayofweek == 6 and night.hour <= 3
+
     def _gaps(self, ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
         known = self._last_tick is not None
         before = ticks[0] if self._last_tick is None else self._last_tick
@@ -259,6 +272,13 @@ class Segmenter:
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             row = self.n_rows + at
+            if self.is_local and self._clocks_go_back(int(ticks[at]), int(steps[at])):
+                raise DataError(
+                    f"{self.where} has times in column {self.time!r} that repeat an hour at row {row} (counted from 0), in a "
+                    "night in which clocks may go back from summer time; write times in UTC, or with their distance from it "
+                    "as in 2024-10-27T02:00+01:00.",
+                    code="clocks-back",
+                )
             if steps[at] == 0:
                 raise DataError(
                     f"{self.where} has the same time in column {self.time!r} at rows {row - 1} and {row} "

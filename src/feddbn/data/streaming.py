@@ -30,7 +30,7 @@ from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_ke
 from feddbn.data.readings import beyond_limits, gathered_table, site_tally
 from feddbn.data.segments import MOST_EMPTY, Segmenter
 from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, joined_table, open_table
-from feddbn.data.times import Clock, Grid, IntArray, StepCounter
+from feddbn.data.times import Clock, Grid, IntArray, StepCounter, parse_times
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import flag, whole
@@ -94,7 +94,7 @@ def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Fi
     is_said = layout.jitter is not None or layout.way != "refuse"
     found = None if is_said else counter.unevenness(clock, layout.tolerance)
     if found is None:
-        return _coarser(clock) if layout.missing == "keep" else ()
+        return _coarser(clock) if layout.gaps == "keep" else ()
     share, most = found
     values = {"share": share, "most": most, "step": clock.describe()}
     return (Finding("uneven-times", "note", values, (str(layout.time),), {"jitter": 0}),)
@@ -190,7 +190,7 @@ class RowCutter:
             where,
             variables,
             step,
-            layout.missing,
+            layout.gaps,
             layout.time or "time",
             first_row,
             fills=_fills(layout, self._clock),
@@ -208,6 +208,8 @@ class RowCutter:
         layout, where, ticks = self._layout, self.segmenter.where, None
         if self._clock is not None:
             ticks = self._grid.snap(self._clock.ticks(frame[layout.time], where))
+            first = parse_times(frame[layout.time].head(1), where, layout.day_first)
+            self.segmenter.is_local = isinstance(first, pd.DatetimeIndex) and first.tz is None
         labels, unlabelled = row_labels(frame, layout, where)
         found = frame_values(frame, self.segmenter.variables, where, layout.kinds)
         values = layout.plausible(found, self.segmenter.variables)
@@ -218,7 +220,7 @@ class RowCutter:
 
 def _fills(layout: Layout, clock: Clock | None) -> tuple[int, ...]:
     """How many rows may be missing between two so that empty ones stand for them."""
-    if layout.missing != "keep" or clock is None:
+    if layout.gaps != "keep" or clock is None:
         return ()
     if layout.way == "average":
         return tuple(range(1, MOST_EMPTY + 1))

@@ -25,7 +25,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from feddbn.data.layout import Layout, quoted, unnamed
+from feddbn.data.layout import Layout, quoted, refuse_values, unnamed
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
 from feddbn.findings import Finding
 
@@ -199,6 +199,12 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(path for path in files if _kind(path) in (*_CSV, *_PARQUET, *_ARROW))
 
 
+def data_folders(folder: Path) -> list[Path]:
+    """Return the folders directly inside a folder that have data files; hidden ones are none."""
+    folders = sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith((".", "_")))
+    return [one for one in folders if data_files(one)]
+
+
 def open_table(path: Path, layout: Layout | None = None) -> Table:
     """Return the table in a file, chosen by its ending."""
     if not path.exists():
@@ -244,6 +250,12 @@ class CsvTable(_File):
         """What was recognised of how the file is written, and nobody said."""
         return (Finding("text-format", "note", dict(self.read_as)),) if self.read_as else ()
 
+    def _separates(self, mark: str, text: Mapping[str, Any]) -> bool:
+        """Whether a mark stands in rows, too: in the header alone it belongs to the name of one column."""
+        with self._reading():
+            rows = pd.read_csv(self.path, nrows=_LOOKED_AT, **{**text, "sep": mark}).iloc[1:, 1:]
+        return not len(rows) or bool((rows.fillna("") != "").any(axis=None))
+
     def _has_decimal_commas(self, text: Mapping[str, Any]) -> bool:
         """Whether the first rows have numbers such as 0,5 and none such as 0.5; 1,000 alone may be a thousand."""
         with self._reading():
@@ -259,6 +271,10 @@ class CsvTable(_File):
             with reading(self.where, "CSV"):
                 yield
         except FileError as error:
+            if "No columns to parse" in str(error):
+                raise FileError(
+                    f"{self.where} is empty; write a line with the names of columns, and rows below it.", code="empty"
+                ) from None
             said = f"{self.where} is not {self.layout.encoding or 'UTF-8'} text{self._strange()}; say what it is, often "
             said += f"{Given('encoding', 'latin-1')}."
             if "saw" in str(error) and "Expected" in str(error):
@@ -292,9 +308,8 @@ class CsvTable(_File):
         with self._reading():
             head = pd.read_csv(self.path, nrows=1, **text)
         names = [str(name) for name in head.iloc[0]] if len(head) else []
-        mark = next(
-            (one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]), None
-        )
+        marks = [one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]]
+        mark = next((one for one in marks if self._separates(one, text)), None)
         if mark is not None and layout.separator is not None:
             said = f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
             raise FileError(said, code="separator")
@@ -343,6 +358,7 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
     """Refuse two columns of one name."""
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
+        refuse_values(names, where)
         raise DataError(
             f"{where} has more than one column {quoted(twice)}; give every column its own name.", code="twice"
         )

@@ -11,8 +11,10 @@ The rule
 - A larger difference is a gap. A smaller one is an error: the series is irregular, and a lag would have no meaning.
 - Whether two rows are neighbours is decided by their own distance, not by how far they are from the first row: a clock that
   runs 0.1 % fast is regular, however long the recording is (`Grid`).
-- Calendar steps: ``freq="MS"``, ``"QS"``, ``"YS"`` (or their ends) count months, ``"B"`` counts working days. A step of whole
-  days in a time zone is counted by the local clock, so that a change to summer time is not a gap.
+- Calendar steps: dates that stand on one day of their months, or all on the last one, are months, quarters or years apart,
+  however many days these have. ``freq="MS"``, ``"QS"``, ``"YS"`` (or their ends) also count months of which only some day is
+  known, ``"B"`` counts working days. A step of whole days in a time zone is counted by the local clock, so that a change to
+  summer time is not a gap.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def parse_times(column: pd.Series, where: str, day_first: bool | None = None) ->
         )
     dtype = column.dtype
     if isinstance(dtype, pd.PeriodDtype):
-        return np.asarray(pd.PeriodIndex(column).asi8, dtype=np.int64)
+        return pd.DatetimeIndex(pd.PeriodIndex(column).to_timestamp()).as_unit("ns")
     if pd.api.types.is_bool_dtype(dtype):
         raise DataError(f"{where} has true/false values in time column {name!r}; use numbers or dates.")
     if pd.api.types.is_integer_dtype(dtype):
@@ -379,12 +381,20 @@ class StepCounter:
         self._has_zone = False
         self._recording: object = None
         self._last: int | None = None
+        self._months: Counter[int] | None = Counter()
+        self._date: pd.Timestamp | None = None
+        self._is_on_day = self._is_at_end = True
+        self._is_business = False
 
     def feed(self, recording: object, column: pd.Series, where: str) -> None:
         """Count the steps of the next rows of a recording."""
-        ticks = self._ticks(column, where)
+        times = parse_times(column, where, self._day_first)
+        ticks = self._ticks(times, column.name, where)
         if recording != self._recording:
-            self._recording, self._last = recording, None
+            self._recording, self._last, self._date = recording, None, None
+        self._is_business |= getattr(column.dtype, "freq", None) == pd.offsets.BusinessDay()
+        if self._months is not None and len(times):
+            self._count_months(times)
         if self._last is not None:
             ticks = np.concatenate([np.array([self._last], dtype=np.int64), ticks])
         if len(ticks) == 0:
@@ -395,15 +405,14 @@ class StepCounter:
         if len(self._counts) > _MOST_STEPS:
             self._counts = Counter(dict(self._counts.most_common(_MOST_STEPS // 2)))
 
-    def _ticks(self, column: pd.Series, where: str) -> IntArray:
-        times = parse_times(column, where, self._day_first)
+    def _ticks(self, times: Times, name: object, where: str) -> IntArray:
         if isinstance(times, pd.DatetimeIndex):
             unit, self._has_zone = "instant", self._has_zone or times.tz is not None
         else:
             unit = exact_unit(times)
         if self._unit is not None and (unit in _NUMBERS) != (self._unit in _NUMBERS):
             raise DataError(
-                f"{where} has numbers in time column {column.name!r} where others have dates; use one kind."
+                f"{where} has numbers in time column {name!r} where others have dates; use one kind."
             )
         if isinstance(times, pd.DatetimeIndex):
             self._unit = unit
@@ -413,7 +422,23 @@ class StepCounter:
             self._counts = Counter({step * DECIMAL: count for step, count in self._counts.items()})
             self._last = None if self._last is None else self._last * DECIMAL
         self._unit = "decimal" if "decimal" in (unit, self._unit) else unit
-        return np.asarray(times) if self._unit == "integer" else decimal_ticks(times, column.name, where)
+        return np.asarray(times) if self._unit == "integer" else decimal_ticks(times, name, where)
+
+    def _count_months(self, times: Times) -> None:
+        """Count months between neighbouring dates, as long as those of a recording are on one day or at the ends of months."""
+        local = times.tz_localize(None) if isinstance(times, pd.DatetimeIndex) else None
+        if local is not None:
+            if self._date is None:
+                self._date, self._is_on_day, self._is_at_end = local[0], True, True
+            self._is_on_day &= bool((local.day == self._date.day).all())
+            self._is_at_end &= bool(self._date.is_month_end and local.is_month_end.all())
+            local, self._date = local.insert(0, self._date), local[-1]
+            months = np.diff(np.asarray(local.year * 12 + local.month))
+            if (self._is_on_day or self._is_at_end) and (np.diff(local.asi8)[months == 0] <= 0).all():
+                assert self._months is not None
+                self._months.update(months[months > 0].tolist())
+                return
+        self._months = None
 
     def clock(self, jitter: float = 0.0, declared: Clock | None = None) -> Clock:
         """Return the clock of these times; a `declared` step of whole numbers also counts numbers with a fraction."""
@@ -424,6 +449,11 @@ class StepCounter:
             return replace(declared, every=self._every(declared, jitter))
         if not self._counts:
             return Clock(unit, None, True, self._day_first)
+        if self._is_business:
+            return Clock("business", 1, True, self._day_first)
+        if self._months:
+            usual = min(self._months, key=lambda one: (-self._months[one], one))
+            return Clock("month", usual, True, self._day_first)
         step, is_exact = self._step(jitter)
         if unit == "instant" and self._has_zone and step % _DAY == 0:
             unit = "wall"

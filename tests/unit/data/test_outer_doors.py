@@ -1,0 +1,211 @@
+"""What people hold in files and frames, as they give it: nothing is left out, and a calendar is a calendar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.data import read_sites
+from feddbn.errors import DataError, FileError
+from tests.support.saying import only, refused
+
+RNG = np.random.default_rng(0)
+
+
+def table(n: int = 60, **columns: object) -> pd.DataFrame:
+    values = np.random.default_rng(n).normal(size=(n, 2))
+    return pd.DataFrame({**columns, "x": values[:, 0], "y": values[:, 1]})
+
+
+def written(path: Path, frame: pd.DataFrame) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    frame.to_csv(path, index=False)
+    return path
+
+
+def cut(data: object, **options: object) -> list[int]:
+    (site,) = read_sites(data, **options).values()  # type: ignore[arg-type]
+    return [len(block.values) for one in site.recordings() for block in one.blocks()]
+
+
+def step(data: object, **options: object) -> str | None:
+    (site,) = read_sites(data, **options).values()  # type: ignore[arg-type]
+    return site.step  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_folder_never_loses_a_table_that_no_description_names(tmp_path: Path) -> None:
+    written(tmp_path / "north.csv", table())
+    (tmp_path / "n.toml").write_text('data = "north.csv"\n')
+    assert list(read_sites(tmp_path)) == ["n"]
+    written(tmp_path / "south.csv", table())
+    written(tmp_path / "east" / "a.csv", table())
+    with refused(FileError, "'south.csv'", "'east'", "n.toml", code="left-out"):
+        read_sites(tmp_path)
+    with refused(FileError, "'south.csv'", code="left-out"):
+        feddbn.OneShotDBN().fit(tmp_path)
+    assert only(feddbn.check(tmp_path), "refused").values["why"] == "left-out"
+    (tmp_path / "s.toml").write_text('data = "south.csv"\n')
+    (tmp_path / "e.toml").write_text('data = "./east/a.csv"\n')
+    assert list(read_sites(tmp_path)) == ["e", "n", "s"]
+
+
+def test_tables_that_a_query_names_are_no_sites(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    for name in ("part-1.csv", "part-2.csv", "stays.csv"):
+        written(tmp_path / name, table())
+    query = "SELECT v.x, v.y FROM 'part-*.csv' v, (SELECT max(x) AS top FROM 'stays.csv') ORDER BY v.x"
+    (tmp_path / "clif.toml").write_text(f'data = {{sql = "{query}"}}\n')
+    assert list(read_sites(tmp_path)) == ["clif"]
+
+
+def test_what_is_given_is_given_also_where_it_is_the_default(tmp_path: Path) -> None:
+    rows = table(40, t=range(40))
+    rows.loc[[10, 20], "x"] = np.nan
+    written(tmp_path / "n.csv", rows.iloc[::-1])
+    path = tmp_path / "n.toml"
+    path.write_text('data = "n.csv"\ntime = "t"\nmissing = "drop"\nsort = true\n')
+    assert cut(path) == [10, 9, 19]
+    assert cut(path, missing="keep") == [40]
+    assert cut(path, missing="drop") == [10, 9, 19]
+    assert cut({"one": path}, layout=feddbn.Layout(missing="keep")) == [40]
+    with refused(DataError, "'t'", code="earlier"):
+        read_sites(path, sort=False)
+    assert cut(written(tmp_path / "plain.csv", rows), time="t") == [40]
+
+
+def test_one_column_stays_one_column_whatever_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("temp|C\n" + "".join(f"{20 + k / 10:.1f}\n" for k in range(30)))
+    (site,) = read_sites(path).values()
+    assert tuple(site.variables) == ("temp|C",)
+    (site,) = read_sites(path, separator=",").values()
+    assert tuple(site.variables) == ("temp|C",)
+    path.write_text("a|b\n" + "1|2\n" * 30)
+    (site,) = read_sites(path).values()
+    assert tuple(site.variables) == ("a", "b")
+
+
+CALENDARS = [
+    ("MS", "M", "1MS"),
+    ("ME", "M", "1MS"),
+    ("QS", "Q", "3MS"),
+    ("QE", "Q", "3MS"),
+    ("YS", "Y", "12MS"),
+    ("YE", "Y", "12MS"),
+]
+
+
+@pytest.mark.parametrize(("freq", "period", "expected"), CALENDARS)
+@pytest.mark.parametrize("zone", [None, "Europe/Zurich"])
+def test_months_quarters_and_years_are_steps(
+    freq: str, period: str, expected: str, zone: str | None, tmp_path: Path
+) -> None:
+    index = pd.date_range("1990-01-01", periods=30, freq=freq, tz=zone)
+    whole = table(30).set_index(index)
+    holed = whole.drop(whole.index[[7, 8]])
+    for frame, lengths in ((whole, [30]), (holed, [7, 21])):
+        assert cut(frame) == cut(frame, freq=freq) == lengths
+        assert (step(frame), step(frame, freq=freq)) == (expected, expected)
+        assert read_sites(frame)["site-0"].remarks == ()  # type: ignore[attr-defined]
+        periods = frame.set_index(frame.index.tz_localize(None).to_period(period))
+        assert cut(periods) == cut(periods, freq=freq) == lengths
+        assert step(periods) == expected
+    if zone is None:
+        path = written(tmp_path / "rows.csv", holed.rename_axis("date").reset_index())
+        for stream_bytes in (0, 2**30):
+            assert cut(path, time="date", stream_bytes=stream_bytes) == [7, 21]
+        day = holed.reset_index(names="date")
+        assert cut(day.assign(date=day["date"].dt.strftime("%d.%m.%Y")), time="date", day_first=True) == [7, 21]
+
+
+def test_steps_that_only_look_like_months_are_none() -> None:
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(30 * np.arange(40), unit="D")
+    assert step(table(40).set_index(days)) == "30D"
+    weeks = table(40).set_index(pd.date_range("2023-01-01", periods=40, freq="28D"))
+    assert step(weeks) == "28D"
+    days = pd.date_range("2023-01-01", periods=90, freq="D")
+    sparse = table(90).set_index(days).iloc[[0, 1, 2, 31, 59]]
+    assert step(sparse) == "1D"
+    business = pd.date_range("2023-01-01", periods=40, freq="BME")
+    with refused(DataError, "freq='MS'", code="closer"):
+        read_sites(table(40).set_index(business))
+    assert cut(table(40).set_index(business), freq="MS") == [40]
+
+
+def test_sites_of_one_calendar_go_together_whatever_their_days_and_years() -> None:
+    months = [pd.date_range(day, periods=24, freq="MS") for day in ("2000-01-01", "2010-05-01")]
+    frames = {f"s{k}": table(24).set_index(one + pd.Timedelta(14 * k, unit="D")) for k, one in enumerate(months)}
+    frames["two rows"] = table(2).set_index(pd.DatetimeIndex(["2020-07-01", "2020-08-01"]))
+    assert [site.step for site in read_sites(frames).values()] == ["1MS"] * 3  # type: ignore[attr-defined]
+    frames["daily"] = table(24).set_index(pd.date_range("2000-01-01", periods=24, freq="D"))
+    with refused(DataError, "1 month", "'daily'", code="two-steps"):
+        read_sites(frames)
+
+
+def test_a_forecast_goes_on_at_the_ends_of_months() -> None:
+    rows = table(62).set_index(pd.date_range("2019-01-31", periods=62, freq="ME"))
+    model = feddbn.OneShotDBN().fit({"a": rows, "b": rows.iloc[::-1].set_axis(rows.index)})
+    ahead = model.dbn_.forecast(rows, 3)
+    times = [str(one)[:10] for one in ahead["time"].unique()] if "time" in ahead else ahead.index.astype(str).tolist()
+    assert times == ["2024-03-31", "2024-04-30", "2024-05-31"]
+
+
+@pytest.mark.filterwarnings("ignore:Period with BDay:FutureWarning")
+def test_working_days_and_hours_of_periods_are_counted() -> None:
+    days = table(20).set_index(pd.period_range("2024-01-01", periods=20, freq="B"))
+    assert cut(days) == cut(days, freq="B") == [20]
+    hours = table(20).set_index(pd.period_range("2024-01-01", periods=20, freq="h")).drop(
+        pd.Period("2024-01-01T05", "h")
+    )
+    assert cut(hours) == cut(hours, freq="1h") == [5, 14]
+
+
+def test_a_file_without_rows_and_one_without_names_are_said_to_be(tmp_path: Path) -> None:
+    for text in ("", "\n\n"):
+        (tmp_path / "empty.csv").write_text(text)
+        with refused(FileError, "empty.csv", code="empty"):
+            read_sites(tmp_path / "empty.csv")
+    folder = tmp_path / "sites"
+    written(folder / "a.csv", table(t=range(60)))
+    table(t=range(60)).to_csv(folder / "b.csv", index=False, header=False)
+    with refused(DataError, "'b'", code="header"):
+        read_sites(folder, time="t")
+    with refused(DataError, "'b'", code="header"):
+        read_sites(folder, variables=["x"])
+    with refused(DataError, "'b'", code="header"):
+        read_sites(folder)
+    (folder / "a.csv").rename(folder / "c.csv")
+    with refused(DataError, "'b'", code="header"):
+        read_sites(folder)
+    (tmp_path / "twice.csv").write_text("0.5,0.0,0.0\n1.5,2.0,3.0\n")
+    with refused(DataError, "twice.csv", code="header"):
+        read_sites(tmp_path / "twice.csv")
+
+
+def test_a_column_of_dates_is_to_be_named_as_the_time_first() -> None:
+    hours = pd.date_range("2024-01-20", periods=60, freq="h")
+    for form, also in (("%Y-%m-%d %H:%M", ()), ("%d.%m.%Y %H:%M", ("day_first=True",))):
+        rows = table(time=hours.strftime(form))
+        with refused(DataError, "'time'", "time='time'", *also, code="not-numeric") as caught:
+            read_sites(rows)
+        sentence = str(caught.value)
+        assert sentence.index("time='time'") < sentence.index("variables=")
+        assert cut(rows, time="time", **({"day_first": True} if also else {})) == [60]
+
+
+@pytest.mark.parametrize("freq", ["h", "30min", "15min"])
+def test_the_hour_in_which_clocks_go_back_is_named(freq: str) -> None:
+    local = pd.date_range("2024-10-26T20:00", periods=100, freq=freq, tz="Europe/Berlin").tz_localize(None)
+    rows = table(100).set_index(local)
+    with refused(DataError, code="clocks-back"):
+        read_sites(rows)
+    with refused(DataError, code="clocks-back"):
+        read_sites(rows, sort=True)
+    spring = local + pd.Timedelta(30, unit="D")
+    with refused(DataError) as caught:
+        read_sites(rows.set_index(spring))
+    assert caught.value.code in ("same-time", "earlier")
