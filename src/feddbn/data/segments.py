@@ -262,7 +262,7 @@ class Segmenter:
         """Whether rows at most an hour apart repeat an hour in the first hours of a Sunday, as they do twice a year."""
         own, night = self.step or 0, pd.Timestamp(tick)
         is_back = 0 < own <= _HOUR and step in (0, own - _HOUR)
-        return is_back and night.month in (4, 9, 10, 11) and night.dayofweek == 6 and night.hour <= 3
+        return is_back and night.month in (4, 9, 10, 11) and night.weekday() == 6 and night.hour <= 3
 
     def _gaps(self, ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
         known = self._last_tick is not None

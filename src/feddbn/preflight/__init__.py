@@ -141,7 +141,8 @@ def quick_warnings(
     for name in _suspicious({name: start[0] for name, start in starts.items() if start is not None}):
         start = starts[name]
         assert start is not None
-        found += _examine(name, MemorySite(tuple(sites[name].variables), (start[1],)))
+        step = getattr(sites[name], "step", None)
+        found += _examine(name, MemorySite(tuple(sites[name].variables), (start[1],), step=step))
     usable = table["complete_rows" if whole_rows else "usable_rows"].to_numpy()
     rows = (table["rows"] + table["dropped_rows"]).to_numpy()
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():

@@ -96,8 +96,9 @@ def _text(site: SiteProfile) -> list[Finding]:
             continue
         n_text, n_numbers = site.total("n_text", name), site.total("n_numbers", name)
         if any(one.is_date[j] for one, j in site.column(name)):
-            values: dict[str, object] = {"site": site.name, "how": "dates"}
-            out.append(Finding("undeclared-time", "error", values, (name,), {"time": name}))
+            how, cure = ("other-dates", {}) if site.is_timed else ("dates", {"time": name})
+            values: dict[str, object] = {"site": site.name, "how": how}
+            out.append(Finding("undeclared-time", "error", values, (name,), cure))
         elif n_text:
             values = {"site": site.name, "n_text": n_text, "n_numbers": n_numbers}
             out.append(Finding("text-cells", "error", values, (name,)))

@@ -36,7 +36,8 @@ _BATCH_ROWS = 65536
 class Chunk:
     """Some rows of one recording with all columns that have no declared role.
 
-    `index` is the index of a DataFrame that was given, None otherwise; `chosen` are the columns that a fit would use.
+    `index` is the index of a DataFrame that was given, None otherwise; `chosen` are the columns that a fit would use;
+    `is_timed` says whether the times of the rows are known.
     """
 
     site: str
@@ -45,6 +46,7 @@ class Chunk:
     chosen: tuple[str, ...]
     index: pd.Index | None = None
     is_file: bool = False
+    is_timed: bool = False
 
 
 def chunks(data: Any, layout: Layout) -> Iterator[Chunk]:
@@ -90,10 +92,11 @@ class _RawReader(_Reader):
 
 def recorded(name: str, site: SiteData) -> Iterator[Chunk]:
     """Yield the rows of data that were read already."""
+    is_timed = getattr(site, "step", None) is not None
     for recording in site.recordings():
         for block in recording.blocks():
             frame = pd.DataFrame(block.values, columns=list(site.variables), copy=False)
-            yield Chunk(name, recording.name, frame, tuple(site.variables))
+            yield Chunk(name, recording.name, frame, tuple(site.variables), is_timed=is_timed)
 
 
 def _table_chunks(
@@ -126,14 +129,14 @@ def _table_chunks(
         within = dict(zip(numeric, plausible.T, strict=True)) if own.limits or own.units else {}
         body = tidy[columns].assign(**levels, **within)
         if not names:
-            yield Chunk(site, name, body, tuple(chosen), index, is_file)
+            yield Chunk(site, name, body, tuple(chosen), index, is_file, own.time is not None)
             continue
         for key, rows in body.groupby(names if len(names) > 1 else names[0], sort=False):
             parts = list(key) if isinstance(key, tuple) else [key]
             owner = str(parts[0]) if own.site is not None else site
             series = str(parts[-1]) if own.series is not None else name
             prefix = f"{name}/" if is_many and own.series is not None else ""
-            yield Chunk(owner, prefix + series, rows, tuple(chosen), None, is_file)
+            yield Chunk(owner, prefix + series, rows, tuple(chosen), None, is_file, own.time is not None)
 
 
 def _in_order(frame: pd.DataFrame, time: str | None) -> pd.DataFrame:
@@ -319,6 +322,7 @@ class SiteProfile:
     chosen: tuple[str, ...]
     is_file: bool
     index: pd.Index | None = None
+    is_timed: bool = False
     recordings: dict[str, RecordingProfile] = field(default_factory=dict)
 
     @cached_property
@@ -353,7 +357,8 @@ def profile_sites(rows: Iterable[Chunk]) -> dict[str, SiteProfile]:
     sites: dict[str, SiteProfile] = {}
     left: dict[str, int] = {}
     for chunk in rows:
-        site = sites.setdefault(chunk.site, SiteProfile(chunk.site, chunk.chosen, chunk.is_file, chunk.index))
+        new = SiteProfile(chunk.site, chunk.chosen, chunk.is_file, chunk.index, chunk.is_timed)
+        site = sites.setdefault(chunk.site, new)
         recording = site.recordings.get(chunk.recording)
         if recording is None:
             room = min(HEAD_ROWS, max(left.setdefault(chunk.site, SITE_ROWS), 0))

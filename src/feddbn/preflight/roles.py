@@ -95,7 +95,7 @@ def check_keys(site: SiteProfile) -> list[Finding]:
             paired |= {counter, *names, *outer}
     for name, found in roles.items():
         if name not in paired:
-            out.append(_finding(site, name, found))
+            out += _finding(site, name, found)
     return out + _ids(site, set(roles))
 
 
@@ -135,22 +135,54 @@ def _glued(site: SiteProfile, counter: str, names: list[str], outer: list[str], 
     return Finding("glued", "warning", values, (*columns, counter), cure)
 
 
-def _finding(site: SiteProfile, name: str, found: Role) -> Finding:
+def _finding(site: SiteProfile, name: str, found: Role) -> list[Finding]:
     one, j = next(iter(site.column(name)))
     where = {"site": site.name}
     declared = {"time": name}
+    is_left_out = name not in site.chosen
+    is_known = site.is_timed if one.is_date[j] else _is_timed(site)
+    if found.kind in ("time", "rising", "shuffled") and is_known:
+        # Another time is not looked for; whole numbers that never fall are hardly ever measured.
+        x = one.head[:, j]
+        if is_left_out or found.kind == "shuffled" or one.is_date[j] or (x != np.rint(x)).any():
+            return []
+        return [Finding("undeclared-time", "warning", {**where, "how": "second"}, (name,))]
     if found.kind in ("time", "rising"):
+        within = _within(site, name) if found.kind == "rising" else None
+        if within is not None:
+            return [Finding("undeclared-time", "warning", {**where, "how": "together"}, (name, within))]
         values = {**where, "how": found.kind, "is_date": bool(one.is_date[j])}
-        return Finding("undeclared-time", "warning", values, (name,), declared)
+        return [Finding("undeclared-time", "warning", values, (name,), declared)]
     if found.kind == "shuffled":
-        return Finding("shuffled-time", "warning", where, (name,), {**declared, "sort": True})
+        return [Finding("shuffled-time", "warning", where, (name,), {**declared, "sort": True})]
+    is_name = _ID_NAME.search(name) is not None
+    if is_left_out and (_is_timed(site) or (found.kind == "blocks" and not is_name)):
+        # Where recordings end, times tell.
+        return []
     if found.kind == "counter":
         values = {**where, "how": "counter", "n_starts": len(found.starts)}
-        return Finding("glued", "warning", values, (name,), declared)
+        return [Finding("glued", "warning", values, (name,), declared)]
     values = {**where, "how": "blocks", "n_values": found.n_values}
-    if found.n_values >= 4 or _ID_NAME.search(name) is not None:
-        return Finding("glued", "warning", values, (name,), {"series": name})
-    return Finding("blocks", "note", values, (name,), {"series": name})
+    if found.n_values >= 4 or is_name:
+        return [Finding("glued", "warning", values, (name,), {"series": name})]
+    return [Finding("blocks", "note", values, (name,), {"series": name})]
+
+
+def _is_timed(site: SiteProfile) -> bool:
+    """Whether the times of the rows are known, or a column of dates is there that tells them."""
+    return site.is_timed or any(one.is_date.any() for one in site.long)
+
+
+def _within(site: SiteProfile, name: str) -> str | None:
+    """A column that rises as long as this one stays and starts again where it rises: quarters within years."""
+    one, j = next(iter(site.column(name)))
+    stays = np.diff(one.head[:, j]) == 0
+    for other, k in one.place.items():
+        steps, x = np.diff(one.head[:, k]), one.head[:, k]
+        is_whole = bool((x == np.rint(x)).all())
+        if other != name and is_whole and (steps[stays] > 0).all() and (steps[~stays] < 0).all():
+            return other
+    return None
 
 
 def _ids(site: SiteProfile, known: set[str]) -> list[Finding]:

@@ -39,6 +39,15 @@ _SENTENCES = {
         "{one} holds dates, and would be used as a variable.",
         f"{{cure}}; write {_DATES}",
     ),
+    "undeclared-time/other-dates": ("{one} holds dates, and would be used as a variable.", "{leave_out}"),
+    "undeclared-time/second": (
+        "{one} never falls: it looks like a row number, a second time or a running total, and would be used as a variable.",
+        "{leave_out}, or take differences of a running total",
+    ),
+    "undeclared-time/together": (
+        "{one} and {last} look like the time together: {last} starts again whenever {one} rises.",
+        "make one column of dates of both, such as 1959-04-01 for the second quarter of 1959, and name it with {time}",
+    ),
     "undeclared-time/rising": (
         "{one} never falls: it looks like a time with repeated entries, a counter or a running total.",
         "keep one row per time and {cure}{dates}, or take differences of a running total",
@@ -259,7 +268,7 @@ def _parts(it: Said) -> dict[str, Any]:
         "exogenous": it.option("prepare.exogenous"),
     }
     parts["at"] = f": row {values['row']} (counted from 0) has {values['cell']!r}" if "row" in values else ""
-    parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq")}
+    parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq", "time")}
     parts["of_far"] = f"; {names_of(about)} differ as much as different units would" if about else ""
     parts["as_limits"] = it.option("limits")
     if about:

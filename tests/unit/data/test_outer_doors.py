@@ -154,7 +154,7 @@ def test_a_forecast_goes_on_at_the_ends_of_months() -> None:
     assert times == ["2024-03-31", "2024-04-30", "2024-05-31"]
 
 
-@pytest.mark.filterwarnings("ignore:Period with BDay:FutureWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_working_days_and_hours_of_periods_are_counted() -> None:
     days = table(20).set_index(pd.period_range("2024-01-01", periods=20, freq="B"))
     assert cut(days) == cut(days, freq="B") == [20]
@@ -209,3 +209,48 @@ def test_the_hour_in_which_clocks_go_back_is_named(freq: str) -> None:
     with refused(DataError) as caught:
         read_sites(rows.set_index(spring))
     assert caught.value.code in ("same-time", "earlier")
+
+
+def steadily(n: int) -> np.ndarray:
+    """(n,) a measurement that grows by almost the same amount from row to row."""
+    return 100 + np.cumsum(1 + 0.05 * np.random.default_rng(3).normal(size=n))
+
+
+def test_no_second_time_is_proposed_where_the_time_is_known(tmp_path: Path) -> None:
+    dates = pd.date_range("2000-01-01", periods=120, freq="MS")
+    rows = table(120, date=dates, pop=steadily(120), row=np.arange(120))
+    assert only(feddbn.check(rows[["x", "y", "pop"]]), "undeclared-time").cure == {"time": "pop"}
+    for data, given in (
+        (rows, {"time": "date"}),
+        (rows.set_index("date"), {}),
+        (written(tmp_path / "rows.csv", rows), {"time": "date"}),
+    ):
+        (found,) = feddbn.check(data, **given).of("undeclared-time")  # type: ignore[arg-type]
+        assert (found.about, found.values["how"], found.cure) == (("row",), "second", {})
+        chosen = feddbn.check(data, variables=["x", "y", "pop"], **given)  # type: ignore[arg-type]
+        assert not chosen.of("undeclared-time")
+    found = feddbn.check(rows).of("undeclared-time")
+    assert {one.about: one.cure for one in found} == {("date",): {"time": "date"}, ("row",): {}}
+    later = rows.assign(row=dates[::-1])
+    (found,) = feddbn.check(later, time="date").of("undeclared-time")
+    assert (found.about, found.level, found.cure) == (("row",), "error", {})
+
+
+def test_years_and_quarters_are_the_time_together() -> None:
+    rows = table(120, year=1990 + np.arange(120) // 4, quarter=1 + np.arange(120) % 4)
+    found = only(feddbn.check(rows), "undeclared-time")
+    assert (found.about, found.values["how"], found.cure) == (("year", "quarter"), "together", {})
+
+
+def test_a_column_that_is_left_out_names_no_recordings_where_times_do() -> None:
+    days = pd.date_range("2023-01-01", periods=360, freq="D")
+    rows = table(360, date=days, month=days.month, stay=np.arange(360) // 90)
+    for given, about in (
+        ({"time": "date"}, {"month", "stay"}),
+        ({"time": "date", "variables": ["x", "y"]}, set()),
+        ({"variables": ["x", "y"]}, set()),
+    ):
+        found = feddbn.check(rows, **given)  # type: ignore[arg-type]
+        assert {name for one in found if "series" in one.cure for name in one.about} == about
+    untimed = feddbn.check(rows.drop(columns="date"), variables=["x", "y"])
+    assert only(untimed, "glued").cure == {"series": "stay"}
