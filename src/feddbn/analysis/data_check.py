@@ -236,12 +236,15 @@ def _refusal(error: DataError, **where: str) -> Finding:
     cell: dict[str, Any] = {name: error.values[name] for name in ("row", "cell") if name in error.values}
     values = {"text": str(error), "parts": parts, "why": error.code, **where, **cell}
     about: Any = error.values.get("columns", ())
-    return Finding("refused", "error", values, tuple(about))
+    return Finding("refused", "error", values, tuple(about), error.values.get("cure", {}))
 
 
 def _explained(shown: list[Finding], refusal: Finding) -> list[Finding]:
     """What tables show and the refusal, unless something that they show explains it; that is the error then."""
     site = refusal.values.get("site")
+    if refusal.values["why"] == "readings":
+        # What its columns look like is explained.
+        return [*(one for one in shown if not {*one.about} & {*refusal.about}), refusal]
     because = [
         one
         for one in shown

@@ -77,7 +77,8 @@ class History:
         if clock.unit == "decimal":
             return [round(float(self.last) + k / DECIMAL, 9) for k in ahead]
         if clock.unit == "month":
-            return [self.last + pd.DateOffset(months=k) for k in ahead]
+            ends = pd.offsets.MonthEnd(0) if self.last.is_month_end else pd.Timedelta(0)
+            return [self.last + pd.DateOffset(months=k) + ends for k in ahead]
         if clock.unit == "business":
             return [self.last + pd.offsets.BDay(k) for k in ahead]
         if clock.unit == "wall" and self.last.tz is not None:

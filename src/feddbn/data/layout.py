@@ -26,7 +26,7 @@ from feddbn.core.arrays import FloatArray, rows_in_cache
 from feddbn.core.kinds import Kind, read_kinds, refuse_misfits
 from feddbn.core.sources import Change, Source, changed, read_limits, read_sources, read_units
 from feddbn.data.segments import MISSING
-from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times
+from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times, ways_of_dates
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
 
@@ -482,10 +482,12 @@ def _no_number(column: pd.Series, where: str) -> DataError:
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
     cell, row = (str(strange.iloc[0])[:30], strange.index[0]) if len(strange) else ("", -1)
-    as_time = _as_time(column, where)
-    if as_time:
+    ways = ways_of_dates(column)
+    if ways:
+        how = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
         return DataError(
-            f"{where} has column {column.name!r}, which holds dates; give {as_time}, or leave it out with "
+            f"{where} has column {column.name!r}, which holds dates; give {Given('time', str(column.name))}"
+            f"{' and ' if how else ''}{how} if it is the time of the rows, or leave it out with "
             f"{Given('variables')}.",
             code="not-numeric",
             columns=(str(column.name),),
@@ -507,21 +509,6 @@ def _no_number(column: pd.Series, where: str) -> DataError:
         row=row,
         cell=cell,
     )
-
-
-def _as_time(column: pd.Series, where: str) -> str:
-    """The settings with which a column of dates is the time of the rows; empty if it holds anything else."""
-    ways: list[bool | None] = []
-    for way in (None, True, False) if column.astype(str).str.contains(r"\d[-/.:]\d").all() else ():
-        try:
-            parse_times(column, where, way)
-            ways.append(way)
-        except DataError:
-            continue
-        if way is None:
-            break
-    said = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
-    return f"{Given('time', str(column.name))}{' and ' if said else ''}{said}" if ways else ""
 
 
 def _is_plain(dtype: object) -> bool:

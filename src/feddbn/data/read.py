@@ -20,7 +20,7 @@ from feddbn.core.kinds import read_kinds
 from feddbn.data.described import described, descriptions, left_out
 from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
-from feddbn.data.readings import Gathered, beyond_limits, site_tally, tidy_frame
+from feddbn.data.readings import Gathered, beyond_limits, refuse_readings, site_tally, tidy_frame
 from feddbn.data.segments import MOST_EMPTY
 from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
 from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, frame_within, is_labelled, stem, table_of
@@ -370,8 +370,14 @@ class _Reader:
         remarks += tuple(part.said[0] for part in parts if part.said)[:1]
         items, n_dropped, n_beyond = [], 0, np.zeros(len(variables), dtype=np.int64)
         for item in collected:
-            cutter = RowCutter(f"recording {item.name!r} of {where}", variables, item.layout, clock)
-            segments = tuple(cutter.feed(item.frame))
+            place = f"recording {item.name!r} of {where}"
+            cutter = RowCutter(place, variables, item.layout, clock)
+            try:
+                segments = tuple(cutter.feed(item.frame))
+            except DataError as error:
+                if error.code == "not-numeric":
+                    refuse_readings(item.frame, item.layout, place)
+                raise
             items.append(ArrayRecording(item.name, segments, cutter.start))
             n_dropped += cutter.segmenter.n_dropped
             n_beyond += cutter.n_beyond

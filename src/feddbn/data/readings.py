@@ -33,12 +33,12 @@ from feddbn.core.kinds import refuse_misfits
 from feddbn.core.sources import Source
 from feddbn.data.layout import Layout, frame_values, names_of_keys, positions, quoted, with_levels
 from feddbn.data.tables import ParquetTable, Table, refuse_twice, sorted_frames
-from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times
+from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times, ways_of_dates
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import Rule, setting
 
-__all__ = ["Gathered", "Gatherer", "Tally", "gathered", "gathered_table", "site_tally", "tidy_frame"]
+__all__ = ["Gathered", "Gatherer", "Tally", "gathered", "gathered_table", "refuse_readings", "site_tally", "tidy_frame"]
 
 _MEASURED = ("continuous", "positive")
 
@@ -82,6 +82,55 @@ class Gathered(Layout):
     def gathers(self) -> bool:
         """Whether rows have yet to be made of readings: they are."""
         return False
+
+
+_LOOKED_AT = 20_000
+_MANY, _FEW = 0.25, 0.05
+
+
+def readings_in(frame: pd.DataFrame, layout: Layout) -> tuple[dict[str, str], list[str]]:
+    """Return the settings that read a table with one reading per row, and other columns of names; empty if it is none.
+
+    The names are in the column of texts that repeat within times and tell most about the one column of numbers.
+    """
+    keys = {layout.site, layout.series} & {*frame.columns}
+    frame = frame.head(_LOOKED_AT)
+    free = [name for name in frame.columns if name not in keys | {layout.time, layout.label}]
+    numbers = [name for name in free if pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    others = {name: bool(ways_of_dates(frame[name])) for name in free if name not in numbers}
+    texts = [name for name, is_date in others.items() if not is_date]
+    if layout.names is not None or not texts:
+        return {}, []
+    for time in [layout.time] if layout.time is not None else [*(n for n in others if others[n]), *numbers]:
+        values = [name for name in numbers if name != time]
+        if len(values) != 1:
+            continue
+        ranks = frame[values[0]].rank()
+        for names in sorted(texts, key=lambda name: -float(ranks.groupby(frame[name]).transform("mean").var())):
+            rest = [name for name in texts if name != names]
+            place = [time, *keys, *rest]
+            once = frame.duplicated([*place, names]).mean() <= _FEW
+            if once and frame.duplicated(place).mean() >= _MANY and frame[names].nunique() < _MANY * len(frame):
+                said = {"names": names, "values": values[0]}
+                return said if time == layout.time else {**said, "time": str(time)}, rest
+    return {}, []
+
+
+def refuse_readings(frame: pd.DataFrame, layout: Layout, where: str) -> None:
+    """Refuse a table that has one reading per row, if nobody says so."""
+    said, rest = readings_in(frame, layout)
+    if not said:
+        return
+    given = ", ".join(f"{Given(name, column)}" for name, column in said.items())
+    roles = "".join(f"; {Given('site', name)} or {Given('series', name)} says what {name!r} names" for name in rest)
+    roles = roles or f"; or {Given('site', said['names'])} if it names sites"
+    raise DataError(
+        f"{where} seems to have one reading per row: column {said['names']!r} names the variable and column "
+        f"{said['values']!r} has its value; give {given}{roles}.",
+        code="readings",
+        columns=(*said.values(), *rest),
+        cure=said,
+    )
 
 
 def site_tally(layout: Layout, made: Sequence[Layout], name: str) -> tuple[Finding, ...]:

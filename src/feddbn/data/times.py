@@ -84,6 +84,25 @@ def parse_times(column: pd.Series, where: str, day_first: bool | None = None) ->
     return _from_numeric_dates(column, where, day_first)
 
 
+def ways_of_dates(column: pd.Series) -> list[bool | None]:
+    """Return how a column that is not numeric can be read as dates, by `day_first`; an empty list if it holds anything else."""
+    texts, ways = column.dropna(), list[bool | None]()
+    if column.dtype.kind != "M" and not isinstance(column.dtype, pd.PeriodDtype):
+        # A number such as 2024 can be read as a date, too.
+        texts = texts.astype(str)
+        if not len(texts) or not texts.str.contains(r"\d[-/.:]\d").all():
+            return []
+    for way in (None, True, False):
+        try:
+            parse_times(texts, "", way)
+        except DataError:
+            continue
+        ways.append(way)
+        if way is None:
+            break
+    return ways
+
+
 def exact_unit(times: Times) -> str:
     """The unit in which such times are whole numbers."""
     if isinstance(times, pd.DatetimeIndex):

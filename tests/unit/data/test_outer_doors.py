@@ -9,12 +9,10 @@ import pandas as pd
 import pytest
 
 import feddbn
+from feddbn.analysis.history import read_history
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError
 from tests.support.saying import only, refused
-
-RNG = np.random.default_rng(0)
-
 
 def table(n: int = 60, **columns: object) -> pd.DataFrame:
     values = np.random.default_rng(n).normal(size=(n, 2))
@@ -146,12 +144,12 @@ def test_sites_of_one_calendar_go_together_whatever_their_days_and_years() -> No
         read_sites(frames)
 
 
-def test_a_forecast_goes_on_at_the_ends_of_months() -> None:
-    rows = table(62).set_index(pd.date_range("2019-01-31", periods=62, freq="ME"))
-    model = feddbn.OneShotDBN().fit({"a": rows, "b": rows.iloc[::-1].set_axis(rows.index)})
-    ahead = model.dbn_.forecast(rows, 3)
-    times = [str(one)[:10] for one in ahead["time"].unique()] if "time" in ahead else ahead.index.astype(str).tolist()
-    assert times == ["2024-03-31", "2024-04-30", "2024-05-31"]
+@pytest.mark.parametrize(("freq", "last"), [("ME", "2024-02-29"), ("MS", "2024-02-01"), ("QE", "2023-12-31")])
+def test_what_goes_on_from_the_ends_of_months_stays_there(freq: str, last: str) -> None:
+    index = pd.date_range(end=last, periods=40, freq=freq)
+    past = read_history(table(40).set_index(index), ("x", "y"))
+    assert past.times(3) == pd.date_range(last, periods=4, freq=freq)[1:].tolist()
+    assert past.frame(("x", "y")).index.tolist() == index.tolist()
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -254,3 +252,41 @@ def test_a_column_that_is_left_out_names_no_recordings_where_times_do() -> None:
         assert {name for one in found if "series" in one.cure for name in one.about} == about
     untimed = feddbn.check(rows.drop(columns="date"), variables=["x", "y"])
     assert only(untimed, "glued").cure == {"series": "stay"}
+
+
+def readings(sites: int = 3) -> pd.DataFrame:
+    """One reading per row, of three variables that differ more than the sites do."""
+    rng, parts = np.random.default_rng(5), []
+    for k in range(sites):
+        x = {"temp": 40 + rng.normal(size=90), "humid": 60 + rng.normal(size=90), "wind": rng.normal(size=90) + k}
+        wide = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=90, freq="h", name="time"))
+        parts.append(wide.reset_index().melt("time", var_name="item").assign(site=f"s{k}"))
+    found = pd.concat(parts, ignore_index=True).sample(frac=0.8, random_state=0)
+    return found.sort_values(["site", "time"], kind="stable", ignore_index=True)
+
+
+@pytest.mark.parametrize("given", [{}, {"time": "time"}, {"time": "time", "site": "site"}, {"series": "site"}])
+def test_a_table_of_readings_is_to_be_read_as_one_first(given: dict[str, str], tmp_path: Path) -> None:
+    long = readings()
+    path = written(tmp_path / "long.csv", long)
+    cure = {"names": "item", "values": "value", **({} if "time" in given else {"time": "time"})}
+    for data in (long, path):
+        with refused(DataError, "names='item'", "values='value'", code="readings") as caught:
+            read_sites(data, **given)
+        assert caught.value.values["cure"] == cure
+        found = [one for one in feddbn.check(data, **given) if one.level == "error"]
+        assert {one.values.get("why") for one in found} == {"readings"}
+        assert all(one.cure == cure for one in found)
+    given = given or {"site": "site"}
+    assert set(next(iter(read_sites(path, **given, **cure).values())).variables) == {"humid", "temp", "wind"}
+
+
+def test_a_text_column_beside_measurements_is_no_table_of_readings() -> None:
+    hours = pd.date_range("2024-01-01", periods=60, freq="h")
+    for rows in (
+        table(60, time=hours, ward=["a", "b"] * 30),
+        table(60, ward=["a", "b"] * 30).drop(columns="y"),
+        table(60, time=hours, note=[f"note {k}" for k in range(60)]).drop(columns="y"),
+    ):
+        with refused(DataError, code="not-numeric"):
+            read_sites(rows)
