@@ -212,8 +212,9 @@ def test_calendar_steps_count_months_and_working_days() -> None:
     assert cut(months.delete(5), freq="ME") == [5, 8]
     assert cut(months[::3], freq="QS") == [5]
     assert cut(pd.bdate_range("2024-01-01", periods=12), freq="B") == [12]
+    assert cut(months) == [14]
     with refused(DataError, "rows 1 and 2", "freq='MS'", code="closer"):
-        cut(months)
+        cut(months + pd.to_timedelta(np.arange(14) % 2, unit="D"))
 
 
 def test_periods_are_counted() -> None:
