@@ -143,6 +143,9 @@ def quick_warnings(
         assert start is not None
         step = getattr(sites[name], "step", None)
         found += _examine(name, MemorySite(tuple(sites[name].variables), (start[1],), step=step))
+    for name, start in starts.items():
+        if start is not None:
+            found += _flat(name, sites[name], start[0])
     usable = table["complete_rows" if whole_rows else "usable_rows"].to_numpy()
     rows = (table["rows"] + table["dropped_rows"]).to_numpy()
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
@@ -178,6 +181,20 @@ def _beginning(site: SiteData) -> tuple[FloatArray, ArrayRecording] | None:
         return None
     rows = blocks[0].values if len(blocks) == 1 else np.concatenate([block.values for block in blocks])
     return rows, ArrayRecording(recording.name, tuple(blocks))
+
+
+def _flat(name: str, site: SiteData, start: FloatArray) -> list[Finding]:
+    """A finding if columns of a site never change; rows after the first are looked at only if these do not tell."""
+    low, high = np.fmin.reduce(start), np.fmax.reduce(start)
+    if not (low == high).any() or len(start) < 2:
+        return []
+    for block in (block for recording in site.recordings() for block in recording.blocks()):
+        low = np.fmin(low, np.fmin.reduce(block.values))
+        high = np.fmax(high, np.fmax.reduce(block.values))
+        if not (low == high).any():
+            return []
+    flat = tuple(np.array(site.variables)[low == high].tolist())
+    return [Finding("constant", "warning", {"site": name}, flat)]
 
 
 def _suspicious(starts: Mapping[str, FloatArray]) -> list[str]:

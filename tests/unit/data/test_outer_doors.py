@@ -290,3 +290,11 @@ def test_a_text_column_beside_measurements_is_no_table_of_readings() -> None:
     ):
         with refused(DataError, code="not-numeric"):
             read_sites(rows)
+
+
+def test_a_fit_names_the_column_that_never_changes_at_one_site() -> None:
+    sites = {name: table(n) for name, n in zip("abcd", (200, 210, 220, 230), strict=True)}
+    sites["c"]["y"] = [7.0, np.nan] * 110
+    assert only(feddbn.OneShotDBN().fit(sites).findings_, "constant").values["site"] == "c"
+    sites["c"] = pd.concat([*[sites["c"]] * 12, table(9)], ignore_index=True)
+    assert not feddbn.OneShotDBN().fit(sites).findings_.of("constant")
