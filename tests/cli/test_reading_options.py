@@ -99,3 +99,15 @@ def test_a_forecast_goes_on_from_readings(run, refuses, table: Path, tmp_path: P
         json.loads(each.stdout, parse_float=lambda text: round(float(text), 7)) for each in (done, same)
     )
     assert mine == its
+
+
+def test_a_description_is_taken_unless_an_option_says_otherwise(tmp_path: Path) -> None:
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 2)), columns=["x", "y"]).assign(t=range(80))
+    rows[::-1].to_csv(tmp_path / "n.csv", index=False)
+    path = tmp_path / "n.toml"
+    refusals = []
+    for text, options in (("", []), ("", ["--sort"]), ("sort = true\n", [])):
+        path.write_text(f'data = "n.csv"\ntime = "t"\n{text}')
+        done = RUN.invoke(app, ["check", str(path), *options, "--json"])
+        refusals.append([one["values"]["why"] for one in json.loads(done.stdout) if one["code"] == "refused"])
+    assert refusals == [["earlier"], [], []]

@@ -17,7 +17,7 @@ from feddbn.data.described import described
 from feddbn.data.layout import Layout
 from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.readings import tidy_frame
-from feddbn.data.tables import plain_frame
+from feddbn.data.tables import Table, plain_frame, table_of
 from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
@@ -101,6 +101,8 @@ def read_history(
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
+    table = table_of(source, layout) if isinstance(source, (str, PathLike)) else source
+    version = table.version() if isinstance(table, Table) else None
     source = _of_series(source, layout, series)
     if layout.needs_step:
         raise ParameterError(
@@ -127,6 +129,9 @@ def read_history(
         ticks = Grid(clock.step, own.tolerance).snap(clock.ticks(column, where))
         n_empty = int((ticks[-1] - ticks[0]) // clock.step) - end
         last = parse_times(column, where, own.day_first)[-1]
+    if isinstance(table, Table) and table.version() != version:
+        # It is read several times, and rows and times have to be of one state.
+        raise DataError(f"{where} has changed while it was read; try again.", code="changed")
     # Reading cuts empty rows at the end, but time has gone on.
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
     return History(rows, mean, n_rows, n_empty, values, at, end + n_empty, last, clock, remarks)

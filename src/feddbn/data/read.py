@@ -110,9 +110,11 @@ def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict
     kept = {name: site for name, site in found.items() if name not in reader.refused}
 
     def read(name: str, other: Layout) -> object:
-        return _Reader(other, STREAM_BYTES).read({name: reader.given[name]})
+        return _Reader(other, STREAM_BYTES).read({name: reader.given[name][0]})
 
-    refused = {name: _with_cures(one, layout, partial(read, name)) for name, one in reader.refused.items()}
+    refused = {
+        name: _with_cures(one, reader.given[name][1], partial(read, name)) for name, one in reader.refused.items()
+    }
     return {} if refused and not kept else _together(kept, clocks, reader.layout), refused
 
 
@@ -404,14 +406,14 @@ class _EachReader(_Reader):
     def __init__(self, layout: Layout, stream_bytes: int) -> None:
         super().__init__(layout, stream_bytes)
         self.refused: dict[str, DataError] = {}
-        self.given: dict[str, Any] = {}
+        self.given: dict[str, tuple[Any, Layout]] = {}
 
     def _site(self, name: str, value: Any) -> SiteData:
         try:
             return super()._site(name, value)
         except DataError as error:
             self.clocks.pop(name, None)
-            self.refused[name], self.given[name] = error, value
+            self.refused[name], self.given[name] = error, (value, self.layout)
             return MemorySite((), ())
 
 

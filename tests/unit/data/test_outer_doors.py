@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.analysis.history import read_history
+from feddbn.analysis import history
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError
+from feddbn.preflight.profile import chunks
 from tests.support.saying import only, refused
 
 def table(n: int = 60, **columns: object) -> pd.DataFrame:
@@ -147,9 +148,28 @@ def test_sites_of_one_calendar_go_together_whatever_their_days_and_years() -> No
 @pytest.mark.parametrize(("freq", "last"), [("ME", "2024-02-29"), ("MS", "2024-02-01"), ("QE", "2023-12-31")])
 def test_what_goes_on_from_the_ends_of_months_stays_there(freq: str, last: str) -> None:
     index = pd.date_range(end=last, periods=40, freq=freq)
-    past = read_history(table(40).set_index(index), ("x", "y"))
+    past = history.read_history(table(40).set_index(index), ("x", "y"))
     assert past.times(3) == pd.date_range(last, periods=4, freq=freq)[1:].tolist()
     assert past.frame(("x", "y")).index.tolist() == index.tolist()
+
+
+def test_a_file_that_grows_while_it_is_read_gives_no_mixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(80, t=range(80))
+    path = written(tmp_path / "log.csv", rows[:40])
+    grows = [True]
+
+    def read_while_it_grows(*given: object) -> object:
+        if grows:
+            written(path, rows)
+            grows.clear()
+        return chunks(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(history, "chunks", read_while_it_grows)
+    with refused(DataError, "log.csv", code="changed"):
+        history.read_history(path, ("x", "y"), feddbn.Layout(time="t"))
+    assert history.read_history(path, ("x", "y"), feddbn.Layout(time="t")).last == 79
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
