@@ -34,12 +34,16 @@ def left_out(folder: Path) -> list[str]:
     named: list[str] = []
     for path in descriptions(folder):
         found = located(_read(path)["data"], folder, f"file {str(path)!r}")
-        texts = re.findall(r"""['"]([^'"]+)['"]""", found.query) if isinstance(found, SqlTable) else [str(found)]
+        texts = (
+            re.findall(r"""['"]([^'"]+)['"]""", found.query) if isinstance(found, SqlTable) else [str(found)]
+        )
         for text in texts:
             target = Path(os.path.normpath(folder / text))
             named += map(str, (target, *target.parents))
     inside = [Path(os.path.normpath(one)) for one in (*data_files(folder), *data_folders(folder))]
-    return [one.name for one in inside if not any(str(one) == name or fnmatch(str(one), name) for name in named)]
+    return [
+        one.name for one in inside if not any(str(one) == name or fnmatch(str(one), name) for name in named)
+    ]
 
 
 def layouts(data: Any, layout: Layout) -> list[Layout]:

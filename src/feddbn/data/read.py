@@ -23,7 +23,16 @@ from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import Gathered, beyond_limits, refuse_readings, site_tally, tidy_frame
 from feddbn.data.segments import MOST_EMPTY
 from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
-from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, frame_within, is_labelled, stem, table_of
+from feddbn.data.tables import (
+    ENDINGS,
+    Table,
+    data_files,
+    data_folders,
+    frame_within,
+    is_labelled,
+    stem,
+    table_of,
+)
 from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
@@ -113,7 +122,8 @@ def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict
         return _Reader(other, STREAM_BYTES).read({name: reader.given[name][0]})
 
     refused = {
-        name: _with_cures(one, reader.given[name][1], partial(read, name)) for name, one in reader.refused.items()
+        name: _with_cures(one, reader.given[name][1], partial(read, name))
+        for name, one in reader.refused.items()
     }
     return {} if refused and not kept else _together(kept, clocks, reader.layout), refused
 
@@ -274,7 +284,7 @@ class _Reader:
         if others:
             raise FileError(
                 f"directory {str(path)!r} has descriptions ({quoted([one.name for one in told])}), which do not name "
-                f"{quoted(others)}; describe each by a file with data = {others[0]!r}, or move it elsewhere if it is no site.",
+                f"{quoted(others)}; describe each by a file with data = {others[0]!r}, or move what is no site elsewhere.",
                 code="left-out",
             )
         if told:

@@ -38,7 +38,16 @@ from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import Rule, setting
 
-__all__ = ["Gathered", "Gatherer", "Tally", "gathered", "gathered_table", "refuse_readings", "site_tally", "tidy_frame"]
+__all__ = [
+    "Gathered",
+    "Gatherer",
+    "Tally",
+    "gathered",
+    "gathered_table",
+    "refuse_readings",
+    "site_tally",
+    "tidy_frame",
+]
 
 _MEASURED = ("continuous", "positive")
 
@@ -106,11 +115,17 @@ def readings_in(frame: pd.DataFrame, layout: Layout) -> tuple[dict[str, str], li
         if len(values) != 1:
             continue
         ranks = frame[values[0]].rank()
-        for names in sorted(texts, key=lambda name: -float(ranks.groupby(frame[name]).transform("mean").var())):
+        for names in sorted(
+            texts, key=lambda name: -float(ranks.groupby(frame[name]).transform("mean").var())
+        ):
             rest = [name for name in texts if name != names]
             place = [time, *keys, *rest]
             once = frame.duplicated([*place, names]).mean() <= _FEW
-            if once and frame.duplicated(place).mean() >= _MANY and frame[names].nunique() < _MANY * len(frame):
+            if (
+                once
+                and frame.duplicated(place).mean() >= _MANY
+                and frame[names].nunique() < _MANY * len(frame)
+            ):
                 said = {"names": names, "values": values[0]}
                 return said if time == layout.time else {**said, "time": str(time)}, rest
     return {}, []
@@ -122,7 +137,9 @@ def refuse_readings(frame: pd.DataFrame, layout: Layout, where: str) -> None:
     if not said:
         return
     given = ", ".join(f"{Given(name, column)}" for name, column in said.items())
-    roles = "".join(f"; {Given('site', name)} or {Given('series', name)} says what {name!r} names" for name in rest)
+    roles = "".join(
+        f"; {Given('site', name)} or {Given('series', name)} says what {name!r} names" for name in rest
+    )
     roles = roles or f"; or {Given('site', said['names'])} if it names sites"
     raise DataError(
         f"{where} seems to have one reading per row: column {said['names']!r} names the variable and column "

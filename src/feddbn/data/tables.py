@@ -273,7 +273,8 @@ class CsvTable(_File):
         except FileError as error:
             if "No columns to parse" in str(error):
                 raise FileError(
-                    f"{self.where} is empty; write a line with the names of columns, and rows below it.", code="empty"
+                    f"{self.where} is empty; write a line with the names of columns, and rows below it.",
+                    code="empty",
                 ) from None
             said = f"{self.where} is not {self.layout.encoding or 'UTF-8'} text{self._strange()}; say what it is, often "
             said += f"{Given('encoding', 'latin-1')}."

@@ -85,7 +85,7 @@ def parse_times(column: pd.Series, where: str, day_first: bool | None = None) ->
 
 
 def ways_of_dates(column: pd.Series) -> list[bool | None]:
-    """Return how a column that is not numeric can be read as dates, by `day_first`; an empty list if it holds anything else."""
+    """Return by which values of `day_first` a column that is not numeric can be read as dates; none if it holds others."""
     texts, ways = column.dropna(), list[bool | None]()
     if column.dtype.kind != "M" and not isinstance(column.dtype, pd.PeriodDtype):
         # A number such as 2024 can be read as a date, too.
@@ -444,7 +444,7 @@ class StepCounter:
         return np.asarray(times) if self._unit == "integer" else decimal_ticks(times, name, where)
 
     def _count_months(self, times: Times) -> None:
-        """Count months between neighbouring dates, as long as those of a recording are on one day or at the ends of months."""
+        """Count months between neighbouring dates, as long as those of a recording are on one day or at ends of months."""
         local = times.tz_localize(None) if isinstance(times, pd.DatetimeIndex) else None
         if local is not None:
             if self._date is None:

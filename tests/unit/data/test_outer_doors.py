@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.saying import only, refused
 
 import feddbn
 from feddbn.analysis import history
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError
 from feddbn.preflight.profile import chunks
-from tests.support.saying import only, refused
+
 
 def table(n: int = 60, **columns: object) -> pd.DataFrame:
     values = np.random.default_rng(n).normal(size=(n, 2))
@@ -118,7 +119,10 @@ def test_months_quarters_and_years_are_steps(
         for stream_bytes in (0, 2**30):
             assert cut(path, time="date", stream_bytes=stream_bytes) == [7, 21]
         day = holed.reset_index(names="date")
-        assert cut(day.assign(date=day["date"].dt.strftime("%d.%m.%Y")), time="date", day_first=True) == [7, 21]
+        assert cut(day.assign(date=day["date"].dt.strftime("%d.%m.%Y")), time="date", day_first=True) == [
+            7,
+            21,
+        ]
 
 
 def test_steps_that_only_look_like_months_are_none() -> None:
@@ -137,7 +141,9 @@ def test_steps_that_only_look_like_months_are_none() -> None:
 
 def test_sites_of_one_calendar_go_together_whatever_their_days_and_years() -> None:
     months = [pd.date_range(day, periods=24, freq="MS") for day in ("2000-01-01", "2010-05-01")]
-    frames = {f"s{k}": table(24).set_index(one + pd.Timedelta(14 * k, unit="D")) for k, one in enumerate(months)}
+    frames = {
+        f"s{k}": table(24).set_index(one + pd.Timedelta(14 * k, unit="D")) for k, one in enumerate(months)
+    }
     frames["two rows"] = table(2).set_index(pd.DatetimeIndex(["2020-07-01", "2020-08-01"]))
     assert [site.step for site in read_sites(frames).values()] == ["1MS"] * 3  # type: ignore[attr-defined]
     frames["daily"] = table(24).set_index(pd.date_range("2000-01-01", periods=24, freq="D"))
@@ -176,8 +182,10 @@ def test_a_file_that_grows_while_it_is_read_gives_no_mixture(
 def test_working_days_and_hours_of_periods_are_counted() -> None:
     days = table(20).set_index(pd.period_range("2024-01-01", periods=20, freq="B"))
     assert cut(days) == cut(days, freq="B") == [20]
-    hours = table(20).set_index(pd.period_range("2024-01-01", periods=20, freq="h")).drop(
-        pd.Period("2024-01-01T05", "h")
+    hours = (
+        table(20)
+        .set_index(pd.period_range("2024-01-01", periods=20, freq="h"))
+        .drop(pd.Period("2024-01-01T05", "h"))
     )
     assert cut(hours) == cut(hours, freq="1h") == [5, 14]
 
@@ -278,14 +286,20 @@ def readings(sites: int = 3) -> pd.DataFrame:
     """One reading per row, of three variables that differ more than the sites do."""
     rng, parts = np.random.default_rng(5), []
     for k in range(sites):
-        x = {"temp": 40 + rng.normal(size=90), "humid": 60 + rng.normal(size=90), "wind": rng.normal(size=90) + k}
+        x = {
+            "temp": 40 + rng.normal(size=90),
+            "humid": 60 + rng.normal(size=90),
+            "wind": rng.normal(size=90) + k,
+        }
         wide = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=90, freq="h", name="time"))
         parts.append(wide.reset_index().melt("time", var_name="item").assign(site=f"s{k}"))
     found = pd.concat(parts, ignore_index=True).sample(frac=0.8, random_state=0)
     return found.sort_values(["site", "time"], kind="stable", ignore_index=True)
 
 
-@pytest.mark.parametrize("given", [{}, {"time": "time"}, {"time": "time", "site": "site"}, {"series": "site"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"time": "time"}, {"time": "time", "site": "site"}, {"series": "site"}]
+)
 def test_a_table_of_readings_is_to_be_read_as_one_first(given: dict[str, str], tmp_path: Path) -> None:
     long = readings()
     path = written(tmp_path / "long.csv", long)
