@@ -186,9 +186,9 @@ class Layout(Settings):
     missing: str | None = setting(
         None,
         word(*MISSING) | nothing(),
-        'Rows with empty cells. "keep", the default: keep them, with NaN in empty cells; `Prepare` says what a fit then does. '
-        'Rows without any value are removed at the ends of a segment, and more than ten in a row end the segment. "drop": leave '
-        'out rows with an empty cell and start a new segment. "error": refuse them.',
+        'Rows with empty cells. "keep", the default: keep them, with NaN in empty cells; `Prepare` says what a fit then '
+        "does. Rows without any value are removed at the ends of a segment, and more than ten in a row end the segment. "
+        '"drop": leave out rows with an empty cell and start a new segment. "error": refuse them.',
     )
     sort: bool | None = setting(
         None,
