@@ -236,7 +236,8 @@ def _refusal(error: DataError, **where: str) -> Finding:
     cell: dict[str, Any] = {name: error.values[name] for name in ("row", "cell") if name in error.values}
     values = {"text": str(error), "parts": parts, "why": error.code, **where, **cell}
     about: Any = error.values.get("columns", ())
-    return Finding("refused", "error", values, tuple(about), error.values.get("cure", {}))
+    cure: Any = error.values.get("cure", {})
+    return Finding("refused", "error", values, tuple(about), cure)
 
 
 def _explained(shown: list[Finding], refusal: Finding) -> list[Finding]:

@@ -115,17 +115,13 @@ def readings_in(frame: pd.DataFrame, layout: Layout) -> tuple[dict[str, str], li
         if len(values) != 1:
             continue
         ranks = frame[values[0]].rank()
-        for names in sorted(
-            texts, key=lambda name: -float(ranks.groupby(frame[name]).transform("mean").var())
-        ):
+        told = {one: float(ranks.groupby(frame[one].to_numpy()).transform("mean").var()) for one in texts}
+        for names in sorted(texts, key=lambda name: -told[name]):
             rest = [name for name in texts if name != names]
             place = [time, *keys, *rest]
-            once = frame.duplicated([*place, names]).mean() <= _FEW
-            if (
-                once
-                and frame.duplicated(place).mean() >= _MANY
-                and frame[names].nunique() < _MANY * len(frame)
-            ):
+            is_once = frame.duplicated([*place, names]).mean() <= _FEW
+            is_repeated = frame[names].nunique() < _MANY * len(frame)
+            if is_once and is_repeated and frame.duplicated(place).mean() >= _MANY:
                 said = {"names": names, "values": values[0]}
                 return said if time == layout.time else {**said, "time": str(time)}, rest
     return {}, []

@@ -471,7 +471,7 @@ class StepCounter:
         if self._is_business:
             return Clock("business", 1, True, self._day_first)
         if self._months:
-            usual = min(self._months, key=lambda one: (-self._months[one], one))
+            usual = min(self._months.items(), key=lambda one: (-one[1], one[0]))[0]
             return Clock("month", usual, True, self._day_first)
         step, is_exact = self._step(jitter)
         if unit == "instant" and self._has_zone and step % _DAY == 0:
