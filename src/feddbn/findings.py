@@ -38,7 +38,7 @@ HARM = (
         "slower-rows",
     ),
     # Cells are not measured.
-    *("sentinel", "made-up-values", "stuck", "held", "constant"),
+    *("sentinel", "made-up-values", "stuck", "held", "constant", "empty-column"),
     # Sites differ, and the model is contradicted.
     *("sites-disagree", "disagreement", "other-relations", "two-rates", "scales"),
     *("could-be-hidden", "residuals", "rates-do-not-fit", "near-identity", "pairs-unseen", "not-converged"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from support.wards import stays, ward
@@ -92,3 +93,13 @@ def test_what_are_no_findings_is_one_sentence(refuses, tmp_path, text):
     path = tmp_path / "findings.json"
     path.write_text(text)
     assert "findings.json" in refuses("check", path)
+
+
+def test_the_worst_site_comes_first_where_sites_share_a_line(run, tmp_path: Path):
+    for k, share in enumerate((0.1, 0.6, 0.2)):
+        x = ward(200, k)
+        x.loc[: int(200 * share) - 1, "breath"] = np.nan
+        x.to_csv(tmp_path / f"ward-{k}.csv", index=False)
+    table = run("check", tmp_path).stdout
+    assert "ward-1 and 2 more" in table
+    assert "60" in table

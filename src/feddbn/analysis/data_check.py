@@ -48,7 +48,7 @@ ROWS_PER_COLUMN = 10.0
 """With fewer rows for each column of a lagged row than this, a check warns."""
 MANY_EMPTY = 0.3
 """From this share of empty cells on a check warns instead of noting it."""
-_EXPLAINS = ("text-cells", "undeclared-time", "shuffled-time", "glued", "constant")
+_EXPLAINS = ("text-cells", "undeclared-time", "shuffled-time", "glued", "constant", "empty-column")
 """What tables show because of which a fit may refuse them."""
 _THREE_FACTOR = 5.0
 _OTHER_UNITS = 0.5
@@ -172,6 +172,12 @@ def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> 
     yield from shown
     told = {one.code for one in shown}
     yield from (one for one in look.findings_.single if one.code not in told)
+    rows, usable, recordings = (
+        int(look.sites_[name].sum()) for name in ("rows", "usable_rows", "recordings")
+    )
+    n_lags = look.n_lags if isinstance(look.n_lags, int) else 1
+    size = _enough(rows, usable, recordings, len(sites), n_lags, (n_lags + 1) * len(look._variables))
+    yield from [size] if size.level != "note" else []
     if look.asked_ is not None:
         moments, names = look.asked_.moments, look._variables
         # A fit may find that it is noise with a memory, and take that off.
@@ -309,13 +315,19 @@ def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_site
 
 def _rows(survey: Survey, d: int, n_lags: int, n_sites: int) -> list[Finding]:
     rows, recordings = int(survey.n_rows), int(survey.n_recordings)
-    usable, columns = rows - n_lags * recordings, (n_lags + 1) * d
+    usable = max(rows - n_lags * recordings, 0)
+    return [_enough(rows, usable, recordings, n_sites, n_lags, (n_lags + 1) * d)]
+
+
+def _enough(rows: int, usable: int, recordings: int, sites: int, n_lags: int, columns: int) -> Finding:
+    """How many rows there are for the columns of a lagged row; an error with no more rows than columns."""
     level: Level = (
         "error" if usable <= columns else "warning" if usable < ROWS_PER_COLUMN * columns else "note"
     )
-    counts = {"rows": rows, "recordings": recordings, "sites": n_sites, "usable": max(usable, 0)}
-    values = {**counts, "n_lags": n_lags, "columns": columns, "fewest": ROWS_PER_COLUMN}
-    return [Finding("all-rows", level, values)]
+    counts = {"rows": rows, "recordings": recordings, "sites": sites, "usable": usable}
+    return Finding(
+        "all-rows", level, {**counts, "n_lags": n_lags, "columns": columns, "fewest": ROWS_PER_COLUMN}
+    )
 
 
 def _empty(survey: Survey, d: int) -> list[Finding]:

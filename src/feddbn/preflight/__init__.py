@@ -11,6 +11,7 @@ May import: data and below.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -64,6 +65,9 @@ def preflight(data: Any, *, layout: Layout | None = None, **columns: Any) -> Fin
     told = keys | {name for finding in proposed for name in finding.about}
     values = [one for site in sites.values() for one in check_values(site, told)]
     values = [one for one in values if not (one.about and set(one.about) <= keys)]
+    empty = Counter(one.about for one in values if one.code == "empty-column")
+    # Of what is empty everywhere no method learns.
+    values = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in values]
     return Findings([*out, *proposed, *values, *_repeated(sites)])
 
 
@@ -137,6 +141,7 @@ def quick_warnings(
     found = list(_ignored_levels(data, declared))
     for name, site in sites.items():
         found += remarked(name, site)
+        found += [Finding("empty-column", "warning", {"site": name}, (one,)) for one in _empty(site)]
     starts = {name: _beginning(site) for name, site in sites.items()}
     for name in _suspicious({name: start[0] for name, start in starts.items() if start is not None}):
         start = starts[name]
@@ -151,6 +156,17 @@ def quick_warnings(
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
         found += few_usable(str(table.index[k]), table.iloc[k], n_lags, whole_rows)
     return _once(found)
+
+
+def _empty(site: SiteData) -> list[str]:
+    """The columns without any value; as a rule the first rows show that there is none."""
+    is_empty = np.ones(len(site.variables), dtype=bool)
+    for recording in site.recordings():
+        for block in recording.blocks():
+            is_empty &= np.isnan(block.values).all(axis=0)
+            if not is_empty.any():
+                return []
+    return [name for name, one in zip(site.variables, is_empty, strict=True) if one]
 
 
 def remarked(name: str, site: SiteData) -> list[Finding]:

@@ -81,12 +81,17 @@ def check_values(site: SiteProfile, told: Collection[str] = ()) -> list[Finding]
 def _missing(site: SiteProfile) -> list[Finding]:
     n = sum(one.n_rows for one in site.long)
     shares = {name: site.total("n_missing", name) / n for name in site.chosen} if n else {}
-    gappy = sorted((name for name in shares if shares[name] > 0), key=lambda name: -shares[name])
-    if not gappy:
-        return []
-    columns = tuple(name for name in site.chosen if name in gappy)
-    values = {"site": site.name, "shares": {name: shares[name] for name in gappy}}
-    return [Finding("missing", "note", values, columns)]
+    out = [
+        Finding("empty-column", "warning", {"site": site.name}, (name,))
+        for name, share in shares.items()
+        if share == 1
+    ]
+    gappy = sorted((name for name in shares if 0 < shares[name] < 1), key=lambda name: -shares[name])
+    if gappy:
+        columns = tuple(name for name in site.chosen if name in gappy)
+        values = {"site": site.name, "shares": {name: shares[name] for name in gappy}}
+        out.append(Finding("missing", "note", values, columns))
+    return out
 
 
 def _text(site: SiteProfile) -> list[Finding]:

@@ -125,8 +125,10 @@ def _table_chunks(
             if key in columns
         }
         numeric = [c for c in chosen if c not in levels and pd.api.types.is_numeric_dtype(tidy[c].dtype)]
-        plausible = own.plausible(tidy[numeric].to_numpy(dtype=float, na_value=np.nan), numeric)
-        within = dict(zip(numeric, plausible.T, strict=True)) if own.limits or own.units else {}
+        within = {}
+        if numeric and (own.limits or own.units):
+            plausible = own.plausible(tidy[numeric].to_numpy(dtype=float, na_value=np.nan), numeric)
+            within = dict(zip(numeric, plausible.T, strict=True))
         body = tidy[columns].assign(**levels, **within)
         if not names:
             yield Chunk(site, name, body, tuple(chosen), index, is_file, own.time is not None)

@@ -310,6 +310,22 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """Return a share in percent; some is never told as none, nor most as all.
+
+    Examples
+    --------
+    >>> from feddbn.words import percent
+    >>> percent(0.0304), percent(0.71), percent(0.99996), percent(1.0), percent(0.0001)
+    ('3.0%', '71%', 'more than 99%', '100%', 'less than 0.1%')
+    """
+    if 0 < share < 0.001:
+        return "less than 0.1%"
+    if 0.995 <= share < 1:
+        return "more than 99%"
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
+
+
 STEERS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 """Control characters but those of plain text, and what turns the direction of a line around."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from feddbn.errors import Given
-from feddbn.words import Card, Said, counted, names_of, says, times, told
+from feddbn.words import Card, Said, counted, names_of, percent, says, times, told
 
 _LEVELS = {
     "binary": "has two values, like yes/no",
@@ -101,6 +101,8 @@ _SENTENCES = {
         "{columns} never change{s} here: no edge can be learned from that.",
         "leave the site out, or {leave_out}",
     ),
+    "empty-column/some": ("{one} is empty: no row has a value.", "leave the site out, or {leave_out}"),
+    "empty-column/all": ("{one} is empty: no row has a value.", "{leave_out}"),
     "outliers": (
         "{columns}: cells that lie far from their recording's median (outliers), {where}.",
         "leave wrong cells empty",
@@ -154,7 +156,7 @@ _SENTENCES = {
         "{freq} sets another step for all",
     ),
     "uneven-times": (
-        "{share:.1%} of the times in {one} are off the step of {step}, by at most {most:.1%} of it. They count as regular.",
+        "{share} of the times in {one} are off the step of {step}, by at most {most} of it. They count as regular.",
         "{cure} refuses such times, {fifth} allows a fifth of the step",
     ),
     "averaged/average": (
@@ -184,16 +186,18 @@ _SENTENCES = {
         "{choice} takes one value per step, and a method in continuous time (ContinuousDBN) takes the times as they are",
     ),
     "all-rows/error": (
-        "{what}: at most {usable} can be used with {lags}, and a network has {n_columns} columns.",
+        "too few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns "
+        "(variables now and at each lag); {needed:,.0f} rows or more are needed.",
         "ask more sites, or use fewer variables or lags",
     ),
     "all-rows/warning": (
-        "{what}: at most {usable} can be used with {lags}, fewer than {fewest:g} for each column.",
+        "few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns (variables now "
+        "and at each lag); {needed:,.0f} rows or more are needed, {fewest:g} for each column.",
         "ask more sites, or use fewer variables or lags",
     ),
     "all-rows/note": ("{what}.", ""),
     "empty-share": (
-        "{share:.1%} of the cells are empty.",
+        "{share} of the cells are empty.",
         "{cure}, the default, uses all measured cells",
     ),
     "still": (
@@ -239,6 +243,7 @@ def _variant(it: Said) -> str:
         "averaged": "average" if it.get("how") == "average" else "same",
         "text-cells": "some" if it.get("n_numbers", 0) >= it.get("n_text", 0) else "all",
         "all-rows": level,
+        "empty-column": "all" if level == "error" else "some",
         "usable-rows": "complete" if level == "error" else "any",
         "not-compared": "asked" if it.finding.cure else "few",
         "disagreement": "few" if it.finding.cure else "many",
@@ -292,11 +297,12 @@ def _own_parts(it: Said) -> dict[str, Any]:
         shown = ", ".join(f"{it['cells'][name]} at {name!r}" for name in sites[:3])
         return {"where": shown + (f" and some at {len(sites) - 3} more" if len(sites) > 3 else "")}
     if code == "all-rows":
-        what = f"{it['rows']} rows in {it['recordings']} recordings of {it['sites']} sites"
-        return {"what": what, "n_columns": it["columns"]}
+        sizes = (("rows", "row"), ("recordings", "recording"), ("sites", "site"))
+        rows, recordings, sites = (counted(it[name], noun) for name, noun in sizes)
+        needed = it["fewest"] * it["columns"]
+        return {"what": f"{rows} in {recordings} of {sites}", "n_columns": it["columns"], "needed": needed}
     if code in ("uneven-times", "empty-share"):
-        # A share is never told as none.
-        return {name: max(it[name], 0.001) for name in ("share", "most") if name in it.finding.values}
+        return {name: percent(it[name]) for name in ("share", "most") if name in it.finding.values}
     if code == "others-looked-at":
         sites = it["kept"]
         more = f" and {len(sites) - 4} more sites" if len(sites) > 4 else ""
@@ -304,7 +310,7 @@ def _own_parts(it: Said) -> dict[str, Any]:
         return {"listed": listed, "them": "these" if len(sites) > 1 else "this one"}
     if code == "averaged":
         names = list(it["shares"])
-        lost = ", ".join(f"{it['shares'][name]:.0%} of {name!r}" for name in names[:3])
+        lost = ", ".join(f"{percent(it['shares'][name])} of {name!r}" for name in names[:3])
         more = f" and less of {len(names) - 3} more" if len(names) > 3 else ""
         way = "`feddbn check` shows what other steps keep; take a finer one with"
         return {
@@ -363,9 +369,10 @@ def _of_template(it: Said) -> Card:
 @says("missing")
 def _missing(it: Said) -> Card:
     first, *others = sorted(it["shares"], key=lambda name: -it["shares"][name])
-    text = f"{100 * it['shares'][first]:.2g} % of {first!r} is missing"
+    text = f"{percent(it['shares'][first])} of {first!r} is missing"
     if others:
-        text += f", and up to {100 * it['shares'][others[0]]:.2g} % of {len(others)} other columns"
+        most = percent(it["shares"][others[0]])
+        text += f", and {most} of {others[0]!r}" if len(others) == 1 else f", and up to {most} of {len(others)} others"
     return _told(
         it, f"{text}.", f"fill short gaps, or choose the other columns with {it.option('variables')}"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from feddbn.findings import Finding
-from feddbn.words import Said, counted, say, says, says_as
+from feddbn.words import Said, counted, percent, say, says, says_as
 
 _MOST_EDGES = 8
 
@@ -200,7 +200,7 @@ def _discoveries(it: Said) -> str:
             f"columns. {what[0].upper()}{what[1:]} were found. Use fewer variables or lags, or more rows."
         )
     said = (
-        f"of {counted(it['n_tested'], 'tested edge')}, {what} are discoveries. At most {100 * it['fdr']:g} % of either kind "
+        f"of {counted(it['n_tested'], 'tested edge')}, {what} are discoveries. At most {percent(it['fdr'])} of either kind "
         "are expected to be false"
     )
     if it["because"]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from feddbn.words import Said, counted, says, says_as
+from feddbn.words import Said, counted, percent, says, says_as
 
 _MOST_SHOWN = 6
 _LEAST_SHARE = 0.01
 
 
 _MADE_UP = {
-    "lines": "{:.0%} of the cells of {} lie on straight lines between their neighbours: interpolated?",
-    "repeats": "{:.0%} of the cells of {} repeat the value before: carried forward, or a stuck sensor?",
-    "smooth": "changes of {1} continue in the next row (correlation {0:.2f}): smoothed, or sampled too often?",
+    "lines": "{} of the cells of {} lie on straight lines between their neighbours: interpolated?",
+    "repeats": "{} of the cells of {} repeat the value before: carried forward, or a stuck sensor?",
+    "smooth": "changes of {1} continue in the next row (correlation {2:.2f}): smoothed, or sampled too often?",
 }
 
 
 @says("made-up-values")
 def _made_up_values(it: Said) -> str:
     told = zip(it["kinds"].items(), it["shares"], strict=True)
-    each = " ".join(_MADE_UP[kind].format(share, name) for (name, kind), share in list(told)[:_MOST_SHOWN])
+    each = " ".join(_MADE_UP[kind].format(percent(share), name, share) for (name, kind), share in list(told)[:_MOST_SHOWN])
     more = f" And {len(it['shares']) - _MOST_SHOWN} more." if len(it["shares"]) > _MOST_SHOWN else ""
     cure = f" {it.cure} treats such cells as empty." if it.finding.cure else ""
     return f"some values seem to be filled in, and filled-in values can reverse edges. {each}{more}{cure}"
@@ -52,9 +52,9 @@ def _own_courses(it: Said) -> str:
     if periods:
         parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in periods)} rows")
     most = sorted(((share, name) for name, share in shares.items() if share >= _LEAST_SHARE), reverse=True)
-    shown = ", ".join(f"{100 * share:.0f} % of the variance of {name}" for share, name in most[:_MOST_SHOWN])
+    shown = ", ".join(f"{percent(share)} of the variance of {name}" for share, name in most[:_MOST_SHOWN])
     if len(most) > _MOST_SHOWN:
-        shown += f" and less of {len(most) - _MOST_SHOWN} others"
+        shown += f" and less of {counted(len(most) - _MOST_SHOWN, 'other')}"
     return (
         f"each recording has its own {' and '.join(parts)} (BIC {it['evidence']:.0f} better), which are subtracted"
         f"{': ' + shown if shown else ''}. {_levels(it, bool(degree or periods))} {it.cure} "
@@ -74,7 +74,6 @@ def _levels(it: Said, has_course: bool) -> str:
 
 @says("cells-bounded")
 def _cells_bounded(it: Said) -> str:
-    cost = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     lie = f"{counted(it['n'], 'cell')} of {it.names} {'lies' if it['n'] == 1 else 'lie'}"
     far = f"{lie} more than 6 robust standard deviations from their recording's median"
     if it.get("shocks"):
@@ -85,15 +84,14 @@ def _cells_bounded(it: Said) -> str:
         )
     return (
         f"{far}. Outliers get less weight from 5 on and none from 10 on. So no single cell decides the result. This costs "
-        f"about {cost} of the information. {it.cure} uses all cells unchanged."
+        f"about {percent(it['share'])} of the information. {it.cure} uses all cells unchanged."
     )
 
 
 @says("empty-cells")
 def _empty_cells(it: Said) -> str:
-    size = f"{it['share']:.1%}" if it["share"] >= 0.001 else "less than 0.1%"
     return (
-        f"{size} of the cells are empty. All rows are used; together they are worth {it['n']:.0f} complete rows. "
+        f"{percent(it['share'])} of the cells are empty. All rows are used; together they are worth {it['n']:.0f} complete rows. "
         f"{it.cure} uses complete rows only."
     )
 

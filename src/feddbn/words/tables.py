@@ -216,8 +216,10 @@ def findings_table(findings: Sequence[Finding], audience: Audience) -> Table:
         groups.setdefault((one.level, what, one.about), []).append(one)
     rows = []
     for same in groups.values():
-        said = card(same[0], audience)
-        where = str(same[0].values.get("site", "all"))
+        # What stands for all is the worst of them.
+        worst = max(same, key=lambda one: max(one.values["shares"].values()) if one.code == "missing" else 0.0)
+        said = card(worst, audience)
+        where = str(worst.values.get("site", "all"))
         n = sum(one.values.get("n_sites", 1) for one in same if "site" in one.values)
         where += f" and {n - 1} more" if n > 1 else ""
         rows.append((same[0].level, where, said.detail, said.advice))

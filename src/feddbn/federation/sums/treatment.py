@@ -276,6 +276,7 @@ def asked_moments_program(
     if prepare.needs_survey:
         look = yield from first_look_program(variables, n_lags, prepare)
         survey, n_disagreeing, n_slower = look.survey, look.n_disagreeing or 0, look.n_slower
+        _require_cells(survey, variables)
         treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
         if prepare.robust == "auto" and survey.far:
             robust = "shocks" if survey.has_shocks else "site"
@@ -441,6 +442,18 @@ def _vanished(common: FloatArray, own: FloatArray, d: int) -> set[int]:
     """Positions of variables of which nuisances leave nothing."""
     total = np.diag(common)[:d]
     return set(np.flatnonzero((np.diag(own)[:d] < _NOTHING_LEFT * total) & (total > 0)).tolist())
+
+
+def _require_cells(survey: Survey, variables: tuple[str, ...]) -> None:
+    """Refuse variables of which no site has a cell."""
+    empty = tuple(name for name, n in zip(variables, survey.n_cells.tolist(), strict=True) if n < 0.5)
+    if empty:
+        columns = f"column{'' if len(empty) == 1 else 's'} {', '.join(map(repr, empty))}"
+        raise DataError(
+            f"no row has a value in {columns}; leave such columns out with {Given('variables')}.",
+            code="empty-column",
+            columns=empty,
+        )
 
 
 def _require_noise(

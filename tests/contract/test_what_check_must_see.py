@@ -1,0 +1,69 @@
+"""`feddbn.check` names the column and the site that make a network wrong, and its fit says the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.errors import DataError
+from support.saying import only, refused
+from support.wards import wards
+
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+
+
+# Empty columns.
+
+
+@pytest.mark.parametrize("method", ["OneShotDBN", "PFDBNL", "Dynotears"])
+def test_a_column_that_is_empty_everywhere_is_refused_by_its_name(method):
+    data = {name: x.assign(lab=np.nan) for name, x in wards(2).items()}
+    for given in (data["ward-0"], data):
+        with refused(DataError, "lab", "variables", code="empty-column"):
+            getattr(feddbn, method)().fit(given)
+        found = feddbn.check(given)
+        assert {(one.code, one.level, one.about) for one in found} == {("empty-column", "error", ("lab",))}
+
+
+def test_a_column_that_is_empty_at_one_site_is_a_warning_with_its_name_in_check_and_fit():
+    data = wards(3)
+    data["ward-1"]["breath"] = np.nan
+    data["ward-2"].iloc[:30, 2] = np.nan
+    found = feddbn.check(data)
+    for told in (found, feddbn.OneShotDBN().fit(data).findings_):
+        one = only(told, "empty-column")
+        assert (one.level, one.about, one.values["site"]) == ("warning", ("breath",), "ward-1")
+    # Its share is not told a second time, and no other site's number stands for it.
+    assert [one.values["site"] for one in found.of("missing")] == ["ward-2"]
+
+
+# Text.
+
+
+def test_a_site_with_text_in_every_column_is_told_by_check_as_by_a_fit():
+    data = wards(3)
+    data["ward-1"] = data["ward-1"].astype(object)
+    data["ward-1"].iloc[5] = "k.A."
+    found = feddbn.check(data)
+    assert {(one.values["site"], one.about[0]) for one in found.of("text-cells")} == {
+        ("ward-1", name) for name in data["ward-1"]
+    }
+    assert found.of("others-looked-at")[0].values["kept"] == ["ward-0", "ward-2"]
+    limited = feddbn.check(data, limits={"pulse": (10, 300)})
+    assert limited.codes.count("text-cells") == 4
+
+
+# Rows.
+
+
+@pytest.mark.parametrize(("n", "level"), [(3, "error"), (5, "warning"), (20, "warning"), (200, None)])
+def test_few_rows_are_told_with_how_many_there_are_and_how_many_are_needed(n, level):
+    rng = np.random.default_rng(n)
+    data = {s: pd.DataFrame(rng.normal(size=(n, 4)), columns=list("abcd")) for s in "xyz"}
+    told = feddbn.check(data).of("all-rows")
+    assert [one.level for one in told] == ([] if level is None else [level])
+    for one in told:
+        usable = 3 * (n - 1)
+        assert one.values.items() >= {"rows": 3 * n, "usable": usable, "columns": 8, "fewest": 10.0}.items()
