@@ -186,7 +186,9 @@ def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> 
         computed = {name for one in look.findings_.of("near-identity") for name in one.about}
         yield from (one for one in _almost_dependent(moments, names) if not {*one.about} <= computed)
         yield from _far_cells(look.asked_, sites)
-        yield from _one_of_three(sites)
+        units = {(one.values["site"], name) for one in shown if one.code == "units" for name in one.about}
+        for one in _one_of_three(sites):
+            yield from [] if {(one.values["site"], name) for name in one.about} <= units else [one]
 
 
 def _far_cells(asked: AskedMoments, sites: Mapping[str, SiteData]) -> Iterator[Finding]:

@@ -167,7 +167,7 @@ def _warnings(
 
 def result_numbers(result: Result, study: Study | None) -> dict[str, str]:
     """Return what two results are compared by beside their edges, in words."""
-    rows = result.diagnostics.get("n_samples")
+    rows = result.rows_used[0]
     noise = (result.privacy or {}).get("epsilon")
     levels = Counter(one.level for one in result.findings)
     return {

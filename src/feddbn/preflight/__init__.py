@@ -24,7 +24,7 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.data.layout import Layout
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.findings import Finding, Findings
-from feddbn.preflight.columns import CODES, check_codes, check_values, is_code, sentinels
+from feddbn.preflight.columns import CODES, check_codes, check_units, check_values, is_code, sentinels
 from feddbn.preflight.profile import SiteProfile, chunks, profile_sites, recorded
 from feddbn.preflight.roles import check_index, check_keys, propose_kinds
 
@@ -68,7 +68,7 @@ def preflight(data: Any, *, layout: Layout | None = None, **columns: Any) -> Fin
     empty = Counter(one.about for one in values if one.code == "empty-column")
     # Of what is empty everywhere no method learns.
     values = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in values]
-    return Findings([*out, *proposed, *values, *_repeated(sites)])
+    return Findings([*out, *proposed, *values, *check_units(sites, told), *_repeated(sites)])
 
 
 def _repeated(sites: Mapping[str, SiteProfile]) -> list[Finding]:

@@ -6,17 +6,19 @@ which cells are far out, is for a fit to decide (`federation.sums.treatment`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.units import conversion
 from feddbn.findings import Finding
 from feddbn.preflight.profile import SiteProfile
 
 __all__ = [
     "CODES",
     "check_codes",
+    "check_units",
     "check_values",
     "is_code",
     "rows_held",
@@ -210,3 +212,74 @@ def rows_held(heads: list[FloatArray]) -> int | None:
     if usual < 2 or float((np.abs(runs - usual) <= slack).mean()) < _REGULAR:
         return None
     return round(usual)
+
+
+_PAIRS = ("C", "F"), ("F", "C"), ("K", "C"), ("C", "K"), ("K", "F"), ("F", "K"), ("mmHg", "kPa"), ("kPa", "mmHg")
+_FACTORS = 10.0, 100.0, 1000.0, 1e6, 60.0, 0.1, 0.01, 0.001, 1e-6, 1 / 60
+_CONVERSIONS = (*((conversion(*pair), pair) for pair in _PAIRS), *(((factor, 0.0), ()) for factor in _FACTORS))
+"""Changes of unit that mistakes are made with: a factor and an offset, and the units where they have names."""
+_FEWEST_UNITS = 3
+"""With fewer sites nobody can say who has the other unit."""
+_OTHERS_AGREE, _FEWEST_CELLS = 2 / 3, 20
+_APART, _PART_LEFT = 1.5, 0.25
+"""A site's level is so many standard deviations off the others, and the conversion leaves so much of that."""
+_NEAR_LEVEL, _BROUGHT = 0.8, 0.1
+"""Where sites are alike: so many standard deviations, or so much of how far off the one is."""
+_NEAR_SPREAD, _MOST_SPREAD, _HUGE = 0.6, 0.5, 4.0
+"""The same of logs of spreads: a part of the change, and the most; and a change that no honest site has."""
+_QUARTILES = 1.349
+"""Between the quartiles of a Gaussian lie so many standard deviations."""
+
+
+def check_units(sites: Mapping[str, SiteProfile], told: Collection[str] = ()) -> list[Finding]:
+    """Return the findings about columns that a known change of unit would bring from far off to where other sites are.
+
+    Honest sites differ in level and spread, too, but hardly by what a change of unit does to both at once. Medians and
+    quartiles of the first rows are looked at; columns that are `told` are no measurements.
+    """
+    profiles, out = list(sites.values()), list[Finding]()
+    if len(profiles) < _FEWEST_UNITS:
+        return []
+    for name in profiles[0].numeric:
+        if name in told or not all(name in one.numeric for one in profiles):
+            continue
+        quarters = np.array([_quarters(one, name) for one in profiles])
+        spread = (quarters[:, 2] - quarters[:, 0]) / _QUARTILES
+        if not (spread > 0).all():
+            continue
+        for k, site in enumerate(profiles):
+            found = _of_other_unit(quarters[:, 1], np.log(spread), k)
+            if found is not None:
+                (factor, offset), units = _CONVERSIONS[found]
+                level, usual = float(quarters[k, 1]), float(np.median(np.delete(quarters[:, 1], k)))
+                values = {"site": site.name, "how": "conversion", "units": list(units), "factor": factor}
+                values |= {"offset": offset, "level": level, "usual": usual, "becomes": factor * level + offset}
+                out.append(Finding("units", "warning", values, (name,)))
+    return out
+
+
+def _quarters(site: SiteProfile, name: str) -> FloatArray:
+    """(3,) the quartiles of a column, NaN with few values."""
+    x = np.concatenate([one.head[:, j] for one, j in site.column(name)])
+    x = x[np.isfinite(x)]
+    return np.quantile(x, [0.25, 0.5, 0.75]) if len(x) >= _FEWEST_CELLS else np.full(3, np.nan)
+
+
+def _of_other_unit(levels: FloatArray, logs: FloatArray, k: int) -> int | None:
+    """Which conversion brings site k to the others, of whom most agree; None if it is near them, or none does."""
+    level, log = (float(np.median(np.delete(one, k))) for one in (levels, logs))
+    apart, wider = np.abs(levels - level) / np.exp(log), np.abs(logs - log)
+    near = max(_NEAR_LEVEL, _BROUGHT * apart[k])
+    best: tuple[float, int] | None = None
+    for which, ((factor, offset), _) in enumerate(_CONVERSIONS):
+        change = float(np.log(factor))
+        left = abs(factor * levels[k] + offset - level) / np.exp(log), abs(logs[k] + change - log)
+        near_spread = min(_NEAR_SPREAD * abs(change) or 1.0, _MOST_SPREAD)
+        # Spread alone tells another unit only where it is far beyond what sites have.
+        is_told = apart[k] > _APART and left[0] < _PART_LEFT * apart[k]
+        is_told |= offset == 0 and abs(change) > _HUGE
+        alike = np.delete((wider < near_spread) & (apart < near), k)
+        is_like = left[0] < near and left[1] < near_spread and alike.mean() >= _OTHERS_AGREE
+        if is_told and is_like and (best is None or sum(left) < best[0]):
+            best = sum(left), which
+    return None if best is None else best[1]

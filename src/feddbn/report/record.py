@@ -26,7 +26,7 @@ from feddbn.model.graph import parts_of, plain_parts
 from feddbn.model.rates import RateNetwork
 from feddbn.report.graph_layout import time_series_edges
 from feddbn.results.calibration import ABSTAINED
-from feddbn.results.result import FORMAT, VERSION, Result, read_json
+from feddbn.results.result import FORMAT, VERSION, Result, read_json, rows_in_sums
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
 
@@ -123,9 +123,9 @@ class ReportRecord:
     @property
     def n_rows(self) -> int | None:
         """Usable rows over all sites, or None if the result does not say."""
-        rows = self.sites["rows"].dropna() if len(self.sites) else pd.Series(dtype=float)
-        # Sites that keep their rows at home are known by name only; the sum still counts them all.
-        known = int(rows.sum()) if len(rows) else self.diagnostics.get("n_samples")
+        rows = self.sites["rows"]
+        # Sites that keep their rows at home are known by name only; the sums still count them all.
+        known = rows.sum() if len(rows) and rows.notna().all() else rows_in_sums(self.diagnostics)
         return None if known is None else int(known)
 
 

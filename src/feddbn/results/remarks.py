@@ -150,7 +150,7 @@ def alone_finding(found: Alone, n_sites: int, center: str = "") -> Finding:
     values = {"better": found.better, "equal": found.equal, "worse": found.worse, "untold": n_sites - n}
     level: Level = "good" if not found.worse else "error" if 2 * found.worse >= n else "warning"
     if not n:
-        return Finding(ALONE, "unknown", values)
+        return Finding(ALONE, "unknown", {**values, "why": "tasks" if found.is_refused else "rows"})
     about = tuple(name for name, one in found.sites.items() if one.sign < 0)
     # Where the data decided, they have said that recordings have one level.
     cure = {"prepare.center": "recording"} if center == "none" and found.worse else {}
@@ -202,7 +202,8 @@ def summarise(report: ResidualReport, names: Sequence[str]) -> ResidualSummary |
     return ResidualSummary(
         violations=report.left,
         acted_on=tuple(acted_on),
-        n_rows=round(checks.n),
+        # Rows with empty cells count for what they hold, so the evidence may be worth more rows than are complete.
+        n_rows=max(round(checks.n), round(report.n_effective * checks.inflation)),
         n_effective=report.n_effective,
         autocorrelation=float(checks.autocorrelation[np.abs(checks.autocorrelation).argmax()]),
         echo=float(checks.echo[-1]) if len(checks.echo) else 0.0,
@@ -251,9 +252,7 @@ def residual_findings(summary: ResidualSummary, n_lags: int) -> list[Finding]:
         "lag_gain": s.lag_gain,
         "looked_only": s.looked_only,
     }
-    # Rows with empty cells count for what they hold, so the evidence may be worth more rows than are complete.
-    n_rows = max(s.n_rows, round(s.n_effective * s.inflation))
-    rows = {"n_effective": s.n_effective, "n_rows": n_rows, "looked_only": s.looked_only}
+    rows = {"n_effective": s.n_effective, "n_rows": s.n_rows, "looked_only": s.looked_only}
     values: dict[str, Mapping[str, Any]] = {
         "hidden": {"causes": [list(one) for one in s.hidden_causes], "gain": s.hidden_gain},
         "memory": memory,
@@ -327,6 +326,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "missing": "drop" if done.row_model is None else "fill",
         "n_empty_cells": None if survey is None else int(survey.n_empty),
         "n_rows": None if survey is None else int(survey.n_rows),
+        "n_used": round(asked.n_rows),
         "n_effective": float(asked.moments.n),
         "unseen_pairs": [[variables[i], variables[j], lag] for i, j, lag in asked.unseen],
         "n_disagreeing": asked.n_disagreeing,

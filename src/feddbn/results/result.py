@@ -234,6 +234,14 @@ _FACTS = {
     "block_rows_": "block_rows",
     "fit_": "fit",
 }
+def rows_in_sums(diagnostics: Mapping[str, Any]) -> int | None:
+    """Return how many rows the sums of all sites counted; None where only what these are worth is known."""
+    treatment = diagnostics.get("treatment") or {}
+    if treatment.get("missing") == "fill":
+        return treatment.get("n_used")
+    return diagnostics.get("n_samples")
+
+
 _LEARNED = (*_FACTS, "dbns_by_segment_", "summary_", "ancestral_graph_", "residuals_", "alone_", "units_")
 
 
@@ -291,11 +299,11 @@ class Result(Shown):
     def rows_used(self) -> tuple[int | None, int | None]:
         """How many rows the network was learned from, and how many there were; None where that is not known.
 
-        Where sites keep their rows, the sum is all that is known of them.
+        Where sites keep their rows, the sums are all that is known of them.
         """
         known = [site for site in self.sites if {"rows", "usable_rows"} <= site.keys()]
         if not known or len(known) < len(self.sites):
-            return self.diagnostics.get("n_samples"), None
+            return rows_in_sums(self.diagnostics), None
         used = sum(int(site.get("used_rows", site["usable_rows"])) for site in known)
         return used, sum(int(site["rows"]) for site in known)
 

@@ -133,6 +133,11 @@ _SENTENCES = {
         "{columns}: the spread is up to {factor:.2g} times {more} than at the two other sites; the units may differ.",
         "use one unit everywhere: a fit does not compare fewer than four sites",
     ),
+    "units/conversion": (
+        "{one} seems to have another unit than at the other sites: its median is {level:.4g}, theirs {usual:.4g}. {change} makes "
+        "it {becomes:.4g}, with a spread like theirs.",
+        "use one unit everywhere: change it in the file, or with {as_units} for this site alone",
+    ),
     "repeated": (
         "it is a copy of recording {same_recording!r} of site {same_site!r}. Its rows would count twice.",
         "leave one of them out",
@@ -335,6 +340,11 @@ def _own_parts(it: Said) -> dict[str, Any]:
         middle = max((k for k, row in enumerate(it["steps"]) if row["step"] == step), default=1)
         near = it["steps"][max(middle - 1, 0) : middle + 2]
         return {"listed": "; ".join(map(_step_said, near)), "choice": it.option("freq")}
+    if code == "units" and it.get("how") == "conversion":
+        factor, offset = it["factor"], it["offset"]
+        formula = f"{factor:.4g} x" + (f" {'+' if offset > 0 else '-'} {abs(offset):.4g}" if offset else "")
+        named = f"{it['units'][0]} to {it['units'][1]}: " if it["units"] else ""
+        return {"change": f"A change of unit ({named}{formula})", "as_units": it.option("units")}
     if code == "usable-rows":
         return {"filling": it.method("OneShotDBN", "oneshot")}
     if code == "cycles":

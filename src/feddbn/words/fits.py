@@ -18,12 +18,19 @@ def alone_counts(values: Mapping[str, Any]) -> str:
     return ", ".join([*first, *(f"{word} for {n}" for word, n in told[1:])])
 
 
+_UNTOLD = {
+    "rows": "every site has too few rows to compare the two",
+    "tasks": "not all sites answer this question (task 'loss.alone')",
+    None: "not all sites answer this question (task 'loss.alone'), or all have too few rows to compare the two",
+}
+
+
 @says("alone")
 def _alone(it: Said) -> str:
     if not any(it[word] for word in ("better", "equal", "worse")):
         return (
-            "it is not known whether this network is better for a site than its own: a site does not answer the task "
-            "'loss.alone', or all have too few rows to compare."
+            "it is not known whether this network predicts the rows of a site better than a network of its own: "
+            f"{_UNTOLD[it.get('why')]}."
         )
     which = f" ({it.names})" if it.finding.about else ""
     if it.get("untold"):

@@ -61,13 +61,14 @@ _KEPT = "alone.verdict"
 class Alone:
     """For how many sites the network of all is better than their own, equal, or worse; zeros: they did not say.
 
-    `sites` has what each of them found, where all of them are in this process.
+    `sites` has what each of them found, where all of them are in this process; `is_refused` that not all answered.
     """
 
     better: int
     equal: int
     worse: int
     sites: Mapping[str, Verdict] = field(default_factory=dict)
+    is_refused: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -179,7 +180,7 @@ def alone_program(
     try:
         answer = yield from treated(_asked(question), network.treatment)
     except (SiteRefused, NotEnoughSites):
-        return Alone(0, 0, 0)
+        return Alone(0, 0, 0, is_refused=True)
     better, equal, worse = (round(float(count)) for count in answer.value)
     return Alone(better, equal, worse)
 
