@@ -160,8 +160,8 @@ class Look(OneShotDBN):
         self.asked_ = asked = self._run(program, federation, observer)[0]
         first_look(asked.moments, names, replace(options, prepare=rows))
         self._say_treatment(asked)
-        self._say_dependent(dependent_findings(asked.moments, names, self._inputs))
-        self._say_identities(near_identities(asked.moments, len(names), self._inputs))
+        self._say_dependent(dependent_findings(asked.in_units, names, self._inputs))
+        self._say_identities(near_identities(asked.in_units, len(names), self._inputs))
 
 
 def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> Iterator[Finding]:

@@ -45,7 +45,9 @@ def print_result(result: Result, show_all: bool = False) -> None:
     from feddbn.results.remarks import ALONE, DISCOVERIES
     from feddbn.results.result import stored_changes
 
-    first = [one for code in (ALONE, ABSTAINED, DISCOVERIES) for one in result.findings.of(code)]
+    # What the network rests on comes before what it claims.
+    first = [one for one in result.findings.of("usable-rows") if one.level == "error"]
+    first += [one for code in (ALONE, ABSTAINED, DISCOVERIES) for one in result.findings.of(code)]
     for one in first:
         say(full_sentence(sentence_of(one, "cli")))
     dbn = result.dbn

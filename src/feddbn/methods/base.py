@@ -588,10 +588,10 @@ class DBNEstimator(FederatedEstimator[S]):
         """Say what the first sums told: what was done to the rows, and which variables follow from others."""
         self._say_treatment(asked)
         if asked is not None:
-            found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables), self._inputs)
+            found = dependences(asked.in_units.scatter, asked.in_units.n, len(self._variables), self._inputs)
             self._say_dependent([one.finding(self._variables) for one in found])
 
-            self._say_identities(near_identities(asked.moments, len(self._variables), self._inputs))
+            self._say_identities(near_identities(asked.in_units, len(self._variables), self._inputs))
 
     def _say_dependent(self, found: Sequence[Finding]) -> None:
         self._tell(*found, warn=DependentColumnsWarning)

@@ -63,12 +63,24 @@ def preflight(data: Any, *, layout: Layout | None = None, **columns: Any) -> Fin
     proposed = propose_kinds(sites, keys | set(layout.kinds))
     # What seems to be something else than a measurement is told as such.
     told = keys | {name for finding in proposed for name in finding.about}
+    if _loses_rows(sites, keys):
+        # A method for kinds uses complete rows only.
+        proposed = []
     values = [one for site in sites.values() for one in check_values(site, told)]
     values = [one for one in values if not (one.about and set(one.about) <= keys)]
     empty = Counter(one.about for one in values if one.code == "empty-column")
     # Of what is empty everywhere no method learns.
     values = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in values]
     return Findings([*out, *proposed, *values, *check_units(sites, told), *_repeated(sites)])
+
+
+def _loses_rows(sites: Mapping[str, SiteProfile], keys: Collection[str]) -> bool:
+    """Whether complete rows would be less than nine of ten; an empty cell costs its row and the one after it."""
+    n = sum(one.n_rows for site in sites.values() for one in site.long)
+    empty = sum(
+        site.total("n_missing", name) for site in sites.values() for name in site.chosen if name not in keys
+    )
+    return 2 * empty > _LOST * n
 
 
 def _repeated(sites: Mapping[str, SiteProfile]) -> list[Finding]:
@@ -105,6 +117,7 @@ def _is_number(name: str) -> bool:
 _ROWS = 2000
 _FEW_ROWS = 64
 _NEAR_EMPTY = 0.25
+_LOST = 0.1
 
 
 def quick_warnings(

@@ -163,6 +163,8 @@ _FEWEST_TURNS = 4.0
 _FASTEST = 3.0
 _CYCLE_ERRORS = 6.0
 _NEIGHBOURS = 8
+_SLOW_TURNS, _SLOW_RATIO = 8.0, 8.0
+"""What turns less often in a recording must exceed its neighbours so many times: weather of some days has humps, too."""
 
 
 def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[float, ...]:
@@ -175,7 +177,8 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
     n_spectra, length
         How many were averaged, and the mean length of a recording: peaks are as wide as one over it.
 
-    A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors. Noise with a
+    A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors, those of independent
+    spectra or, if these are larger, those that the neighbours show. Noise with a
     memory or with resonances has slopes and broad hills, where the neighbours of one side are as high.
     """
     n = len(spectrum)
@@ -196,10 +199,23 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
         ordered = [np.sort(side) for side in sides if len(side)]
         base = max(float(side[(len(side) - 1) // 2] + side[len(side) // 2]) / 2 for side in ordered)
         ratio = spectrum[k] / base
-        if ratio > 1.0 + _CYCLE_ERRORS / np.sqrt(n_spectra):
+        # Where sites or variables see the same noise the mean of their spectra is as rough as few of them.
+        rough = max(_roughness(side, width) for side in sides if len(side))
+        errors = _CYCLE_ERRORS * max(1.0 / np.sqrt(n_spectra), rough)
+        # Slow ones have neighbours on one side only, and noise with a memory falls off there.
+        if ratio > max(1.0 + errors, _SLOW_RATIO if k < _SLOW_TURNS * width else 0.0):
             found.append((float(ratio), _period(spectrum, k, width)))
     found.sort(reverse=True)
     return tuple(period for _, period in found[:MOST_CYCLES])
+
+
+def _roughness(side: FloatArray, width: float) -> float:
+    """Standard deviation of a stretch of a spectrum over its level, from steps of a width: slopes do not count."""
+    step = max(round(width), 1)
+    if len(side) < 4 * step:
+        return 0.0
+    steps = np.abs(np.diff(np.log(np.maximum(side[::step], 1e-300))))
+    return float(np.median(steps)) / (np.sqrt(2.0) * _GAUSSIAN_MEDIAN)
 
 
 def _period(spectrum: FloatArray, k: int, width: float) -> float:

@@ -184,6 +184,8 @@ class AskedMoments:
         of the series themselves has; None if nothing was tried or taken off.
     summed
         The moments before what nuisances took along was put back (`whole`): these add up with those of other rows.
+    unscaled
+        Where sites were brought to one scale, the moments before that; None otherwise.
     """
 
     moments: Moments
@@ -201,6 +203,12 @@ class AskedMoments:
     personal: bool = False
     own_shares: FloatArray | None = None
     summed: Moments | None = None
+    unscaled: Moments | None = None
+
+    @property
+    def in_units(self) -> Moments:
+        """Moments in the units of the data, in which columns are computed from others."""
+        return self.moments if self.unscaled is None else self.unscaled
 
     @property
     def center(self) -> str:
@@ -301,7 +309,7 @@ def asked_moments_program(
         n, n_gains = told.moments.n, len(survey.outputs) * (survey.n_sites - stayed_out - 1)
         gains_evidence = n * (cost - new_cost) - n_gains * float(np.log(n))
         if prepare.gains == "site" or gains_evidence > 0:
-            told = replace(scaled, shape=told.shape)
+            told = replace(scaled, shape=told.shape, unscaled=told.moments)
     if told.treatment.row_model is not None:
         moments, treatment, n_rows = yield from _expected(variables, n_lags, told)
         told = replace(told, moments=moments, treatment=treatment, n_rows=n_rows)
