@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 
 import feddbn
+from feddbn.analysis.data_check import Look
+from feddbn.core.statistics.survey import cycles_in, periodogram, without_slow_part
 from feddbn.errors import DataError
+from feddbn.federation.programs.alone import Alone
 from feddbn.preflight import preflight
+from feddbn.report.record import read_record
+from feddbn.results.remarks import alone_finding
+from feddbn.results.result import Result
 from support.saying import only, refused
 from support.wards import wards
 
@@ -97,7 +104,9 @@ def weather(n_sites: int, seed: int, gains: float = 0.0, levels: float = 0.0) ->
         ("pressure", lambda x: x * 1000, []),
     ],
 )
-def test_a_site_with_another_unit_is_named_with_the_change_that_brings_it_near(n_sites, column, change, units):
+def test_a_site_with_another_unit_is_named_with_the_change_that_brings_it_near(
+    n_sites, column, change, units
+):
     data = weather(n_sites, 1, gains=0.05, levels=0.1)
     data["s1"][column] = change(data["s1"][column])
     one = only(feddbn.check(data), "units")
@@ -114,7 +123,10 @@ def test_honest_levels_and_gains_are_no_other_units():
     mess = ["gains", "offsets"]
     drawn = [
         *(weather(3 + seed % 4, seed, gains=0.2, levels=1.0) for seed in range(25)),
-        *(feddbn.simulate(d=5, n_sites=3 + k % 4, n_samples=600, mess=mess, random_state=k).sites for k in range(25)),
+        *(
+            feddbn.simulate(d=5, n_sites=3 + k % 4, n_samples=600, mess=mess, random_state=k).sites
+            for k in range(25)
+        ),
     ]
     assert sum(bool(preflight(one).of("units")) for one in drawn) <= 1
 
@@ -133,3 +145,82 @@ def test_a_method_that_would_lose_most_rows_is_not_proposed():
     assert not found.of("kinds")
     whole = {name: x.assign(gust=rng.lognormal(size=len(x))) for name, x in data.items()}
     assert feddbn.check(whole).of("kinds")[0].values["kinds"]["gust"] == "positive"
+
+
+# Formulas.
+
+
+def test_a_difference_is_found_also_where_sites_are_brought_to_one_scale():
+    rng, data = np.random.default_rng(3), {}
+    for name, x in wards(4, n=400).items():
+        y = (x - x.mean()) * np.exp(0.8 * rng.normal(size=4)) + x.mean()
+        data[name] = y.assign(left=y["pulse"] - y["pressure"] + 2 * rng.normal(size=len(x)))
+    found, fitted = feddbn.check(data), feddbn.OneShotDBN().fit(data).findings_
+    assert found.of("own-scales")
+    for told in (found, fitted):
+        one = only(told, "near-identity")
+        assert set(one.about) == {"left", "pulse", "pressure"}
+        # The formula is that of the data, not of scales that nobody has.
+        assert np.abs(one.values["weights"]) == pytest.approx([1, 1], abs=0.05)
+
+
+# Cycles.
+
+
+def memory(rng: np.random.Generator, n: int, d: int = 4) -> np.ndarray:
+    return lfilter([1], [1, -0.9], rng.normal(size=(n + 200, d)), axis=0)[200:]
+
+
+@pytest.mark.parametrize("amplitude", [0.0, 1.0])
+def test_noise_that_three_sites_share_has_no_cycle_and_a_day_is_found(amplitude):
+    for seed in range(4):
+        common = memory(np.random.default_rng([seed, 99]), 1752)
+        common += amplitude * np.sin(2 * np.pi * np.arange(1752) / 24)[:, None]
+        sites = {f"s{k}": common + 0.3 * memory(np.random.default_rng([seed, k]), 1752) for k in range(3)}
+        periods = Look(n_lags=1).fit(sites).treatment_["periods"]
+        assert periods == ([pytest.approx(24, abs=0.3)] if amplitude else [])
+
+
+def test_a_hump_of_the_slow_part_of_a_spectrum_is_no_cycle():
+    # 15 days in a record of 73: seen five times, in noise whose spectrum falls off.
+    rng, hump = np.random.default_rng(0), np.sin(2 * np.pi * np.arange(1752) / 368)[:, None]
+    parts = [periodogram(without_slow_part(memory(rng, 1752) + 1.2 * hump)) for _ in range(3)]
+    n = sum(number for _, number in parts)
+    assert cycles_in(sum(power for power, _ in parts) / n, n, 1752) == ()
+
+
+# How many rows.
+
+
+def test_rows_of_sites_that_are_known_by_name_only_are_those_that_were_used():
+    rng = np.random.default_rng(1)
+    data = {name: x.mask(rng.random(x.shape) < 0.3) for name, x in wards(4).items()}
+    here = Result.from_estimator(feddbn.OneShotDBN().fit(data))
+    away = feddbn.OneShotDBN(federation=feddbn.simulated(data, missing="keep")).fit(None)
+    apart = Result.from_estimator(away)
+    used = here.rows_used[0]
+    assert apart.rows_used == (used, None)
+    assert read_record(apart.to_dict()).n_rows == read_record(here.to_dict()).n_rows == used
+    assert apart.n_rows < 0.9 * used
+    told = apart.to_dict()
+    del told["diagnostics"]["treatment"]["n_used"]
+    # A file of an earlier version only says what they are worth.
+    assert Result.from_dict(told).rows_used == (None, None)
+
+
+def test_rows_and_what_they_are_worth_are_one_count_in_findings_and_diagnostics():
+    rng = np.random.default_rng(2)
+    data = {}
+    for name, x in wards(3, n=500).items():
+        calm = np.exp(np.cumsum(0.3 * rng.normal(size=len(x))) * 0.5)[:, None]
+        data[name] = (x - x.mean()) * calm + x.mean()
+        data[name] = data[name].mask(rng.random(x.shape) < 0.06)
+    model = feddbn.OneShotDBN().fit(data)
+    assert model.residuals_ is not None
+    assert model.residuals_.n_effective <= model.residuals_.n_rows
+
+
+@pytest.mark.parametrize(("is_refused", "why"), [(False, "rows"), (True, "tasks")])
+def test_why_no_site_was_compared_is_said(is_refused, why):
+    one = alone_finding(Alone(0, 0, 0, is_refused=is_refused), n_sites=3)
+    assert (one.level, one.values["why"]) == ("unknown", why)

@@ -46,6 +46,7 @@ from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
     checked_oneshot_program,
+    dependent_findings,
     learn_from_moments,
     limits_over,
     oneshot_program,
@@ -496,7 +497,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         learned = replace(learned, posterior=with_directions(learned.posterior, learned.orientation))
         # Where all noises have one variance, none is that of a formula.
         is_free = learned.noise.kind != "equal"
-        identities = near_identities(outcome.moments, d, self._inputs) if is_free else []
+        # Where sites were brought to one scale, formulas hold in the units of the data.
+        unscaled = None if outcome.asked is None else outcome.asked.unscaled
+        identities = near_identities(unscaled or outcome.moments, d, self._inputs) if is_free else []
+        dependent = outcome.dependent
+        if unscaled is not None:
+            dependent = dependent_findings(unscaled, names, self._inputs)
         if identities:
             groups = [one.members for one in identities]
             learned = left_open(learned, without_direction(self._constraints(), groups))
@@ -540,7 +546,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self._tell(Finding("probabilities-not-resampled", "unknown", reason))
         self._say_treatment(outcome.asked)
         self._say_rows(outcome)
-        self._say_dependent(outcome.dependent)
+        self._say_dependent(dependent)
         self._say_identities(identities)
         self._tell(*slow_findings(outcome.moments, names, self._inputs))
         self._say_residuals(report)

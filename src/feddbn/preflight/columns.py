@@ -214,9 +214,21 @@ def rows_held(heads: list[FloatArray]) -> int | None:
     return round(usual)
 
 
-_PAIRS = ("C", "F"), ("F", "C"), ("K", "C"), ("C", "K"), ("K", "F"), ("F", "K"), ("mmHg", "kPa"), ("kPa", "mmHg")
+_PAIRS = (
+    ("C", "F"),
+    ("F", "C"),
+    ("K", "C"),
+    ("C", "K"),
+    ("K", "F"),
+    ("F", "K"),
+    ("mmHg", "kPa"),
+    ("kPa", "mmHg"),
+)
 _FACTORS = 10.0, 100.0, 1000.0, 1e6, 60.0, 0.1, 0.01, 0.001, 1e-6, 1 / 60
-_CONVERSIONS = (*((conversion(*pair), pair) for pair in _PAIRS), *(((factor, 0.0), ()) for factor in _FACTORS))
+_CONVERSIONS = (
+    *((conversion(*pair), pair) for pair in _PAIRS),
+    *(((factor, 0.0), ()) for factor in _FACTORS),
+)
 """Changes of unit that mistakes are made with: a factor and an offset, and the units where they have names."""
 _FEWEST_UNITS = 3
 """With fewer sites nobody can say who has the other unit."""
@@ -253,7 +265,12 @@ def check_units(sites: Mapping[str, SiteProfile], told: Collection[str] = ()) ->
                 (factor, offset), units = _CONVERSIONS[found]
                 level, usual = float(quarters[k, 1]), float(np.median(np.delete(quarters[:, 1], k)))
                 values = {"site": site.name, "how": "conversion", "units": list(units), "factor": factor}
-                values |= {"offset": offset, "level": level, "usual": usual, "becomes": factor * level + offset}
+                values |= {
+                    "offset": offset,
+                    "level": level,
+                    "usual": usual,
+                    "becomes": factor * level + offset,
+                }
                 out.append(Finding("units", "warning", values, (name,)))
     return out
 

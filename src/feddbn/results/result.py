@@ -234,6 +234,8 @@ _FACTS = {
     "block_rows_": "block_rows",
     "fit_": "fit",
 }
+
+
 def rows_in_sums(diagnostics: Mapping[str, Any]) -> int | None:
     """Return how many rows the sums of all sites counted; None where only what these are worth is known."""
     treatment = diagnostics.get("treatment") or {}

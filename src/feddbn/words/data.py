@@ -382,7 +382,11 @@ def _missing(it: Said) -> Card:
     text = f"{percent(it['shares'][first])} of {first!r} is missing"
     if others:
         most = percent(it["shares"][others[0]])
-        text += f", and {most} of {others[0]!r}" if len(others) == 1 else f", and up to {most} of {len(others)} others"
+        text += (
+            f", and {most} of {others[0]!r}"
+            if len(others) == 1
+            else f", and up to {most} of {len(others)} others"
+        )
     return _told(
         it, f"{text}.", f"fill short gaps, or choose the other columns with {it.option('variables')}"
     )

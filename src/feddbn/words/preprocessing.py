@@ -18,7 +18,9 @@ _MADE_UP = {
 @says("made-up-values")
 def _made_up_values(it: Said) -> str:
     told = zip(it["kinds"].items(), it["shares"], strict=True)
-    each = " ".join(_MADE_UP[kind].format(percent(share), name, share) for (name, kind), share in list(told)[:_MOST_SHOWN])
+    each = " ".join(
+        _MADE_UP[kind].format(percent(share), name, share) for (name, kind), share in list(told)[:_MOST_SHOWN]
+    )
     more = f" And {len(it['shares']) - _MOST_SHOWN} more." if len(it["shares"]) > _MOST_SHOWN else ""
     cure = f" {it.cure} treats such cells as empty." if it.finding.cure else ""
     return f"some values seem to be filled in, and filled-in values can reverse edges. {each}{more}{cure}"

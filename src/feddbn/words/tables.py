@@ -217,7 +217,9 @@ def findings_table(findings: Sequence[Finding], audience: Audience) -> Table:
     rows = []
     for same in groups.values():
         # What stands for all is the worst of them.
-        worst = max(same, key=lambda one: max(one.values["shares"].values()) if one.code == "missing" else 0.0)
+        worst = max(
+            same, key=lambda one: max(one.values["shares"].values()) if one.code == "missing" else 0.0
+        )
         said = card(worst, audience)
         where = str(worst.values.get("site", "all"))
         n = sum(one.values.get("n_sites", 1) for one in same if "site" in one.values)
