@@ -134,8 +134,8 @@ _SENTENCES = {
         "use one unit everywhere: a fit does not compare fewer than four sites",
     ),
     "units/conversion": (
-        "{one} seems to have another unit than at the other sites: its median is {level:.4g}, theirs {usual:.4g}. {change} makes "
-        "it {becomes:.4g}, with a spread like theirs.",
+        "{one} seems to have another unit than at the other sites: its median is {level:.4g}, theirs {usual:.4g}. {change} "
+        "makes it {becomes:.4g}, with a spread like theirs.",
         "use one unit everywhere: change it in the file, or with {as_units} for this site alone",
     ),
     "repeated": (
@@ -196,8 +196,8 @@ _SENTENCES = {
         "ask more sites, or use fewer variables or lags",
     ),
     "all-rows/warning": (
-        "few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns (variables now "
-        "and at each lag); {needed:,.0f} rows or more are needed, {fewest:g} for each column.",
+        "few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns (variables "
+        "now and at each lag); {needed:,.0f} rows or more are needed, {fewest:g} for each column.",
         "ask more sites, or use fewer variables or lags",
     ),
     "all-rows/note": ("{what}.", ""),

@@ -93,8 +93,8 @@ def _cells_bounded(it: Said) -> str:
 @says("empty-cells")
 def _empty_cells(it: Said) -> str:
     return (
-        f"{percent(it['share'])} of the cells are empty. All rows are used; together they are worth {it['n']:.0f} complete rows. "
-        f"{it.cure} uses complete rows only."
+        f"{percent(it['share'])} of the cells are empty. All rows are used; together they are worth {it['n']:.0f} complete "
+        f"rows. {it.cure} uses complete rows only."
     )
 
 

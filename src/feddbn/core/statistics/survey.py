@@ -177,9 +177,9 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
     n_spectra, length
         How many were averaged, and the mean length of a recording: peaks are as wide as one over it.
 
-    A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors, those of independent
-    spectra or, if these are larger, those that the neighbours show. Noise with a
-    memory or with resonances has slopes and broad hills, where the neighbours of one side are as high.
+    A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors: those of
+    independent spectra or, if larger, those that the neighbours show. Noise with a memory or with resonances has slopes and
+    broad hills, where the neighbours of one side are as high.
     """
     n = len(spectrum)
     width = max(1.0, 2.0 * (n - 1) / max(length, 2.0))
