@@ -303,9 +303,9 @@ def _own_parts(it: Said) -> dict[str, Any]:
         return {"where": shown + (f" and some at {len(sites) - 3} more" if len(sites) > 3 else "")}
     if code == "all-rows":
         sizes = (("rows", "row"), ("recordings", "recording"), ("sites", "site"))
-        rows, recordings, sites = (counted(it[name], noun) for name, noun in sizes)
+        rows, recordings, owners = (counted(it[name], noun) for name, noun in sizes)
         needed = it["fewest"] * it["columns"]
-        return {"what": f"{rows} in {recordings} of {sites}", "n_columns": it["columns"], "needed": needed}
+        return {"what": f"{rows} in {recordings} of {owners}", "n_columns": it["columns"], "needed": needed}
     if code in ("uneven-times", "empty-share"):
         return {name: percent(it[name]) for name in ("share", "most") if name in it.finding.values}
     if code == "others-looked-at":

@@ -52,8 +52,8 @@ def _slow_levels(it: Said) -> str:
     # Estimated, it may be more than 1.
     kept = f"{persistence[0]:.3f}" if persistence[0] < 1 else "all"
     return (
-        f"some variables change very slowly: {', '.join(names[:_SHOWN])}{more} ({names[0]} keeps {kept} of its value from row to"
-        f" row, so {it['n']:.0f} rows are worth about {rows[0]:.0f} independent ones). Edge probabilities"
+        f"some variables change very slowly: {', '.join(names[:_SHOWN])}{more} ({names[0]} keeps {kept} of its value from row"
+        f" to row, so {it['n']:.0f} rows are worth about {rows[0]:.0f} independent ones). Edge probabilities"
         f" near 0 and 1 are too confident here. Rank edges by strength; try more lags ({it.cure}) if effects are slow."
     )
 
