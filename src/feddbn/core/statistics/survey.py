@@ -215,7 +215,7 @@ def _roughness(side: FloatArray, width: float) -> float:
     if len(side) < 4 * step:
         return 0.0
     steps = np.abs(np.diff(np.log(np.maximum(side[::step], 1e-300))))
-    return float(np.median(steps)) / (np.sqrt(2.0) * _GAUSSIAN_MEDIAN)
+    return float(np.median(steps) / (np.sqrt(2.0) * _GAUSSIAN_MEDIAN))
 
 
 def _period(spectrum: FloatArray, k: int, width: float) -> float:
