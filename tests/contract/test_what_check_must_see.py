@@ -186,7 +186,7 @@ def test_a_hump_of_the_slow_part_of_a_spectrum_is_no_cycle():
     rng, hump = np.random.default_rng(0), np.sin(2 * np.pi * np.arange(1752) / 368)[:, None]
     parts = [periodogram(without_slow_part(memory(rng, 1752) + 1.2 * hump)) for _ in range(3)]
     n = sum(number for _, number in parts)
-    assert cycles_in(sum(power for power, _ in parts) / n, n, 1752) == ()
+    assert cycles_in(sum(power for power, _ in parts) / n, n, 1752, clear=True) == ()
 
 
 # How many rows.

@@ -167,7 +167,9 @@ _SLOW_TURNS, _SLOW_RATIO = 8.0, 8.0
 """What turns less often in a recording must exceed its neighbours so many times: weather of some days has humps, too."""
 
 
-def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[float, ...]:
+def cycles_in(
+    spectrum: FloatArray, n_spectra: float, length: float, *, clear: bool = False
+) -> tuple[float, ...]:
     """Return periods in rows, the strongest first, at most four.
 
     Parameters
@@ -176,6 +178,8 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
         Mean of periodograms at evenly spaced frequencies from 0 to half a turn per row.
     n_spectra, length
         How many were averaged, and the mean length of a recording: peaks are as wide as one over it.
+    clear
+        Whether only clear cycles count, which will be said and subtracted: slow ones and rough spectra need more.
 
     A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors: those of
     independent spectra or, if larger, those that the neighbours show. Noise with a memory or with resonances has slopes and
@@ -200,10 +204,10 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
         base = max(float(side[(len(side) - 1) // 2] + side[len(side) // 2]) / 2 for side in ordered)
         ratio = spectrum[k] / base
         # Where sites or variables see the same noise the mean of their spectra is as rough as few of them.
-        rough = max(_roughness(side, width) for side in sides if len(side))
+        rough = max(_roughness(side, width) for side in sides if len(side)) if clear else 0.0
         errors = _CYCLE_ERRORS * max(1.0 / np.sqrt(n_spectra), rough)
         # Slow ones have neighbours on one side only, and noise with a memory falls off there.
-        if ratio > max(1.0 + errors, _SLOW_RATIO if k < _SLOW_TURNS * width else 0.0):
+        if ratio > max(1.0 + errors, _SLOW_RATIO if clear and k < _SLOW_TURNS * width else 0.0):
             found.append((float(ratio), _period(spectrum, k, width)))
     found.sort(reverse=True)
     return tuple(period for _, period in found[:MOST_CYCLES])

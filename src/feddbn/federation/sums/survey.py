@@ -238,7 +238,7 @@ def survey_program(
     rows, recordings, empty, n_spectra, n_sites, *company = head.tolist()
     sums, squares = np.split(rest, 2)
     length = rows / max(recordings, 1.0)
-    periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
+    periods = cycles_in(spectrum / n_spectra, n_spectra, length, clear=True) if n_spectra else ()
     return Survey(
         n_sites,
         rows,
