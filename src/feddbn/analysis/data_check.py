@@ -17,6 +17,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.cells import BoundedSite, MappedSite, site_profile
+from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.core.statistics.diagnostics import slow_findings
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
@@ -44,8 +45,6 @@ from feddbn.results.remarks import kinds_lose, loses_rows, made_up_findings
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
 
-ROWS_PER_COLUMN = 10.0
-"""With fewer rows for each column of a lagged row than this, a check warns."""
 MANY_EMPTY = 0.3
 """From this share of empty cells on a check warns instead of noting it."""
 _EXPLAINS = ("text-cells", "undeclared-time", "shuffled-time", "glued", "constant", "empty-column")
@@ -323,9 +322,7 @@ def _rows(survey: Survey, d: int, n_lags: int, n_sites: int) -> list[Finding]:
 
 def _enough(rows: int, usable: int, recordings: int, sites: int, n_lags: int, columns: int) -> Finding:
     """How many rows there are for the columns of a lagged row; an error with no more rows than columns."""
-    level: Level = (
-        "error" if usable <= columns else "warning" if usable < ROWS_PER_COLUMN * columns else "note"
-    )
+    level = rows_level(usable, columns)
     counts = {"rows": rows, "recordings": recordings, "sites": sites, "usable": usable}
     return Finding(
         "all-rows", level, {**counts, "n_lags": n_lags, "columns": columns, "fewest": ROWS_PER_COLUMN}

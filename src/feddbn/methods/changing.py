@@ -496,12 +496,13 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         names, d, found = self._variables, len(self._variables), outcome.changing
         # Where recordings lost their own means, those of all rows are put back.
         mean = outcome.moments.mean[:d] if outcome.asked.center == "recording" else np.zeros(d)
-        if outcome.constant is not None:
-            learned = outcome.constant.learned
+        constant = outcome.constant
+        if constant is not None:
+            learned = constant.learned
             if self._settings.penalty == Criterion().c:
                 learned = agreed(learned, constraints)
-                outcome = replace(outcome, constant=replace(outcome.constant, learned=learned))
-            numbers = refit(outcome.constant.moments, learned.support)
+                outcome = replace(outcome, constant=replace(constant, learned=learned))
+            numbers = refit(constant.moments, learned.support)
             networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]
             order, self.noise_variance_ = learned.order, learned.noise.kind
         else:
