@@ -113,9 +113,9 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
 def _print_edges(result: Result) -> None:
     """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
     from feddbn.results.calibration import SHOWN
-    from feddbn.results.text import by_strength, sign_words
+    from feddbn.results.text import hidden_words, likely_edges, sign_words
 
-    edges = by_strength(result.edges)
+    edges = likely_edges(result)
     # Old results know one probability for an edge and its direction together.
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
@@ -139,7 +139,9 @@ def _print_edges(result: Result) -> None:
         say(told)
     if len(edges) > len(table):
         say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
-    if is_open:
+    if told := hidden_words(result, len(edges)):
+        say(told)
+    if any(row[1] == "--" for row in table):
         say(f"{counted(len(is_open), 'link')} (--) whose direction the data do not show.")
 
 

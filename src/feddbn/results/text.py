@@ -12,13 +12,22 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.results.remarks import ALONE
-from feddbn.words import first_lines, full_sentence, say
+from feddbn.words import counted, first_lines, full_sentence, say
 from feddbn.words.tables import change_tables
 
 if TYPE_CHECKING:
     from feddbn.results.result import Result
 
-__all__ = ["by_strength", "rows_of_errors", "rows_words", "sign_words", "summary_text", "weight_errors"]
+__all__ = [
+    "by_strength",
+    "hidden_words",
+    "likely_edges",
+    "rows_of_errors",
+    "rows_words",
+    "sign_words",
+    "summary_text",
+    "weight_errors",
+]
 
 _WIDTH, _MOST_NAME = 79, 16
 
@@ -84,6 +93,30 @@ def summary_text(result: Result) -> str:
     return "\n".join([*lines, "=" * _WIDTH, *_edges(result), *_changes(result), "=" * _WIDTH])
 
 
+def likely_edges(result: Result) -> list[Mapping[str, Any]]:
+    """The edges that are shown, the strongest first: where there are probabilities, those of one half or more.
+
+    Of a link whose direction is open it is the probability of the link. Among discoveries the level decides.
+    """
+    is_open = set(result.dbn.open_edges)
+
+    def is_likely(edge: Mapping[str, Any]) -> bool:
+        is_link = edge["lag"] == 0 and (edge["source"], edge["target"]) in is_open
+        known = edge.get("presence" if is_link else "probability", edge.get("probability"))
+        return edge.get("q_value") is not None or known is None or known >= 0.5
+
+    return [edge for edge in by_strength(result.edges) if is_likely(edge)]
+
+
+def hidden_words(result: Result, n_shown: int) -> str:
+    """How many edges are not shown, and where they are; empty if all are."""
+    n = len(result.edges) - n_shown
+    if not n:
+        return ""
+    less = counted(n, "edge") + (" has" if n == 1 else " have")
+    return f"{less} a probability below one half and {'is' if n == 1 else 'are'} not shown; the result file has all."
+
+
 def by_strength(edges: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Edges by their size in standard deviations; those where it is not known come last, by their weights."""
 
@@ -131,7 +164,8 @@ def _edges(result: Result) -> list[str]:
         + f" {'weight':>10} {'std err':>9} {'in sd':>7} {'q value' if is_tested else 'probability':>11}"
     )
     lines, is_open = [head, "-" * _WIDTH], set(result.dbn.open_edges)
-    for edge in by_strength(result.edges):
+    shown = likely_edges(result)
+    for edge in shown:
         source, target, lag = edge["source"], edge["target"], edge["lag"]
         known = None if errors is None else errors[lag, place[source], place[target]]
         arrow = "--" if lag == 0 and (source, target) in is_open else "->"
@@ -143,4 +177,8 @@ def _edges(result: Result) -> list[str]:
             ends.format(source, arrow, target, lag) + f" {' '.join(cells)} "
             + (f"{'-':>11}" if sure is None else f"{sure:11.2f}")
         )  # fmt: skip
-    return lines + wrap(sign_words(result.edges), _WIDTH)
+    return [
+        *lines,
+        *wrap(hidden_words(result, len(shown)), _WIDTH),
+        *wrap(sign_words(shown), _WIDTH),
+    ]

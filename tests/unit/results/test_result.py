@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import FDBNL, Average, ChangingDBN, ContinuousDBN, LocalOnly, Rounds, simulate
+from feddbn import FDBNL, Average, ChangingDBN, ContinuousDBN, LocalOnly, OneShotDBN, Rounds, simulate
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.results.result import FORMAT, VERSION, Result, write_json
-from feddbn.results.text import by_strength, sign_words
+from feddbn.results.text import by_strength, likely_edges, sign_words
 from support.saying import refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -157,6 +158,27 @@ def test_edges_are_in_the_order_of_their_size_in_standard_deviations():
         {"weight": 3.0, "standardised": 0.2},
     ]
     assert [one["weight"] for one in by_strength(edges)] == [0.1, 3.0, 900.0, 5.0]
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+def test_an_edge_that_is_less_likely_than_not_is_not_shown_but_kept():
+    fed = simulate(d=4, n_sites=2, n_samples=400, random_state=0)
+    result = Result.from_estimator(OneShotDBN().fit(fed.sites))
+    certain = [{**edge, "probability": 0.8, "presence": 0.9} for edge in result.edges]
+    source, target = certain[0]["source"], certain[0]["target"]
+    assert certain[0]["lag"] == 0
+    certain[0] |= {"probability": 0.4}
+    certain[1] |= {"probability": 0.3}
+    directed = replace(result, edges=certain, dbn=replace(result.dbn, open_edges=()))
+    is_open = replace(directed, dbn=replace(result.dbn, open_edges=((source, target),)))
+    # Of a link whose direction is open it is the link that is likely.
+    for one, hidden in ((directed, certain[:2]), (is_open, certain[1:2])):
+        assert [edge for edge in certain if edge not in likely_edges(one)] == hidden
+        assert len(one.edges) == len(certain)
+    lines = directed.summary().splitlines()
+    assert not any(line.split()[:4] == [source, "->", target, "0"] for line in lines)
+    tested = replace(directed, edges=[{**edge, "q_value": 0.01} for edge in certain])
+    assert len(likely_edges(tested)) == len(certain)
 
 
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")

@@ -36,11 +36,13 @@ const report = (() => {
   const edges = () => data.networks[state.network].edges;
   // One weight in a large unit would hide all others, so arrows are compared in standard deviations unless asked otherwise.
   const strength = e => Math.abs(state.standardised && e[EDGE.standardised] !== null ? e[EDGE.standardised] : e[EDGE.weight]);
-  // A link is sure or not whichever way it points.
-  const certainty = e => e[EDGE.presence] ?? e[EDGE.probability];
+  // A link whose direction is open is sure or not whichever way it points.
+  const certainty = e => (e[EDGE.oriented] ? e[EDGE.probability] : e[EDGE.presence]) ?? e[EDGE.probability];
+  // What is less likely than not is not drawn at first, but where the data tell nothing, or a level of q decides.
+  const AT_FIRST = data.has_probability && !data.has_q && !data.is_grey ? 0.5 : 0;
   const arrow = e => e[EDGE.oriented] ? "→" : "—";
   const passes = e => state.lags.has(e[EDGE.lag]) && strength(e) >= state.weight
-    && (state.probability === 0 || (certainty(e) !== null && certainty(e) >= state.probability));
+    && (certainty(e) ?? 1) >= state.probability;
   const largest = () => edges().reduce((m, e) => Math.max(m, strength(e)), 0) || 1;
   const radius = () => Math.max(5, Math.min(12, Math.min(...size) / (6 * Math.sqrt(d))));
 
@@ -336,6 +338,7 @@ const report = (() => {
     }
     $("lags").hidden = Boolean(data.unit);
     $("probability-control").hidden = !data.has_probability;
+    $("min-probability").value = state.probability = AT_FIRST;
     $("open-legend").hidden = !data.has_open;
     $("both-legend").hidden = data.is_linear;
     $("grey-legend").hidden = !data.is_grey;
@@ -371,10 +374,10 @@ const report = (() => {
   function zoom(by) { state.zoom = Math.max(0.5, Math.min(8, state.zoom * by)); state.pan = state.pan.map(v => v * by); position(); highlight(state.chosen); }
   function reset() {
     moved = data.positions.map(p => p.slice());
-    Object.assign(state, { zoom: 1, pan: [0, 0], probability: 0, standardised: true, hideLonely: false });
+    Object.assign(state, { zoom: 1, pan: [0, 0], probability: AT_FIRST, standardised: true, hideLonely: false });
     $("standardised").checked = true;
     document.querySelectorAll("#lags input").forEach(box => { box.checked = true; state.lags.add(Number(box.value)); });
-    $("hide-lonely").checked = false; $("min-probability").value = 0;
+    $("hide-lonely").checked = false; $("min-probability").value = AT_FIRST;
     fitWeight();
     choose(null);
     redraw();
