@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ def read_history(
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
-    table = table_of(source, layout) if isinstance(source, (str, PathLike)) else source
+    is_file = isinstance(source, (str, PathLike)) and Path(source).is_file()
+    table = table_of(source, layout) if is_file else source
     version = table.version() if isinstance(table, Table) else None
     source = _of_series(source, layout, series)
     if layout.needs_step:
