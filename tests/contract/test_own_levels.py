@@ -58,6 +58,7 @@ def test_one_mean_for_all_is_kept_on_request_and_misleads():
     assert (found.A_ != 0).sum() > (fed.truth.A != 0).sum()
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_masks_change_nothing_and_noise_takes_one_mean():
     _, shifted = made(5.0, n_recordings=10)
     sites = {name: Site(name, data) for name, data in read_sites(shifted).items()}

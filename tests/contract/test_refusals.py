@@ -144,7 +144,7 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.confidence(OneShotDBN(), made().sites, level=90), "level=90"),
         (lambda: feddbn.confidence(Dynotears(), made().sites, method="stability", block_length=50), "block"),
         (lambda: feddbn.confidence(OneShotDBN("auto"), made().sites), "n_lags='auto'"),
-        (lambda: feddbn.confidence(FDBNL(), made().sites), "FDBNL"),
+        (lambda: feddbn.confidence(FDBNL(schedule="paper"), made().sites), "FDBNL"),
         (lambda: feddbn.confidence(Dynotears(), made().sites, federation=answering()), "federation"),
         (lambda: feddbn.select(Dynotears, made().sites, {"lambda_w": [0.1]}), "Dynotears()"),
         (lambda: feddbn.select(Dynotears(), made().sites, {"lambda_w": 0.1}), "[0.1]"),

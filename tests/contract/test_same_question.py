@@ -67,6 +67,7 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_a_site_answers_the_same_under_any_name(case):
     make, empty = CASES[case]

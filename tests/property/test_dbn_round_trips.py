@@ -69,7 +69,7 @@ def curved_networks(draw: st.DrawFn) -> DBN:
 
 
 def weights_only(dbn: DBN) -> DBN:
-    return DBN(dbn.W, dbn.A, dbn.variables, open_edges=dbn.open_edges)
+    return DBN(dbn.W, dbn.A, dbn.variables, None, None, dbn.open_edges)
 
 
 @given(networks())
@@ -113,7 +113,7 @@ def test_edge_lists_and_foreign_arrays_keep_the_weights(dbn: DBN) -> None:
     expected = weights_only(dbn)
     assert DBN.from_edges(dbn.edges(), dbn.variables, dbn.n_lags).equals(expected)
     assert DBN.from_csv(dbn.to_csv(), dbn.variables, dbn.n_lags).equals(expected)
-    directed = DBN(dbn.W, dbn.A, dbn.variables)
+    directed = DBN(dbn.W, dbn.A, dbn.variables, None, None)
     assert DBN.from_lingam(dbn.to_lingam(), dbn.variables).equals(directed)
     assert DBN.from_tigramite(*directed.to_tigramite(), dbn.variables).equals(directed)
 

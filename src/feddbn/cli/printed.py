@@ -42,8 +42,8 @@ def print_result(result: Result, show_all: bool = False) -> None:
     import numpy as np
 
     from feddbn.results.calibration import ABSTAINED
+    from feddbn.results.changes import stored_changes
     from feddbn.results.remarks import ALONE, DISCOVERIES
-    from feddbn.results.result import stored_changes
 
     # What the network rests on comes before what it claims.
     first = [one for one in result.findings.of("usable-rows") if one.level == "error"]

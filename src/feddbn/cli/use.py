@@ -171,7 +171,7 @@ def _axes(
     from feddbn import report
     from feddbn.method_table import find_method
     from feddbn.model.network import variable_index
-    from feddbn.results.result import stored_changes
+    from feddbn.results.changes import stored_changes
 
     dbn, true = result.dbn, truth or result.truth
 

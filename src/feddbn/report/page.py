@@ -46,7 +46,7 @@ from feddbn.report.rate_plots import FIT, plot_fit, plot_horizons
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
 from feddbn.results.calibration import ABSTAINED, SHOWN
-from feddbn.results.result import stored_changes
+from feddbn.results.changes import stored_changes
 from feddbn.shown import with_code
 from feddbn.words import Audience, card, counted, full_sentence, say, setting
 from feddbn.words.tables import Table, change_tables, findings_table, held_out_tables, known_number

@@ -11,6 +11,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.results.changes import stored_changes
 from feddbn.results.remarks import ALONE
 from feddbn.words import counted, first_lines, full_sentence, say
 from feddbn.words.tables import change_tables
@@ -139,8 +140,6 @@ def sign_words(edges: Iterable[Mapping[str, Any]]) -> str:
 
 def _changes(result: Result) -> list[str]:
     """What changes and when, of a network that changes; empty for others."""
-    from feddbn.results.result import stored_changes
-
     changes = stored_changes(result.diagnostics, result.parameters)
     if changes is None:
         return []

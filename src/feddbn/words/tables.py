@@ -146,7 +146,7 @@ def look_table(looks: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def change_tables(found: Any) -> list[Table]:
-    """Segments of `feddbn.results.result.StoredChanges`; then edges, noise variances and levels that change or drift, and
+    """Segments of `feddbn.results.changes.StoredChanges`; then edges, noise variances and levels that change or drift, and
     when each site changes, if any do.
     """
 

@@ -1,4 +1,4 @@
-"""What a network does not know: no number stands for it, and what needs it is refused, until it is given."""
+"""Several modules: what a network does not know: no number stands for it, and what needs it is refused, until it is given."""
 
 from dataclasses import replace
 
