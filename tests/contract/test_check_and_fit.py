@@ -43,13 +43,7 @@ def about_rows(found: list[Finding], others: set[str]) -> list[dict[str, Any]]:
     return sorted(kept, key=repr)
 
 
-# The comparison of a site with its own network overflows where columns depend on each other.
-OVERFLOWS = pytest.mark.xfail(raises=RuntimeWarning, strict=False)
-
-
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=OVERFLOWS if row == "sum-column" else ()) for row in arena.SCENARIOS]
-)
+@pytest.mark.parametrize("row", arena.SCENARIOS)
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_check_promises_what_the_fit_does(row):
     sites = WORLD.draw(arena.SCENARIOS[row], 700).sites

@@ -319,7 +319,9 @@ def _log_likelihoods(
     residual = np.eye(q, d) - B
     offset = earlier.mean @ residual - level
     squares = ((earlier.scatter @ residual) * residual).sum(axis=0) + earlier.n * offset**2
-    variance = np.maximum(squares / np.maximum(earlier.n - n_parameters, 1.0), 1e-300)
+    # What follows exactly from other columns has no noise but rounding.
+    least = 1e-12 * np.diag(earlier.scatter)[:d] / earlier.n + 1e-300
+    variance = np.maximum(squares / np.maximum(earlier.n - n_parameters, 1.0), least)
     found = np.empty(len(rows))
     whole = ~np.isnan(rows).any(axis=1)
     r = rows[whole] @ residual - level
