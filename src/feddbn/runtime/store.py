@@ -35,6 +35,7 @@ import math
 import os
 import shutil
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ from feddbn.federation.protocol.study import StudyResult
 
 STORE = "_store.sqlite"
 """No run can be called so, nor like what lies beside it."""
+RESULT, EVENTS = "result.feddbn", "events.jsonl"
+"""In a run's folder: what it ended with, and what happened."""
 _FORMAT = 1
 _WAIT_S = 60.0
 SYNCHRONOUS = "FULL"
@@ -191,17 +194,20 @@ class Store:
             do()
 
     def _make(self) -> None:
-        """Make an empty file that is for its owner only, unless there is one.
-
-        It is closed before it gets its name: to close any file of a store would end the locks of this process on it.
-        """
-        new = self._path.with_name(f"{STORE}.{os.getpid()}.{threading.get_ident()}")
-        with contextlib.suppress(OSError):
-            os.close(for_owner(str(new), os.O_CREAT | os.O_RDWR))
+        """Make an empty file that is for its owner only, unless there is one; SQLite would make one that all can read."""
+        try:
+            # This does not open it: to close any file of a store would end the locks of this process on it.
+            os.mknod(self._path, stat.S_IFREG | 0o600)
+        except FileExistsError:
+            return
+        except OSError:
+            # Not everybody may do this everywhere. What is opened instead is never closed, for the same reason.
             try:
-                os.link(new, self._path)
-            finally:
-                new.unlink()
+                for_owner(str(self._path), os.O_CREAT | os.O_EXCL | os.O_RDWR)
+            except FileExistsError:
+                return
+            except OSError as error:
+                raise _not_stored(error) from None
 
     def _connection(self, kind: str, erase: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
@@ -229,13 +235,15 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StateError(
-                f"nothing can be stored or read on this machine's disk: {error}.", code="not-stored"
-            ) from None
+            raise _not_stored(error) from None
         except sqlite3.Error as error:
             raise FileError(
                 f"{self._path} is damaged ({error}); restore it from a backup.", code="damaged-store"
             ) from None
+
+
+def _not_stored(error: Exception) -> StateError:
+    return StateError(f"nothing can be stored or read on this machine's disk: {error}.", code="not-stored")
 
 
 class Slot:
@@ -424,7 +432,7 @@ class FileStore:
     def keep(self, run_id: str, result: StudyResult, personal: Mapping[str, np.ndarray]) -> None:
         """Write the shared result and this site's personal arrays for its people."""
         directory = run_directory(self.root, run_id)
-        write_atomically(directory / "result.feddbn", result.to_bytes())
+        write_atomically(directory / RESULT, result.to_bytes())
         if personal:
             write_atomically(
                 directory / "personal.feddbn", encode({"type": "personal", "site": self.site}, personal)
@@ -588,37 +596,33 @@ def _limit(root: Path, keep_days: float, now: float | None) -> float:
     return (days[-3] - keep_days) * 86400 if len(days) > 2 else -math.inf
 
 
-def _directories(root: Path) -> dict[str, float]:
-    """Return when each directory below `root` was last changed."""
-    return {path.name: _last_change(path) for path in Path(root).iterdir() if path.is_dir()}
-
-
 def unchanged_directories(root: Path, keep_days: float, now: float | None = None) -> list[Path]:
     """Return the directories below `root` that are too old, sorted."""
     if not Path(root).is_dir():
         return []
     limit = _limit(root, keep_days, now)
-    return [Path(root) / name for name, last in sorted(_directories(root).items()) if last < limit]
+    return sorted(path for path in Path(root).iterdir() if path.is_dir() and _last_change(path) < limit)
 
 
 def prune_runs(root: Path, keep_days: float, keep: Iterable[str] = (), now: float | None = None) -> list[str]:
-    """Delete runs that have not changed for `keep_days` days, except those in `keep`; return their ids.
+    """Forget runs that have ended and did not change for `keep_days` days, except those in `keep`; return their ids.
 
-    What is not a run is kept: audit logs, approvals, the ledger, and whatever budgets are read from.
+    A run has ended when its result is here. That stays, for people; a run that waits can go on. Folders of others are not
+    looked at, and what is not of a run is kept: audit logs, approvals, the ledger, and whatever budgets are read from.
     """
     if not Path(root).is_dir():
         return []
     store, limit, kept = Store(root), _limit(root, keep_days, now), frozenset(keep)
-    found, last = _directories(root), store.changed()
-    runs = {name: max(found.get(name, 0.0), last.get(name, 0.0)) for name in {*found, *last}}
-    old = sorted(
-        name for name, when in runs.items() if when < limit and name not in kept and not name.startswith("_")
-    )
-    for name in old:
-        if name in last:
+    found = []
+    for name, when in sorted(store.changed().items()):
+        place = Path(root) / name
+        if name.startswith("_") or name in kept or not (place / RESULT).is_file():
+            continue
+        if max(when, (place / RESULT).stat().st_mtime) < limit:
             store.forget(name)
-    delete_directories(Path(root) / name for name in old)
-    return old
+            (place / EVENTS).unlink(missing_ok=True)
+            found.append(name)
+    return found
 
 
 def delete_directories(directories: Iterable[Path]) -> list[str]:

@@ -2,11 +2,12 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import ParameterError, SiteRefused
-from feddbn.federation.protocol.study import study_from_json
+from feddbn.federation.protocol.messages import SiteRecord
+from feddbn.federation.protocol.study import StudyResult, study_from_json
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.site import owner as module
 from feddbn.runtime.site.owner import APPROVALS, Approvals
-from feddbn.runtime.store import Store, prune_runs
+from feddbn.runtime.store import FileStore, Store, prune_runs
 from support.crash import crash_points, killed_at
 from support.faults import MemoryJournal, looked_before
 from support.owned_sites import OwnedSites, make_study
@@ -210,7 +211,8 @@ def test_a_run_that_was_counted_stays_counted_through_a_kill_at_each_commit(appr
 
 def test_approvals_are_not_pruned(approvals, tmp_path):
     approvals.give(make_study())
-    (tmp_path / "old-run").mkdir()
+    FileStore(tmp_path, "a").save(SiteRecord("old-run", "a", "{}", "1"))
+    FileStore(tmp_path, "a").keep("old-run", StudyResult({}, {}), {})
     looked_before(tmp_path, 4e9)
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["old-run"]
     assert stored(tmp_path)

@@ -10,10 +10,12 @@ from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import AggregationError, FileError
 from feddbn.federation.guards.row_set_guard import UsedRows
+from feddbn.federation.protocol.messages import SiteRecord
+from feddbn.federation.protocol.study import StudyResult
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
 from feddbn.runtime.site.registers import FileResampleBook, FileRowBook, FileShelf, data_version
-from feddbn.runtime.store import STORE, prune_runs
+from feddbn.runtime.store import STORE, FileStore, prune_runs
 from support.faults import looked_before
 from support.saying import refused
 from support.states import ledger_lines
@@ -69,7 +71,8 @@ def test_two_runs_at_the_same_time_do_not_both_get_their_sets(tmp_path):
 
 def test_pruning_old_runs_keeps_the_register(tmp_path):
     register_on(FileShelf(tmp_path, "run", "study")).admit(FOUR, (), 3)
-    (tmp_path / "run").mkdir()
+    FileStore(tmp_path, "a").save(SiteRecord("run", "a", "{}", "1"))
+    FileStore(tmp_path, "a").keep("run", StudyResult({}, {}), {})
     looked_before(tmp_path, 4e9)
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["run"]
     assert FileShelf(tmp_path, "run", "study").entries() == (FOUR,)
