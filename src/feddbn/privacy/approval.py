@@ -32,7 +32,7 @@ class Approval:
     given, expires
         ISO times; after `expires` the site answers nothing more.
     runs
-        How many runs may be begun.
+        How many runs may be begun; one begins when its first numbers leave the site.
     epsilon
         What all runs together may cost, None for a study without noise.
     used

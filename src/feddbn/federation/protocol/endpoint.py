@@ -320,9 +320,9 @@ class SiteEndpoint:
     checks
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
     approve
-        ``(run id, study, whether it begins)``: refuses a run of a study that the owner did not approve, and counts one
-        that begins. Asked before all other checks, so that a study nobody approved learns nothing else, and with every
-        message, so that an approval can be taken back.
+        ``(run id, study, whether numbers leave)``: refuses a run of a study that the owner did not approve, and counts
+        one whose numbers leave. Asked before all other checks, so that a study nobody approved learns nothing else, with
+        every message, so that an approval can be taken back, and before each new answer.
     witness
         Gives and keeps heads of audit logs; None gives none.
     guards
@@ -457,7 +457,7 @@ class SiteEndpoint:
             self._agree(record.run_id, study, record.version)
             self._join(record.run_id, study)
             return study
-        self._approve(*self._agreed, True)
+        self._approve(*self._agreed, False)
         return self._agreed[1]
 
     def _join(self, run_id: str, study: Study) -> None:
@@ -486,7 +486,12 @@ class SiteEndpoint:
             )
         for check in self._checks:
             check(study)
-        self._approve(run_id, study, True)
+
+    def _leave(self, record: SiteRecord) -> None:
+        """Store an answer that leaves; a run is counted with its first, so that one that computes nothing costs nothing."""
+        assert self._agreed is not None
+        self._approve(*self._agreed, True)
+        self._commit(record)
 
     def _commit(self, record: SiteRecord) -> None:
         try:
@@ -600,7 +605,7 @@ class SiteEndpoint:
             after = Snapshot(request.seq + n_tasks - 1, dict(self._site.state), history)
             record = replace(record, previous=base, current=after, digest=digest, vector=None, reply=reply)
             record = replace(record, opened=(), n_guaranteed=way.channel.n_guaranteed)
-            self._commit(record)
+            self._leave(record)
             self._tell_notes(request, names, base, after)
             tasks = tasks[: len(vectors)]
         for task in tasks:
@@ -629,7 +634,7 @@ class SiteEndpoint:
             opened = record.opened if step is Step.EXECUTE else ()
             record = replace(record, previous=base, current=after, digest=digest, vector=vector)
             record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed, reply=b"")
-            self._commit(record)
+            self._leave(record)
             self._tell_notes(request, task.name, base, after)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None

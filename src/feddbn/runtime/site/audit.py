@@ -124,6 +124,11 @@ class SiteAudit:
         """Return what the site's own log says."""
         return parse_entries(self.lines(SITE_LOG))
 
+    def about(self, digest: str) -> list[AuditEntry]:
+        """Return what all logs say of the study of this digest, in the order it was written."""
+        lines = [line for _, line in self._log.tagged() if digest in line]
+        return [entry for entry in parse_entries(lines) if entry.study_digest == digest]
+
     def note(self, event: str, task: str = "", note: str = "", run: str = "", **more: Any) -> AuditEntry:
         """Write one entry of the site's own log, on disk when this returns; a log that is not intact is not continued.
 

@@ -1,7 +1,7 @@
 """What the owner of a site's data signs and reads: approvals, studies on offer, the site's log, heads of others' logs.
 
 An *approval* is in the site's store by the digest of its study, signed and replaced whole. A run is written into its study's
-approval before the site answers anything of it; what was not signed by the site's key approves nothing.
+approval before its first numbers leave the site; what was not signed by the site's key approves nothing.
 
 A *study* that came here is in the store by its digest, as text: when its greeting was refused, when its owner put it here, or
 when it was approved. It stays, so that the next one can be compared with it. Being here allows nothing. A text is believed to
@@ -44,8 +44,8 @@ _HOW = "owner approves it with `feddbn site approve study.toml --kit KIT`"
 class Approvals:
     """The approvals of one site, signed by its key.
 
-    `begun` gives the runs of a study (by digest) that were begun since it was last approved, as another record says: an older
-    approval put back in its place does not win runs back.
+    `begun` gives the runs of a study (by digest) whose numbers left since it was last approved, as another record says: an
+    older approval put back in its place does not win runs back.
     """
 
     def __init__(
@@ -351,12 +351,12 @@ class Owner:
         return SiteAudit(self.settings.state, self.settings.name, self.identity).adopt()
 
     def _begun(self, digest: str) -> set[str]:
-        """Return the runs of a study that the site's own log says were begun since it was last approved."""
+        """Return the runs of a study whose numbers left since it was last approved, as the site's logs say."""
         runs: set[str] = set()
-        for entry in self.audit.entries():
-            if entry.study_digest == digest and entry.event == "approved":
+        for entry in self.audit.about(digest):
+            if entry.event == "approved":
                 runs.clear()
-            elif entry.study_digest == digest and entry.event == "agreed":
+            elif entry.event == "sent":
                 runs.add(entry.run)
         return runs
 

@@ -5,12 +5,13 @@ from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.messages import SiteRecord
 from feddbn.federation.protocol.study import StudyResult, study_from_json
 from feddbn.privacy.keys import Identity
+from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.site import owner as module
 from feddbn.runtime.site.owner import APPROVALS, Approvals
 from feddbn.runtime.store import FileStore, Store, prune_runs
 from support.crash import crash_points, killed_at
 from support.faults import MemoryJournal, looked_before
-from support.owned_sites import OwnedSites, make_study
+from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import kept_out, refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -230,6 +231,36 @@ def test_deployed_sites_answer_approved_studies_only(tmp_path):
     assert received == ("north", "south", "west")
     with kept_out("approval-used-up"):
         sites.run(study, "run-2")
+
+
+def test_a_run_that_stopped_before_any_number_left_uses_no_approval_up(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    sites.approve(study, ("north", "south"))
+    with kept_out("not-approved", "west"):
+        sites.run(study, "run-1")
+    assert [sites.owner(name).approvals.find(study)[0].used for name in ("north", "south")] == [(), ()]
+    sites.approve(study, ("west",))
+    earlier = stored(sites.state())
+    assert sites.run(study, "run-2")[1] == NAMES
+    assert sites.owner().approvals.find(study)[0].used == ("run-2",)
+    with kept_out("approval-used-up", *NAMES):
+        sites.run(study, "run-3")
+    # Nor does the approval as it was before win a run back.
+    Store(sites.state()).put(APPROVALS, *earlier)
+    with kept_out("approval-used-up", "north"):
+        sites.run(study, "run-4")
+
+
+def test_of_two_runs_that_were_greeted_one_uses_the_approval(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    sites.approve(study)
+    ends = {run: sites.exchange() for run in ("run-1", "run-2")}
+    for run, exchange in ends.items():
+        Coordinator(exchange, study, run, MemoryJournal(), opening_s=0.0).hello()
+    assert sites.run(study, "run-2", ends["run-2"])[1] == NAMES
+    with kept_out("approval-used-up", *NAMES):
+        sites.run(study, "run-1", ends["run-1"])
+    assert sites.owner().approvals.find(study)[0].used == ("run-2",)
 
 
 def test_a_restarted_site_asks_its_approvals_again_and_a_resumed_run_is_the_same(tmp_path):
