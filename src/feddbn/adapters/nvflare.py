@@ -22,7 +22,8 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from feddbn.engine import Endpoint, Exchange, conduct, open_site
-from feddbn.errors import FileError
+from feddbn.errors import FeddbnError, FileError, SiteRefused, StillCollecting
+from feddbn.federation.protocol.messages import encode_reply, refusal
 from feddbn.federation.protocol.study import parse_study
 
 TASK, BYTES, _FETCHED = "feddbn", "bytes", "feddbn_fetched"
@@ -37,9 +38,11 @@ class FeddbnController(Controller):  # type: ignore[misc]
         self.tasks: dict[str, Task] = {}
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
-        """Run or resume the study; an error ends the job."""
+        """Run or resume the study; an error ends the job. If it still waits for sites, a later job goes on."""
         try:
             self.conduct(lambda messages: self.exchange(messages, abort_signal, fl_ctx), fl_ctx)
+        except StillCollecting as error:
+            self.log_info(fl_ctx, str(error))
         except Exception as error:
             self.system_panic(str(error), fl_ctx)
 
@@ -103,11 +106,17 @@ class FeddbnExecutor(Executor):  # type: ignore[misc]
             fl_ctx.set_prop(_FETCHED, True, private=True, sticky=False)
 
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
-        """Return the endpoint's reply."""
+        """Return the endpoint's reply; a site without one refuses, and its owner reads why."""
         message = shareable.get(BYTES)
         if task_name != TASK or not fl_ctx.get_prop(_FETCHED) or not isinstance(message, bytes):
             return make_reply(ReturnCode.TASK_UNKNOWN)
-        self.endpoint = self.endpoint or self.open(fl_ctx)
+        try:
+            self.endpoint = self.endpoint or self.open(fl_ctx)
+        except (FeddbnError, OSError) as error:
+            self.log_error(fl_ctx, str(error))
+            said = "its folder (FEDDBN_SITE) is none of this site; its owner reads in the log why."
+            no = refusal(fl_ctx.get_identity_name(), None, SiteRefused(said, code="no-site"))
+            return Shareable({BYTES: encode_reply(no)})
         return Shareable({BYTES: self.endpoint.handle(message)})
 
     def open(self, fl_ctx: Any) -> Endpoint:

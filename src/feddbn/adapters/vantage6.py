@@ -14,11 +14,12 @@ import os
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from functools import partial as partial_of
 from pathlib import Path
 from typing import Any
 
 from feddbn.engine import Exchange, conduct, open_keeper, open_site
-from feddbn.errors import Given, ParameterError, SiteRefused
+from feddbn.errors import Given, ParameterError, SiteRefused, StillCollecting
 from feddbn.federation.protocol.study import parse_study
 
 try:
@@ -27,10 +28,19 @@ except ImportError:
     decorators = None
 
 __all__ = ["central", "exchange", "partial"]
+_log = logging.getLogger("feddbn.server")
 
 
 def exchange(client: Any, sites: Mapping[str, int], timeout_s: float, name: str = "feddbn") -> Exchange:
     """Return what carries messages to nodes as tasks of a client; `sites` has the id of each site's organisation."""
+
+    def asked_platform(what: Callable[[], Any], otherwise: Any) -> Any:
+        # Any request may fail once; a site that cannot be reached is silent, and is asked again.
+        try:
+            return what()
+        except Exception as error:
+            _log.warning("a request to the platform has failed: %s", error)
+            return otherwise
 
     def is_ready(task: int) -> bool:
         return not any(
@@ -41,12 +51,18 @@ def exchange(client: Any, sites: Mapping[str, int], timeout_s: float, name: str 
         waiting, replies = {}, {}
         for site, message in messages.items():
             asked = {"method": "partial", "kwargs": {"message": b64encode(message).decode()}}
-            waiting[site] = client.task.create(asked, [sites[site]], name)["id"]
+            made = asked_platform(partial_of(client.task.create, asked, [sites[site]], name), None)
+            if made is not None:
+                waiting[site] = made["id"]
         end = time.monotonic() + timeout_s
         while True:
-            for site in [site for site, task in waiting.items() if is_ready(task)]:
-                for text in client.result.from_task(waiting.pop(site)):
-                    replies[site] = _bytes(text)
+            for site, task in list(waiting.items()):
+                if asked_platform(partial_of(is_ready, task), False):
+                    texts = asked_platform(partial_of(client.result.from_task, task), None)
+                    for text in texts or ():
+                        replies[site] = _bytes(text)
+                    if texts is not None:
+                        del waiting[site]
             # A node that is away is silent: the study says what that means.
             if not waiting or time.monotonic() > end:
                 return replies
@@ -58,7 +74,8 @@ def exchange(client: Any, sites: Mapping[str, int], timeout_s: float, name: str 
 def _central(client: Any, study: str, sites: Mapping[str, int], run: str | None = None) -> dict[str, str]:
     """Run the study in a text (TOML), or go on with a run of it; return the run's name and its result file in base64.
 
-    Runs can go on where the node keeps them: its owner lists a folder as the database `feddbn_runs`.
+    A study that still waits for sites has no result yet, and a sentence that says so instead (`waits`). Runs can go on where
+    the node keeps them: its owner lists a folder as the database `feddbn_runs`.
     """
     parsed = parse_study(study, "study")
     for name in {*parsed.sites, *parsed.privacy.keepers} - set(sites):
@@ -66,7 +83,10 @@ def _central(client: Any, study: str, sites: Mapping[str, int], run: str | None 
     run = run or f"{parsed.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     folder = os.environ.get("FEDDBN_RUNS_DATABASE_URI") or os.environ["TEMPORARY_FOLDER"]
     carry = exchange(client, sites, parsed.attendance.timeout_s, f"feddbn {run}")
-    result = conduct(parsed, carry, folder, run=run)
+    try:
+        result = conduct(parsed, carry, folder, run=run)
+    except StillCollecting as error:
+        return {"run": run, "waits": str(error)}
     return {"run": run, "result": b64encode(result.to_bytes()).decode()}
 
 

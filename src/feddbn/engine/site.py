@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from feddbn.errors import FeddbnError, FileError, SiteRefused
-from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal, sentence_of
 from feddbn.privacy.keys import RandomBytes
 from feddbn.runtime.engines.interface import SITE_SETTINGS, FederationPlan, engine_of, is_kit
@@ -19,6 +18,7 @@ from feddbn.runtime.site.kit_files import KEEPER_SETTINGS, owner_only, write_sit
 
 if TYPE_CHECKING:
     from feddbn.runtime.keeper import Keeper
+    from feddbn.runtime.site.current import CurrentSite
 
 _log = logging.getLogger("feddbn.site")
 
@@ -27,8 +27,9 @@ class Endpoint(Protocol):
     """One site, or a keeper: bytes in, bytes out.
 
     All that it must remember is in its state folder before an answer leaves. So it may live as long as the site, or be opened
-    anew for each message, also in a new process; of two that live at the same time only one goes on with a run. `handle` may
-    be called from several threads.
+    anew for each message, also in a new process; of two that live at the same time only one goes on with a run. Its policy is
+    what the file says at each message. Data are read for each new run, and a run whose data have changed is refused. `handle`
+    may be called from several threads.
 
     Examples
     --------
@@ -60,13 +61,13 @@ class Endpoint(Protocol):
 
 
 class _SiteInFolder:
-    """A site whose data are read with the first message: one that cannot read them refuses."""
+    """A site whose data are read with the first message of a run: one that cannot read them refuses."""
 
     def __init__(self, settings: SiteSettings, submitter: str, entropy: RandomBytes) -> None:
         self._settings = settings
         self._submitter = submitter
         self._entropy = entropy
-        self._endpoint: SiteEndpoint | None = None
+        self._site: CurrentSite | None = None
         self._opening = threading.Lock()
 
     @property
@@ -84,17 +85,18 @@ class _SiteInFolder:
             _log.error("site %s cannot answer: %s", self.name, sentence_of(error), exc_info=unexpected)
             return encode_reply(refusal(self.name, None, SiteRefused(WITHHELD, code="withheld")))
 
-    def _open(self) -> SiteEndpoint:
-        # A message that is asked again while data are still being read must meet the same endpoint.
+    def _open(self) -> CurrentSite:
         with self._opening:
-            if self._endpoint is None:
+            if self._site is None:
                 # Imported with the first message: it takes longer than all else here.
+                from feddbn.runtime.site.current import CurrentSite
                 from feddbn.runtime.site.open_site import open_site
 
-                self._endpoint = open_site(
-                    self._settings, self.name, _log, self._submitter, keep_masks=True, entropy=self._entropy
+                about = (self._settings, self.name, _log, self._submitter)
+                self._site = CurrentSite(
+                    self._settings.policy, lambda: open_site(*about, keep_masks=True, entropy=self._entropy)
                 )
-            return self._endpoint
+            return self._site
 
 
 def open_site(

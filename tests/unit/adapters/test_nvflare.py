@@ -13,8 +13,8 @@ from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.shareable import Shareable
 
 from feddbn import engine
-from feddbn.adapters.nvflare import BYTES, TASK, FeddbnExecutor
-from feddbn.errors import FederationError, FileError, SiteRefused
+from feddbn.adapters.nvflare import BYTES, TASK, FeddbnController, FeddbnExecutor
+from feddbn.errors import FederationError, FileError, SiteRefused, StillCollecting
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.engines.nvflare import kit
@@ -68,6 +68,32 @@ def test_without_it_the_folder_is_that_of_the_kit(place, tmp_path):
     assert FeddbnExecutor().open(at_site("south", tmp_path)).name == "south"
     with refused(FileError, "south", "north"):
         FeddbnExecutor().open(at_site("north", tmp_path))
+
+
+def test_a_site_whose_folder_is_wrong_refuses_and_says_so(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDDBN_SITE", str(place["south"]))
+    executor, context = FeddbnExecutor(), at_site("north", tmp_path)
+    executor.handle_event(EventType.AFTER_PULL_TASK, context)
+    reply = ask(executor, context)
+    assert reply.get_return_code() == ReturnCode.OK
+    with refused(SiteRefused, "north", "FEDDBN_SITE", code="no-site") as error:
+        read_reply(reply[BYTES])
+    assert str(tmp_path) not in str(error.value)
+    monkeypatch.setenv("FEDDBN_SITE", str(place["north"]))
+    with refused(SiteRefused, "north", code="withheld"):
+        read_reply(ask(executor, context)[BYTES])
+
+
+def test_a_study_that_still_waits_ends_its_job_without_an_error():
+    controller, told = FeddbnController(), []
+    controller.system_panic = lambda *words: told.append(words)
+
+    def waits(exchange, context):
+        raise StillCollecting("1 site has not come.", ("north",), 60.0)
+
+    controller.conduct = waits
+    controller.control_flow(None, FLContext())
+    assert told == []
 
 
 @pytest.mark.parametrize(("task", "message"), [(TASK, b"x"), ("train", b"x"), (TASK, "text"), (TASK, None)])

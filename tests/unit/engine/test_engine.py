@@ -13,7 +13,7 @@ from feddbn.federation.protocol.study import Study, StudyResult
 from support.crash import in_child
 from support.entropy import Entropy, seeded
 from support.places import quick_folder
-from support.saying import refused
+from support.saying import kept_out, refused
 from support.study_files import ABOUT, as_toml
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("light")
 pytest.importorskip("cryptography")
 MADE = feddbn.simulate(d=3, n_sites=3, n_samples=600, mean_degree=2, random_state=901)
 NAMES = tuple(MADE.sites)
+DEEP = {"n_lags": 1}
 MASKED = {"secure_aggregation": True, "protection": "exact"}
 
 
@@ -185,3 +186,77 @@ def test_owners_check_and_approve_in_kits_for_a_platform(tmp_path):
         assert feddbn_says("site", "approve", path, "--kit", place, "--yes").exit_code == 0
     assert np.any(engine.conduct(path, anew(places), tmp_path / "server").arrays["A"])
     assert feddbn_says("start", "--kit", places[NAMES[0]]).exit_code == 2
+
+
+def test_a_site_that_lives_uses_the_policy_as_it_is_now_and_reads_data_for_each_run(sites, tmp_path):
+    exchange, study = living(sites), make_study()
+    first = engine.conduct(study, exchange, tmp_path, run="first")
+    place = sites[NAMES[0]]
+    table = MADE.sites[NAMES[0]][0]
+    table.iloc[: len(table) // 2].to_csv(place / "data" / "rows.csv", index=False)
+    second = engine.conduct(study, exchange, tmp_path, run="second")
+    fresh = engine.conduct(study, anew(sites), tmp_path, run="third")
+    assert not np.array_equal(first.arrays["A"], second.arrays["A"])
+    np.testing.assert_array_equal(second.arrays["A"], fresh.arrays["A"])
+    policy = place / "policy.toml"
+    policy.write_text(policy.read_text().replace("min_sites = 3", "min_sites = 9"))
+    with kept_out("few-sites", NAMES[0]):
+        engine.conduct(study, exchange, tmp_path, run="fourth")
+
+
+@pytest.mark.parametrize("privacy", [{}, MASKED])
+def test_a_policy_that_is_tightened_within_a_run_stops_it(sites, tmp_path, privacy):
+    study = make_study(method="oneshot", parameters=DEEP, privacy=privacy)
+    engine.conduct(study, living(sites), tmp_path, run="whole")
+    exchange, place, asked = living(sites), sites[NAMES[0]], []
+
+    def tightening(messages):
+        asked.append(len(messages))
+        if len(asked) == len(plain_messages(study, sites, tmp_path)) // 2:
+            policy = place / "policy.toml"
+            policy.write_text(policy.read_text().replace("approve_by_rule = true", "approve_by_rule = false"))
+        return exchange(messages)
+
+    with kept_out("not-approved", NAMES[0]):
+        engine.conduct(study, tightening, tmp_path, run="run-1")
+
+
+def plain_messages(study, sites, folder):
+    """What a run of a study asks, message by message."""
+    exchange, asked = anew(sites), []
+
+    def counting(messages):
+        asked.append(messages)
+        return exchange(messages)
+
+    engine.conduct(study, counting, folder, run=f"counted-{len(list(folder.iterdir()))}")
+    return asked
+
+
+@pytest.mark.parametrize("privacy", [{}, MASKED])
+def test_two_versions_of_data_are_not_mixed_in_one_run(sites, tmp_path, privacy):
+    study = make_study(method="oneshot", parameters=DEEP, privacy=privacy)
+    n_messages = len(plain_messages(study, sites, tmp_path))
+    path = sites[NAMES[0]] / "data" / "rows.csv"
+    before = path.read_text()
+
+    def changing(exchange, asked):
+        def carry(messages):
+            asked.append(len(messages))
+            if len(asked) == n_messages - 2:
+                MADE.sites[NAMES[0]][0].iloc[:-60].to_csv(path, index=False)
+            return exchange(messages)
+
+        return carry
+
+    # A process that lives goes on with what it has read.
+    whole = engine.conduct(study, living(sites), tmp_path, run="whole")
+    lived = engine.conduct(study, changing(living(sites), []), tmp_path, run="lived")
+    np.testing.assert_array_equal(lived.arrays["W"], whole.arrays["W"])
+    path.write_text(before)
+    # One that is opened anew has other data, and refuses until they are back.
+    with kept_out("other-data", NAMES[0]):
+        engine.conduct(study, changing(anew(sites), []), tmp_path, run="run-1")
+    path.write_text(before)
+    again = engine.conduct(study, anew(sites), tmp_path, run="run-1")
+    np.testing.assert_array_equal(again.arrays["W"], whole.arrays["W"])

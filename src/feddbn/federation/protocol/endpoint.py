@@ -428,6 +428,9 @@ class SiteEndpoint:
         try:
             yield
         except Exception as error:
+            # A full disk tells nothing about data, and the same question may be asked again.
+            if code_of(error) == "not-stored":
+                raise
             self._tell_why(request, error, **more)
             raise SiteRefused(WITHHELD, code="withheld") from None
 

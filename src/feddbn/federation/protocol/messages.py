@@ -136,6 +136,8 @@ def sentence_of(error: Exception) -> str:
 
 def code_of(error: Exception) -> str:
     """Return the code of an error; it tells less than its sentence."""
+    if isinstance(error, OSError):
+        return "not-stored"
     return error.code if isinstance(error, errors.FeddbnError) else "unexpected"
 
 

@@ -152,8 +152,9 @@ class Privacy(Table):
 class Attendance(Table):
     """What happens when a site does not answer in time.
 
-    `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
-    `min_sites`; "abort" stops at once. A stopped run can be resumed.
+    `when_missing`: "wait" asks again until `max_wait_s` has passed, also a site whose owner has not decided yet or whose
+    disk is full, but a site that says no for good ends the run; "continue" goes on with at least `min_sites`; "abort" stops
+    at once. A stopped run can be resumed.
 
     "collect" is for sites that are never there together: each message waits `window_h` hours for every site to come
     and answer it. If then not all have, the run stops, unless `enough` have: it goes on without the others.

@@ -38,6 +38,9 @@ class Turn:
 
 
 SAME_ANSWER = 5
+LONGEST_PAUSE_S = 10.0
+PASSING = frozenset({"not-approved", "not-stored", "budget-in-use", "gone-on"})
+"""Codes of refusals that time may cure: an owner has not decided yet, a disk is full, another process is busy."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Line:
         self.refused: dict[str, FeddbnError] = {}
         self.said: dict[str, FeddbnError] = {}
         self._odd: set[str] = set()
+        self._told: dict[str, str] = {}
         self._known: dict[tuple[str, bytes], bytes] = {}
 
     @property
@@ -81,22 +85,31 @@ class Line:
         """Site -> why it is missing, as far as it told."""
         return {**self.refused, **self.said}
 
+    @property
+    def passing(self) -> frozenset[str]:
+        """The sites whose refusal time may cure."""
+        return frozenset(site for site, error in self.refused.items() if error.code in PASSING)
+
     def attempts(self, patience_s: float) -> Iterator[int]:
         """Yield 0, 1, 2, ... with pauses, until `patience_s` have passed or asking is in vain.
 
         It is in vain when a site refuses with the same sentence, or sends the same nonsense, again and again: no accident
-        of the network.
+        of the network. A refusal that time may cure is waited for, ever more rarely.
         """
-        end = time.monotonic() + patience_s
+        end, pause_s = time.monotonic() + patience_s, self._pause_s
         heard: Counter[tuple[str, str]] = Counter()
         for attempt in itertools.count():
             self.said, self._odd = {}, set()
             yield attempt
-            meant = {site for site, error in self.said.items() if "site" in error.values} | self._odd
+            passing = {site for site, error in self.said.items() if error.code in PASSING}
+            meant = {
+                site for site, error in self.said.items() if "site" in error.values
+            } - passing | self._odd
             heard.update((site, str(self.said[site])) for site in meant)
             if max(heard.values(), default=0) >= SAME_ANSWER or time.monotonic() >= end:
                 return
-            time.sleep(self._pause_s)
+            time.sleep(min(pause_s, max(end - time.monotonic(), 0.0)))
+            pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S) if passing else self._pause_s
 
     def ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply]:
         """Send and return the replies; a damaged, stale or foreign reply counts as none, like a refusal."""
@@ -115,6 +128,7 @@ class Line:
                     )
                 answers[site] = reply
                 self.refused.pop(site, None)
+                self._told.pop(site, None)
             except (FederationError, PrivacyError) as error:
                 self.note_refusal(site, error, what, seq)
                 if isinstance(error, SiteRefused | StateError | PrivacyError):
@@ -130,8 +144,11 @@ class Line:
             self._known[site, message] = reply
 
     def note_refusal(self, site: str, error: FeddbnError, what: str, seq: int) -> None:
-        """Take down why a site's reply is not counted."""
+        """Take down why a site's reply is not counted; what it says again while it is waited for is told once."""
         self.said[site] = error
+        if error.code in PASSING and self._told.get(site) == str(error):
+            return
+        self._told[site] = str(error)
         self.tell(ServerEvent("refused", seq, what, site, str(error), error.code))
 
     def note_odd(self, site: str, sentence: str, what: str, seq: int, code: str = "odd-reply") -> None:

@@ -193,6 +193,7 @@ def conduct(
     outcome: dict[str, Any] = {"run": run_id, "study": json.loads(study.to_json())}
     journal = RunJournal(runs, run_id)
     collection: Collecting | None = None
+    coordinator: Coordinator | None = None
     try:
         rules = rules or study.attendance
         if rules.collects:
@@ -214,6 +215,8 @@ def conduct(
         result, received = run_study(coordinator, study, kept)
         keep_sums(runs, run_id, study, result)
         outcome.update(state="finished", received=list(received), summary=dict(result.summary))
+        for site in sorted(set(study.sites) - set(received)):
+            log(f"the result has not reached site {site!r}; resuming run {run_id!r} sends it again.")
         for place in (directory, out):
             write_atomically(place / "result.feddbn", result.to_bytes())
         return result
@@ -233,7 +236,14 @@ def conduct(
         journal.close()
         outcome.setdefault("state", "failed")
         outcome["said"] = said
-        outcome["absent"] = [{**one.values, "words": say(one, "lead")} for one in absences_in(events.read())]
+        said_so_far = events.read()
+        if outcome["state"] == "finished" and coordinator is not None:
+            # Events are for people and may be lost; the journal tells who was in a sum.
+            said_so_far = [one for one in said_so_far if one.get("what") != "sum"]
+            said_so_far += [
+                {"what": "sum", "seq": seq, "missing": sites} for seq, sites in enumerate(coordinator.missing)
+            ]
+        outcome["absent"] = [{**one.values, "words": say(one, "lead")} for one in absences_in(said_so_far)]
         progress.update(state=outcome["state"])
         for place in (directory, out):
             write_atomically(place / "outcome.json", json.dumps(outcome, default=str).encode())

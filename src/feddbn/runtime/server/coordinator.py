@@ -7,8 +7,10 @@ after its task digest was checked (resume). Otherwise it has the sum made (`Plai
 against the study's rule (`Roll`), writes it to the journal and only then returns it. The fence at the sites
 (federation/protocol/endpoint.py) makes asking again (`Line`) harmless.
 
-A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
-"abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to be there at once.
+A silent site is a drop-out. "wait" asks again until `max_wait_s`, also a site whose refusal time may cure
+(`asking.PASSING`: its owner has not decided yet, its disk is full); any other refusal ends the run at once. "continue" goes
+on with at least `min_sites`, "abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to
+be there at once.
 
 A site that was silent twice in a row is asked only in the 2nd, 4th, 8th, ... round after, so that a dead one does not
 cost a full timeout each round; if the sites left are too few, everybody is asked.
@@ -81,6 +83,10 @@ class Roll:
     def patience_s(self) -> float:
         """How long a sum in the clear is asked for again."""
         return self._rules.max_wait_s if self._rules.when_missing == "wait" else 0.0
+
+    def final(self, line: Line) -> set[str]:
+        """Return the sites whose refusal ends what is asked: not those that a study which waits may wait for."""
+        return set(line.refused) - (line.passing if self.patience_s > 0 else set())
 
     def awake(self, participants: Sequence[str], seq: int) -> list[str]:
         """Return who is asked in round `seq`."""
@@ -177,7 +183,7 @@ class PlainSums:
             vectors.update(self._vectors(line.ask(messages, turn.task.name, turn.seq), turn))
             pending = [site for site in pending if site not in vectors]
             self._roll.note(vectors, pending, turn.seq)
-            if not pending or any(site in line.refused for site in pending):
+            if not pending or self._roll.final(line) & set(pending):
                 break
         return self._total(vectors, turn)
 
@@ -286,6 +292,7 @@ class Coordinator:
     handshake waits `opening_s` at least, whatever the study's rules: sites may still be reading data. Sites that are not in
     `here` cannot be reached at all and are not waited for. `ahead` says from the sums so far which questions can be asked
     together now (`runtime.server.ahead`); without it each is asked by itself. `rules` stand in for the study's attendance.
+    `missing` has for each sum so far, also of an earlier segment, the sites that were asked and are not in it.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -315,6 +322,7 @@ class Coordinator:
         self._together: Callable[[Turn, Sequence[Task], GoesOn], list[Sum]] | None = None
         self._weighed: Callable[[Turn, FloatArray, tuple[str, ...]], tuple[FloatArray, tuple[str, ...]]]
         self._moments: tuple[Task, Sum] | None = None
+        self.missing: list[tuple[str, ...]] = []
         self._ahead = ahead
         if study.privacy.secure_aggregation:
             # Masks need a package that plain studies do without.
@@ -358,7 +366,8 @@ class Coordinator:
     def hello(self) -> tuple[str, ...]:
         """Agree on the study with every site before any task; return who agreed.
 
-        A refusal excludes the site for this segment, or stops the run if the study insists on every site.
+        A refusal excludes the site for this segment, or stops the run if the study insists on every site; one that time may
+        cure is waited for if the study waits.
         """
         line, roll = self._line, self._roll
         meta = {"study": self._study.to_json(), "version": __version__}
@@ -369,10 +378,10 @@ class Coordinator:
         # A site reads its data before its first reply, which may take longer than a round: that is no absence.
         opening_s = 0.0 if self._collects else self._opening_s
         for _ in line.attempts(max(roll.patience_s, opening_s)):
-            waiting = [site for site in self.sites if site not in present and site not in line.refused]
-            present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
-            missing = set(self.sites) - present.keys()
-            if missing <= line.refused.keys() | self._away or (roll.insists and line.refused):
+            waiting = set(self.sites) - present.keys() - roll.final(line)
+            present.update(line.ask(dict.fromkeys(sorted(waiting), message), "hello", NEVER))
+            missing, final = set(self.sites) - present.keys(), roll.final(line)
+            if missing <= final | self._away or (roll.insists and final):
                 break
         agreed = tuple(sorted(present))
         for site, reply in present.items():
@@ -401,6 +410,8 @@ class Coordinator:
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
         answer = self._sum(task)
+        asked = self.sites if task.participants is None else sorted(task.participants)
+        self.missing.append(tuple(site for site in asked if site not in answer.contributors))
         if self._study.privacy.keepers and task.name == WEIGHED:
             self._moments = task, answer
         return answer
@@ -512,6 +523,17 @@ class Coordinator:
             # Who refused one question later on, which a program can go without, has a right to the result.
             if site not in line.refused or site in counted
         }
-        received = line.ask(messages, "finish", NEVER)
+        received: dict[str, Reply] = {}
+        # A site that is silent just now has its personal result to make, and secrets of masks to forget. Who was missing
+        # from the last sum is not waited for.
+        awaited = counted.keys() & messages.keys() - self._away - set(
+            self.missing[-1] if self.missing else ()
+        )
+        for _ in line.attempts(0.0 if self._collects else max(self._roll.patience_s, self._opening_s)):
+            received.update(
+                line.ask({one: messages[one] for one in messages if one not in received}, "finish", NEVER)
+            )
+            if not awaited - received.keys() - line.refused.keys():
+                break
         self._share_heads(received)
         return tuple(sorted(received))

@@ -136,7 +136,7 @@ class KeptMasks:
             if meta["data"] != self._register.data:
                 raise StateError(
                     f"the data of this site are not those with which it agreed on keys for run {secagg.run!r}; put "
-                    "them back, or resume the run, which agrees on new keys unless it collects.",
+                    "them back, or begin a new run.",
                     code="other-data",
                 )
             self._register.resume(meta["register"])

@@ -39,6 +39,7 @@ from feddbn.runtime.site.audit import budget_finding
 from feddbn.runtime.site.kit_files import read_keepers
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.protection import Protection
+from feddbn.runtime.site.registers import SameData
 from feddbn.runtime.store import (
     EventLog,
     FileStore,
@@ -295,6 +296,7 @@ def open_site(
         log.warning("%s", sentence)
 
     data = read_data(settings)
+    same_data = SameData(settings.state, data)
     protection = Protection(
         settings.state,
         name,
@@ -329,6 +331,7 @@ def open_site(
             )
         if not policy.approve_by_rule:
             owner.check(run_id, study, begins)
+        same_data.check(run_id, begins)
 
     def tell(event: SiteEvent) -> None:
         if event.error is not None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import weakref
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import SiteRefused
@@ -29,15 +32,16 @@ from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, PolicyGuard
 from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
-from feddbn.federation.protocol.site import Guard
+from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.private_moments import study_noise_plan
 from feddbn.findings import Finding
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.gaussian import RandomBytes
 from feddbn.privacy.ledger import Ledger, nominal_precision
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.site.audit import SiteAudit
+from feddbn.runtime.site.audit import Account, SiteAudit
 from feddbn.runtime.site.registers import (
     FileColumnBook,
     FileResampleBook,
@@ -47,6 +51,9 @@ from feddbn.runtime.site.registers import (
     SiteLedger,
 )
 from feddbn.runtime.store import Claim, iso_time
+
+ATTEMPTS, PAUSE_S = 200, 0.1
+"""How often, and how far apart, a site tries to spend its budget while another of its processes does."""
 
 
 class Protection:
@@ -71,12 +78,9 @@ class Protection:
         self._data = data
         self._tell = tell
         self._entropy = entropy
-        self._claim: Claim | None = None
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
         """Return what may be asked, policy, held-out rows, rules about rows or noise, bounds and audit, in this order."""
-        if self._policy.max_epsilon is not None:
-            self._one_at_a_time()
         lines = self._audit.lines(run_id)
         noise, sampling = self._noise(run_id, study), self._sampling_noise(study)
         chain = AuditChain.resume(lines, self._audit.identity, self._audit.key)
@@ -93,7 +97,11 @@ class Protection:
         rows += [noise] if noise else []
         rows += [sampling] if sampling else []
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
-        return [policy, scope, *rows, bounds, audit]
+        guards = [policy, scope, *rows, bounds, audit]
+        if noise is None or self._policy.max_epsilon is None:
+            return guards
+        spending = _Spending(self._state / "_budget.lock", noise, self._audit.account)
+        return [spending, *guards, _Spent(spending)]
 
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
@@ -155,19 +163,49 @@ class Protection:
         key = hashlib.sha256(identity.sign(b"key of sampling noise")).digest()
         return SamplingNoise(key, study.rows, math.inf if account.doubt else nominal_precision(entries))
 
-    def _one_at_a_time(self) -> None:
-        """Two runs that spend one budget at the same time could overspend it."""
+
+class _Spending(Guard):
+    """Lets one answer at a time spend the site's budget, in all its processes, each on what was spent until then."""
+
+    def __init__(self, path: Path, noise: DpGuard, account: Callable[[], Account]) -> None:
+        self._path = path
+        self._noise = noise
+        self._account = account
+        self._claim: Claim | None = None
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Wait until no other answer is being made."""
         if self._claim is not None:
             return
-        try:
-            self._claim = Claim(self._state / "_budget.lock")
-        except OSError:
+        for _ in range(ATTEMPTS):
+            with suppress(OSError):
+                self._claim = Claim(self._path)
+                break
+            time.sleep(PAUSE_S)
+        else:
             raise SiteRefused(
-                "another run is spending this site's privacy budget; try again when it has ended.",
+                "another run is spending this site's privacy budget; try again when it has answered.",
                 code="budget-in-use",
-            ) from None
-        # Held as long as this site lives.
-        weakref.finalize(self, self._claim.close)
+            )
+        account = self._account()
+        self._noise.ledger, self._noise.doubt = account.ledger, account.doubt
+
+    def stays(self) -> None:
+        """Let others spend."""
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+
+
+class _Spent(Guard):
+    """Stands last: what leaves is on record then, and others may spend."""
+
+    def __init__(self, spending: _Spending) -> None:
+        self._spending = spending
+
+    def leaves(self) -> None:
+        """Let others spend."""
+        self._spending.stays()
 
 
 def _reach(study: Study) -> int:

@@ -25,13 +25,13 @@ import numpy as np
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData
 from feddbn.data.memory import AlignedSite
-from feddbn.errors import FileError, SiteRefused
+from feddbn.errors import FileError, SiteRefused, StateError
 from feddbn.federation.guards.dominance import ToldColumns
 from feddbn.federation.guards.row_set_guard import Ids, RowTable, UsedRows
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
-from feddbn.runtime.store import SealedLog
+from feddbn.runtime.store import SealedLog, Store
 
 
 def data_version(data: SiteData, identity: Identity) -> str:
@@ -40,6 +40,36 @@ def data_version(data: SiteData, identity: Identity) -> str:
     It does not depend on the order of recordings or on how the rows come in blocks.
     """
     return hashlib.sha256(identity.sign(b"data " + _content(data)[0])).hexdigest()[:16]
+
+
+class SameData:
+    """Refuses a run whose first numbers were made of other data than these: two versions are not mixed in one result."""
+
+    def __init__(self, state: Path, data: SiteData) -> None:
+        self._store = Store(state)
+        self._data = data
+        self._same: set[str] = set()
+
+    @cached_property
+    def _version(self) -> bytes:
+        return _content(self._data)[0]
+
+    def check(self, run_id: str, leaves: bool) -> None:
+        """Refuse a run of other data; where its first numbers leave, take down of which."""
+        if run_id in self._same:
+            return
+        known = self._store.get(run_id, "data")
+        if known is None and leaves:
+            known = self._version
+            self._store.put(run_id, "data", known)
+        if known is None:
+            return
+        if known != self._version:
+            raise StateError(
+                f"the data of this site are not those with which run {run_id!r} began; put them back, or begin a new run.",
+                code="other-data",
+            )
+        self._same.add(run_id)
 
 
 def _content(data: SiteData) -> tuple[bytes, dict[str, int]]:

@@ -75,6 +75,22 @@ def test_a_stopped_run_says_why_and_goes_on_where_it_stopped(tmp_path):
     np.testing.assert_array_equal(found.arrays["centre"], Run(tmp_path, "run-2")().arrays["centre"])
 
 
+def test_who_was_absent_is_read_from_the_journal_also_where_events_were_lost(tmp_path):
+    run = Run(tmp_path)
+    deliver = run.faulty._deliver
+
+    def losing(name, message):
+        # Events are for people: nobody waits for the disk, and old ones are cut off.
+        if read_request(message).kind == "finish":
+            (tmp_path / "runs" / "run-1" / "events.jsonl").unlink(missing_ok=True)
+        return deliver(name, message)
+
+    run.faulty._deliver = losing
+    run(PATIENT, away_after=2)
+    (absent,) = read_outcome(tmp_path)["absent"]
+    assert (absent["site"], absent["missed"], absent["sums"]) == ("b", 2, 4)
+
+
 def test_sites_that_sums_were_made_without_are_named_in_outcome_result_and_log(tmp_path):
     run = Run(tmp_path)
     run(PATIENT, away_after=3)

@@ -15,7 +15,7 @@ from feddbn.runtime.server.asking import SAME_ANSWER, Line
 from feddbn.runtime.server.coordinator import MAX_BACKOFF, Coordinator, Roll
 from feddbn.runtime.store import FileStore, RunJournal
 from support.faults import LocalExchange, MemoryJournal
-from support.saying import refused
+from support.saying import kept_out, refused
 from support.study_programs import WalkQuestion
 from support.walks import NAMES, Place, data_of, reference, run, walk
 
@@ -190,6 +190,71 @@ def test_file_stores_hold_the_run_across_restarts_and_keep_personal_results(tmp_
     log.close()
     np.testing.assert_array_equal(found, reference(study))
     assert all((tmp_path / name / "run-1" / "result.feddbn").exists() for name in NAMES)
+
+
+# Refusals that time may cure
+
+
+class Doubting:
+    """Sites that say no with a code until they were asked so often: `site` of them, to messages of these kinds."""
+
+    def __init__(self, place, site, error, times, kinds=("hello",)):
+        self.place, self.site, self.error, self.times, self.kinds = place, site, error, times, kinds
+        self.asked = 0
+
+    def __call__(self, messages):
+        replies = dict(self.place.exchange(messages))
+        if self.site in messages:
+            request = read_request(messages[self.site])
+            if request.kind in self.kinds:
+                self.asked += 1
+                if self.asked <= self.times:
+                    replies[self.site] = encode_reply(refusal(self.site, request, self.error))
+        return replies
+
+
+UNDECIDED = SiteRefused("the owner has not decided yet.", code="not-approved")
+FULL = StateError("nothing can be stored on this disk.", code="not-stored")
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [(UNDECIDED, ("hello",)), (FULL, ("task",)), (OSError(28, "No space left"), ("task",))],
+)
+def test_a_study_that_waits_waits_for_a_refusal_that_time_cures(error, kinds):
+    study, place, events = walk(when_missing="wait", max_wait_s=60.0), Place(), []
+    sites = Doubting(place, "b", error, 3 * SAME_ANSWER, kinds)
+    found, received = run(sites, study, tell=events.append)
+    np.testing.assert_array_equal(found, reference(study))
+    assert received == NAMES
+    # What is said again and again is told once.
+    assert [one.site for one in events if one.what == "refused"] == ["b"]
+
+
+def test_it_does_not_wait_for_a_refusal_that_is_final_nor_longer_than_it_may():
+    for code in ("owner-refused", "approval-revoked", "method-not-allowed", "withheld"):
+        sites = Doubting(Place(), "b", SiteRefused("no.", code=code), 10**9)
+        with kept_out(code, "b"):
+            run(sites, walk(when_missing="wait", max_wait_s=60.0))
+        assert sites.asked == 1
+    for rule in ({"when_missing": "wait", "max_wait_s": 0.05}, {"when_missing": "abort"}):
+        with kept_out("not-approved", "b"):
+            run(Doubting(Place(), "b", UNDECIDED, 10**9), walk(**rule))
+
+
+def test_the_result_is_sent_again_to_a_site_that_was_silent_just_then():
+    study, place, kept = walk(when_missing="wait", max_wait_s=60.0), Place(), []
+    asked = []
+
+    def exchange(messages):
+        is_result = any(read_request(one).kind == "finish" for one in messages.values())
+        asked.extend([tuple(messages)] if is_result else [])
+        silent = {"b"} if is_result and len(asked) < 3 else set()
+        return place.exchange({name: one for name, one in messages.items() if name not in silent})
+
+    _, received = run(exchange, study, tell=kept.append)
+    assert received == NAMES
+    assert asked == [NAMES, ("b",), ("b",)]
 
 
 # Asking again

@@ -221,6 +221,21 @@ def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path, caplog):
     assert "privacy budget" in caplog.text
 
 
+def test_two_processes_of_a_site_share_its_budget_run_by_run_and_overspend_nothing(tmp_path):
+    study = make_study(privacy={"secure_aggregation": True, "epsilon": 1.0})
+    spent = [1.0, 1.0]
+    place = make_sites(tmp_path, STRICT.replace("min_sites = 3", "min_sites = 3") + "max_epsilon = 2.1\n")
+    # Both live; neither knows of the other but by what is on disk.
+    one, other = exchange_of(place), exchange_of(place)
+    for number, exchange in enumerate([one, other]):
+        run(exchange, study, f"run-{number}")
+    total = Owner(read_site_settings(place / "a" / "feddbn_site.toml")).audit.account()
+    assert total.spent("recording", 1e-6) <= sum(spent) + 0.1
+    for number, exchange in enumerate([one, other]):
+        with kept_out("withheld"):
+            run(exchange, study, f"late-{number}")
+
+
 def test_policies_are_read_shown_and_refused_with_a_sentence(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(default_policy_text())

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddbn.errors import FeddbnError, FileError, ProtocolError, SiteRefused
-from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import read_request
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.runtime.engines.files.kit import FilesKit, open_end_kit, open_kit
@@ -31,6 +30,7 @@ from feddbn.runtime.engines.files.signed import (
 from feddbn.runtime.keeper import Keeper
 from feddbn.runtime.masked import refusal_in
 from feddbn.runtime.settings import read_keeper_settings, read_policy, read_site_settings
+from feddbn.runtime.site.current import CurrentSite
 from feddbn.runtime.site.kit_files import KEEPER_SETTINGS
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.owner import Owner
@@ -58,7 +58,7 @@ class FileEnd(ABC):
         self._kit = kit
         self._store = Store(state)
         self._log = log
-        self._endpoint: SiteEndpoint | Keeper | None = None
+        self._endpoint: CurrentSite | Keeper | None = None
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class FileEnd(ABC):
         """What a question says of its study, which is what people read, must be what its messages are about."""
 
     @abstractmethod
-    def _open(self) -> SiteEndpoint | Keeper:
+    def _open(self) -> CurrentSite | Keeper:
         """Return what answers messages."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class FileEnd(ABC):
 
 
 class FileSite(FileEnd):
-    """Answers questions for the site of a kit; its data are read with the first one that is new."""
+    """Answers questions for the site of a kit; its data are read with the first one of a run."""
 
     def __init__(self, kit: Path, log: logging.Logger = LOG) -> None:
         opened = open_kit(kit, "site")
@@ -180,9 +180,9 @@ class FileSite(FileEnd):
         known = FileStore(self._settings.state, self.name).load(question.run)
         self._check_said(question, source, None if known is None else known.study)
 
-    def _open(self) -> SiteEndpoint:
-        lead = self._kit.settings.lead
-        return open_site(self._settings, self.name, self._log, submitter=lead, keep_masks=True)
+    def _open(self) -> CurrentSite:
+        about = (self._settings, self.name, self._log, self._kit.settings.lead)
+        return CurrentSite(self._settings.policy, lambda: open_site(*about, keep_masks=True))
 
     def _allow(self, question: SignedFile, study: Study) -> None:
         """Refuse to give an answer again whose approval was taken back."""
