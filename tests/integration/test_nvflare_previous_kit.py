@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 pytest.importorskip("nvflare")
 from feddbn import AS_THEY_ARE
 from feddbn.cli.main import app
-from feddbn.federation.protocol.study import StudyResult
+from feddbn.federation.protocol.study import Attendance, StudyResult
 from feddbn.runtime.engines.interface import engine_of
 from feddbn.runtime.server.results import read_outcome
 from support.conformance import PARAMETERS, assert_same, in_process, plans
@@ -94,7 +94,8 @@ def test_a_task_that_came_later_is_refused_by_name(previous, frames):
 
 
 def test_a_study_that_nobody_approved_is_refused_with_the_command_to_type(previous, frames):
-    code, sentence = refused(previous, frames, "unheard", approved=False, name="unheard")
+    at_once = Attendance(when_missing="abort")
+    code, sentence = refused(previous, frames, "unheard", approved=False, name="unheard", attendance=at_once)
     assert code == "not-approved"
     assert "`feddbn site approve" in sentence
     for site in SITES:

@@ -113,7 +113,8 @@ class FeddbnExecutor(Executor):  # type: ignore[misc]
         try:
             self.endpoint = self.endpoint or self.open(fl_ctx)
         except (FeddbnError, OSError) as error:
-            self.log_error(fl_ctx, str(error))
+            # For the owner: what is told as an event may travel.
+            self.log_error(fl_ctx, str(error), fire_event=False)
             said = "its folder (FEDDBN_SITE) is none of this site; its owner reads in the log why."
             no = refusal(fl_ctx.get_identity_name(), None, SiteRefused(said, code="no-site"))
             return Shareable({BYTES: encode_reply(no)})

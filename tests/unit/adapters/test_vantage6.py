@@ -11,6 +11,7 @@ import warnings
 from base64 import b32encode, b64decode, b64encode
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -248,3 +249,36 @@ def test_the_image_has_the_platform_that_is_tried_here_and_every_package_by_its_
     assert {"numpy", "pandas", "cryptography", "pycryptodome"} <= entries.keys()
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", line) for line in entries.values())
     assert STORE["vantage6_version"] == version
+
+
+def test_a_request_to_the_platform_that_fails_ends_no_run():
+    from feddbn.adapters.vantage6 import exchange
+
+    made = []
+
+    def once(answer):
+        """A request that fails the first time."""
+        calls = []
+
+        def request(*of):
+            calls.append(of)
+            if len(calls) == 1:
+                raise ConnectionError("502 Bad Gateway")
+            return answer(*of)
+
+        return request
+
+    def create(asked, organizations, name):
+        made.append(organizations[0])
+        return {"id": organizations[0]}
+
+    client = SimpleNamespace(
+        task=SimpleNamespace(create=once(create)),
+        run=SimpleNamespace(from_task=once(lambda task: [{"status": "completed"}])),
+        result=SimpleNamespace(from_task=once(lambda task: [b64encode(b"yes").decode()])),
+    )
+    carry = exchange(client, {"north": 1, "south": 2}, timeout_s=60.0)
+    # What could not be sent is silent, and the study asks again; a reply that could not be fetched is fetched again.
+    assert carry({"north": b"m", "south": b"m"}) == {"south": b"yes"}
+    assert carry({"north": b"m"}) == {"north": b"yes"}
+    assert made == [2, 1]

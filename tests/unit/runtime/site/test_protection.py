@@ -211,29 +211,19 @@ def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
         assert len(noise.ledger.releases) == 1
 
 
-def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path, caplog):
-    place = make_sites(tmp_path, OPEN + "max_epsilon = 900.0\n")
+def test_processes_of_a_site_that_live_at_the_same_time_spend_one_budget_and_no_more(tmp_path, caplog):
+    place = make_sites(tmp_path, OPEN + "max_epsilon = 110.0\n")
     study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
-    first = exchange_of(place)
-    run(first, study)
-    with pytest.raises(NotEnoughSites, match=WITHHELD):
-        run(exchange_of(place), study, "run-2")
-    assert "privacy budget" in caplog.text
-
-
-def test_two_processes_of_a_site_share_its_budget_run_by_run_and_overspend_nothing(tmp_path):
-    study = make_study(privacy={"secure_aggregation": True, "epsilon": 1.0})
-    spent = [1.0, 1.0]
-    place = make_sites(tmp_path, STRICT.replace("min_sites = 3", "min_sites = 3") + "max_epsilon = 2.1\n")
-    # Both live; neither knows of the other but by what is on disk.
+    # Neither knows of the other but by what is on disk.
     one, other = exchange_of(place), exchange_of(place)
-    for number, exchange in enumerate([one, other]):
-        run(exchange, study, f"run-{number}")
-    total = Owner(read_site_settings(place / "a" / "feddbn_site.toml")).audit.account()
-    assert total.spent("recording", 1e-6) <= sum(spent) + 0.1
-    for number, exchange in enumerate([one, other]):
-        with kept_out("withheld"):
-            run(exchange, study, f"late-{number}")
+    for run_id, exchange in (("run-1", one), ("run-2", other)):
+        run(exchange, study, run_id)
+    for run_id, exchange in (("run-3", one), ("run-4", other)):
+        with kept_out("withheld", *NAMES):
+            run(exchange, study, run_id)
+    assert "budget is 110" in caplog.text
+    account = Owner(read_site_settings(place / "a" / "feddbn_site.toml")).audit.account()
+    assert 50.0 < account.spent("recording", read_policy(place / "a" / "policy.toml").delta) <= 110.0
 
 
 def test_policies_are_read_shown_and_refused_with_a_sentence(tmp_path):
