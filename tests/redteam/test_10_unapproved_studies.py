@@ -12,6 +12,7 @@ from feddbn._version import __version__
 from feddbn.core.encoding import encode
 from feddbn.errors import FeddbnError, NotEnoughSites, SiteRefused, StateError
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
+from feddbn.runtime.site.owner import MOST_GREETED
 from support.owned_sites import OwnedSites, make_study
 from support.saying import refused as says_no
 
@@ -112,9 +113,10 @@ def _envelope(message):
 
 
 def test_a_server_that_greets_again_and_again_uses_up_runs_and_gains_none(sites):
-    """It can spend what the owner allowed; every run after that is refused, and all of it is in the log."""
+    """Runs that compute nothing are borne for a while; then every one is refused, and all of it is in the log."""
     endpoint = sites.exchange().endpoints["north"]
-    read_reply(endpoint.handle(hello(make_study(), "first")))
+    for run in ("first", *(f"next-{number}" for number in range(MOST_GREETED))):
+        read_reply(endpoint.handle(hello(make_study(), run)))
     for number in range(5):
         refused(endpoint, hello(make_study(), f"again-{number}"))
     events = [(entry.event, entry.run) for entry in sites.owner("north").audit.entries()]

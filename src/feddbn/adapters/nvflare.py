@@ -21,9 +21,9 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
-from feddbn.engine import Endpoint, Exchange, conduct, open_site
-from feddbn.errors import FeddbnError, FileError, SiteRefused, StillCollecting
-from feddbn.federation.protocol.messages import encode_reply, refusal
+from feddbn.engine import Endpoint, Exchange, conduct
+from feddbn.engine.site import SiteCalled
+from feddbn.errors import StillCollecting
 from feddbn.federation.protocol.study import parse_study
 
 TASK, BYTES, _FETCHED = "feddbn", "bytes", "feddbn_fetched"
@@ -106,18 +106,11 @@ class FeddbnExecutor(Executor):  # type: ignore[misc]
             fl_ctx.set_prop(_FETCHED, True, private=True, sticky=False)
 
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
-        """Return the endpoint's reply; a site without one refuses, and its owner reads why."""
+        """Return the endpoint's reply."""
         message = shareable.get(BYTES)
         if task_name != TASK or not fl_ctx.get_prop(_FETCHED) or not isinstance(message, bytes):
             return make_reply(ReturnCode.TASK_UNKNOWN)
-        try:
-            self.endpoint = self.endpoint or self.open(fl_ctx)
-        except (FeddbnError, OSError) as error:
-            # For the owner: what is told as an event may travel.
-            self.log_error(fl_ctx, str(error), fire_event=False)
-            said = "its folder (FEDDBN_SITE) is none of this site; its owner reads in the log why."
-            no = refusal(fl_ctx.get_identity_name(), None, SiteRefused(said, code="no-site"))
-            return Shareable({BYTES: encode_reply(no)})
+        self.endpoint = self.endpoint or self.open(fl_ctx)
         return Shareable({BYTES: self.endpoint.handle(message)})
 
     def open(self, fl_ctx: Any) -> Endpoint:
@@ -126,7 +119,4 @@ class FeddbnExecutor(Executor):  # type: ignore[misc]
         folder = os.environ.get("FEDDBN_SITE", "").replace("{site}", name) or workspace.get_site_config_dir()
         meta = Path(workspace.get_job_meta_path(fl_ctx.get_job_id()))
         job = json.loads(meta.read_text(encoding="utf-8")) if meta.exists() else {}
-        endpoint = open_site(folder, submitter=str(job.get("submitter_name") or ""))
-        if endpoint.name != name:
-            raise FileError(f"{folder} is for site {endpoint.name!r}, but NVFlare calls this site {name!r}.")
-        return endpoint
+        return SiteCalled(name, folder, str(job.get("submitter_name") or ""))

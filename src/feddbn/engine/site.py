@@ -134,6 +134,35 @@ def open_site(
     return _SiteInFolder(read_site_settings(_settings_in(place)), submitter, entropy)
 
 
+class SiteCalled:
+    """The site in a folder under the name that a platform gives it; where it is none, it refuses and its owner reads why."""
+
+    def __init__(self, name: str, folder: str | Path, submitter: str) -> None:
+        self.name = name
+        self._about = (folder, submitter)
+        self._site: Endpoint | None = None
+
+    def handle(self, message: bytes, caller: str = "server") -> bytes:
+        """Return the reply to one message."""
+        try:
+            self._site = self._site or self._found()
+        except (FeddbnError, OSError) as error:
+            _log.error("site %s cannot answer: %s", self.name, error)
+            said = "the folder named there is none of this site; its owner reads in the log why."
+            return encode_reply(refusal(self.name, None, SiteRefused(said, code="no-site")))
+        return self._site.handle(message, caller)
+
+    def _found(self) -> Endpoint:
+        folder, submitter = self._about
+        site = open_site(folder, submitter=submitter)
+        if site.name != self.name:
+            raise FileError(
+                f"{folder} is for site {site.name!r}, but the platform calls this site {self.name!r}.",
+                code="other-site",
+            )
+        return site
+
+
 def _settings_in(folder: Path) -> Path:
     path = engine_of(folder).site_settings(folder) if is_kit(folder) else folder
     if not path.is_file():

@@ -14,7 +14,7 @@ from nvflare.apis.shareable import Shareable
 
 from feddbn import engine
 from feddbn.adapters.nvflare import BYTES, TASK, FeddbnController, FeddbnExecutor
-from feddbn.errors import FederationError, FileError, SiteRefused, StillCollecting
+from feddbn.errors import FederationError, SiteRefused, StillCollecting
 from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.engines.nvflare import kit
@@ -65,21 +65,24 @@ def test_a_fetched_task_is_answered_from_the_folder_that_the_owner_names(place, 
 def test_without_it_the_folder_is_that_of_the_kit(place, tmp_path):
     (tmp_path / "local").symlink_to(place["south"])
     (tmp_path / "meta.json").write_text(json.dumps({"submitter_name": "lead@example.org"}))
-    assert FeddbnExecutor().open(at_site("south", tmp_path)).name == "south"
-    with refused(FileError, "south", "north"):
-        FeddbnExecutor().open(at_site("north", tmp_path))
+    for name, code in (("south", "withheld"), ("north", "no-site")):
+        with refused(SiteRefused, name, code=code):
+            read_reply(FeddbnExecutor().open(at_site(name, tmp_path)).handle(b"garbage"))
 
 
 def test_a_site_whose_folder_is_wrong_refuses_and_says_so(place, tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDDBN_SITE", str(place["south"]))
+    folder = tmp_path / "folder"
+    folder.symlink_to(place["south"])
+    monkeypatch.setenv("FEDDBN_SITE", str(folder))
     executor, context = FeddbnExecutor(), at_site("north", tmp_path)
     executor.handle_event(EventType.AFTER_PULL_TASK, context)
     reply = ask(executor, context)
     assert reply.get_return_code() == ReturnCode.OK
-    with refused(SiteRefused, "north", "FEDDBN_SITE", code="no-site") as error:
+    with refused(SiteRefused, "north", code="no-site") as error:
         read_reply(reply[BYTES])
     assert str(tmp_path) not in str(error.value)
-    monkeypatch.setenv("FEDDBN_SITE", str(place["north"]))
+    folder.unlink()
+    folder.symlink_to(place["north"])
     with refused(SiteRefused, "north", code="withheld"):
         read_reply(ask(executor, context)[BYTES])
 

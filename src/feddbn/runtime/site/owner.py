@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from feddbn.privacy.keys import Identity
 
 APPROVALS = "_approvals"
+MOST_GREETED = 20
+"""Runs of an approved study that may be greeted and compute nothing: greetings without end would fill the site's disk."""
 DEFAULT_DAYS = 30.0
 MOST_DAYS = 3650.0
 _HOW = "owner approves it with `feddbn site approve study.toml --kit KIT`"
@@ -351,14 +353,21 @@ class Owner:
         return SiteAudit(self.settings.state, self.settings.name, self.identity).adopt()
 
     def _begun(self, digest: str) -> set[str]:
-        """Return the runs of a study whose numbers left since it was last approved, as the site's logs say."""
+        """Return the runs of a study that count since it was last approved, as the site's logs say.
+
+        These are those whose numbers left, and of those that were only greeted all but the first `MOST_GREETED`.
+        """
         runs: set[str] = set()
+        greeted: dict[str, None] = {}
         for entry in self.audit.about(digest):
             if entry.event == "approved":
                 runs.clear()
+                greeted.clear()
             elif entry.event == "sent":
                 runs.add(entry.run)
-        return runs
+            elif entry.event == "agreed":
+                greeted[entry.run] = None
+        return {*runs, *list(greeted)[MOST_GREETED:]}
 
     def approve(
         self, study: Study, days: float, runs: int, epsilon: float | None, page: str = ""

@@ -315,7 +315,7 @@ def test_a_full_disk_is_no_refusal_and_leaves_the_batch_to_be_asked_again():
         raise OSError(28, "No space left on device")
 
     guard.leaves, kept = full, guard.leaves
-    with refused(SiteRefused, code="withheld"):
+    with refused(StateError, code="not-stored"):
         send(endpoint, FIRST_TASK, SECOND)
     assert guard.told[-1] == "stays"
     guard.leaves = kept
