@@ -1,12 +1,15 @@
 """Whatever an honest study asks is within its scope: no site with a usual policy refuses a question of it."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from feddbn import AS_THEY_ARE
+from feddbn import AS_THEY_ARE, simulate
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
+from feddbn.data.read import read_sites
 from feddbn.federation.guards.study_plan import plan_of, scope_of
 from feddbn.federation.protocol.site import site_tasks
 from feddbn.federation.protocol.task import tasks_in
@@ -63,6 +66,14 @@ def recording(kind, site, rng):
     if kind == "spikes":
         x[rng.random(x.shape) < 0.01] += 80.0
     return x
+
+
+def run_all(rig, study):
+    """What a masked study tells in the end, and which sites refused something."""
+    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
+    told, _ = run_study(Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0), study)
+    codes = {name: [entry.code for entry in rig.refusals(name, "run")] for name in rig.names}
+    return told.summary["result"], {name: found for name, found in codes.items() if found}
 
 
 QUICK = {"rounds.max_rounds": 6}
@@ -179,8 +190,49 @@ def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_
     listed = [task for task in USUAL_TASKS if is_listed or task != "gram.resamples"]
     rig = Rig(tmp_path, data, f"tasks = {json.dumps(listed)}\n")
     study = rig.study("oneshot", {"resamples": 5}, attendance={"when_missing": "abort"})
-    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
-    told, _ = run_study(Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0), study)
-    found = {one["code"]: one for one in told.summary["result"]["findings"]}
+    result, refused = run_all(rig, study)
+    found = {one["code"]: one for one in result["findings"]}
     assert ("probabilities-not-resampled" in found) is not is_listed
-    assert any(rig.refusals(name, "run") for name in rig.names) is not is_listed
+    assert bool(refused) is not is_listed
+
+
+@pytest.mark.parametrize(
+    ("size", "policy"),
+    [
+        ({"d": 5, "n_sites": 4, "n_samples": 400}, None),
+        # 51 rows for 21 columns: only owners who allow fewer rows for each parameter answer, and no other rule is in the way.
+        ({"d": 10, "n_sites": 10, "n_samples": 512}, "min_rows_per_parameter = 2\n"),
+    ],
+)
+def test_masked_sites_answer_about_data_as_the_readme_simulates_them(tmp_path, size, policy):
+    fed = simulate(n_lags=1, random_state=0, **size)
+    data = {name: [np.asarray(one) for one in rows] for name, rows in fed.sites.items()}
+    rig = Rig(tmp_path, data, policy)
+    result, refused = run_all(rig, rig.study(attendance={"when_missing": "abort"}))
+    assert (refused, len(result["edges"]) > 0) == ({}, True)
+
+
+@pytest.mark.slow
+def test_masked_hospitals_answer_about_vital_signs(tmp_path):
+    """Bounded cells, empty cells, and two pressures whose mean is a third variable, but for rounding."""
+    place = Path(os.environ.get("FEDDBN_DATA", "")) / "clif-demo"
+    if not os.environ.get("FEDDBN_DATA") or not place.is_dir():
+        pytest.skip("needs the tables of the CLIF demo: set FEDDBN_DATA to the directory that has clif-demo")
+    pytest.importorskip("duckdb")
+    layout = Path(__file__).parents[2] / "examples" / "clif.toml"
+    for path in (place / "clif_vitals.parquet", place / "clif_hospitalization.parquet", layout):
+        (tmp_path / path.name).symlink_to(path)
+    sites = read_sites(tmp_path / layout.name, missing="keep")
+    data = {name.replace(" ", "-"): [whole(one) for one in site.recordings()] for name, site in sites.items()}
+    rig = Rig(tmp_path / "rig", data)
+    result, refused = run_all(rig, rig.study(attendance={"when_missing": "abort"}))
+    assert (refused, len(result["edges"]) > 0, len(rig.names)) == ({}, True, 4)
+
+
+def whole(recording):
+    """The rows of a recording at their times, with empty ones in between."""
+    blocks = list(recording.blocks())
+    rows = np.full((max(one.time + len(one.values) for one in blocks), blocks[0].values.shape[1]), np.nan)
+    for one in blocks:
+        rows[one.time : one.time + len(one.values)] = one.values
+    return rows
