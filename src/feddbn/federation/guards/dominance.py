@@ -56,11 +56,11 @@ MOST_LEVERAGE = 0.5
 """Largest share of one row in the square of a combination of columns, of what is beyond the mean share of all rows."""
 HONEST = 8.0
 """Of n Gaussian rows a third count, in the worst of twenty columns a fifth, and of 30 to 60 hardly ever less than an eighth
-of those that the others leave free. So where rows with a cell are fewer than 80 more than columns, an eighth of the difference
-is enough, and one row may have 8 / n more: with 50 honest rows one site in ten would be refused else. A single hidden row has
-all of a combination and is found all the same. More may pass: of sites with 24, 33, 50, 65 and 80 rows and 7 to 15 columns, one
-a twin of another but for some rows, these shares do, in %: with two rows 100, 9-100, 0-6, 0 and 0; with three 100, 98-100, 1-77,
-0-1 and 0; with five 100, 100, 100, 1-100 and 0-7. With 200 rows none do.
+of those that the others leave free. So where rows with a cell are fewer than 80 more than columns, an eighth of the
+difference is enough, and one row may have 8 / n more: with 50 honest rows one site in ten would be refused else. A single
+hidden row has all of a combination and is found all the same. More may pass: of sites with 24, 33, 50, 65 and 80 rows and 7
+to 15 columns, one a twin of another but for some rows, these shares do, in %: with two rows 100, 9-100, 0-6, 0 and 0; with
+three 100, 98-100, 1-77, 0-1 and 0; with five 100, 100, 100, 1-100 and 0-7. With 200 rows none do.
 """
 _CELLS_AT_ONCE = 1 << 22
 
