@@ -203,7 +203,7 @@ def summarise(report: ResidualReport, names: Sequence[str]) -> ResidualSummary |
         violations=report.left,
         acted_on=tuple(acted_on),
         # Rows with empty cells count for what they hold, so the evidence may be worth more rows than are complete.
-        n_rows=max(round(checks.n), round(report.n_effective * checks.inflation)),
+        n_rows=round(checks.n if report.n_effective <= checks.n else report.n_effective * checks.inflation),
         n_effective=report.n_effective,
         autocorrelation=float(checks.autocorrelation[np.abs(checks.autocorrelation).argmax()]),
         echo=float(checks.echo[-1]) if len(checks.echo) else 0.0,

@@ -74,7 +74,7 @@ def test_infinite_mu_gives_one_common_graph(fed: feddbn.SimulatedFederation) -> 
 def test_vanishing_mu_gives_separate_dynotears_fits(fed: feddbn.SimulatedFederation) -> None:
     m = PFDBNL(mu=1e-6, rounds=PersonalRounds(tol=1e-6)).fit(fed.sites)
     separate = sum(
-        Dynotears(prepare=Prepare(center="none")).fit({name: x}).objective_ for name, x in fed.sites.items()
+        Dynotears(prepare=Prepare(center="auto")).fit({name: x}).objective_ for name, x in fed.sites.items()
     )
     assert m.objective_ == pytest.approx(separate, rel=0.01)
 
@@ -266,7 +266,7 @@ def test_constraints_that_fix_an_order_keep_every_edge_they_allow(
     forbidden = [(i, j, 0) for i in range(5) for j in range(i + 1, 5)]
     one = {"a": varied.sites["site-0"]}
     m = PFDBNL(forbidden_edges=forbidden, rounds=PersonalRounds(tol=1e-7)).fit(one)
-    alone = Dynotears(forbidden_edges=forbidden, prepare=Prepare(center="none")).fit(one)
+    alone = Dynotears(forbidden_edges=forbidden, prepare=Prepare(center="auto")).fit(one)
     assert np.count_nonzero(alone.W_raw_) > 0
     assert m.objective_ == pytest.approx(alone.objective_, rel=1e-6)
     assert np.allclose(m.dbns_raw_["a"].W, alone.W_raw_, atol=1e-4)
@@ -277,14 +277,14 @@ def test_vanishing_mu_refits_what_a_site_alone_would(
 ) -> None:
     m, alone = (
         PFDBNL(mu=1e-7, rounds=PersonalRounds(tol=1e-6)).fit(varied.sites),
-        LocalOnly(prepare=Prepare(center="none")).fit(varied.sites),
+        LocalOnly(prepare=Prepare(center="auto")).fit(varied.sites),
     )
     same_order = [
         name
         for name in m.dbns_
         if np.allclose(
             m.dbns_raw_[name].W,
-            Dynotears(prepare=Prepare(center="none")).fit({"a": varied.sites[name]}).W_raw_,
+            Dynotears(prepare=Prepare(center="auto")).fit({"a": varied.sites[name]}).W_raw_,
             atol=1e-3,
         )
     ]
@@ -330,7 +330,7 @@ def test_strong_weights_end_as_low_as_in_the_true_orders(seed: int) -> None:
     fed = simulate(
         d=10, n_sites=3, n_samples=240, heterogeneity="independent", w_range=STRONG, random_state=seed
     )
-    model = PFDBNL(mu=1e-4, prepare=Prepare(center="none")).fit(fed.sites)
+    model = PFDBNL(mu=1e-4, prepare=Prepare(center="auto")).fit(fed.sites)
     free = EdgeConstraints.none(10, 1)
     lowest = 0.0
     for name, (frame,) in fed.sites.items():

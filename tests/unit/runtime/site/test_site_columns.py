@@ -170,8 +170,8 @@ def test_confidence_is_a_study(tmp_path):
     ("study", "sentence"),
     [
         (
-            lambda: make_study("fdbnl", "confidence"),
-            "'fdbnl'",
+            lambda: make_study("pfdbnl", "confidence"),
+            "'pfdbnl'",
         ),
         (lambda: make_study("oneshot", "confidence", n_lags="auto"), "n_lags"),
         (
