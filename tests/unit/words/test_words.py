@@ -138,6 +138,7 @@ ANY = {
     **{"site": "a", "same_recording": "r", "same_site": "b", "step": "1 unit", "value": -9.0},
     **{"periods": [24.0], "share": 0.01, "most": 0.2, "kept": ["a", "b"], "cells": {"a": 3}},
     **{"shares": {"a": 0.2}, "limits": {"a": [1, 2]}, "part": 0.9, "every": 2, "own": "2h"},
+    **{"units": ["F", "C"], "offset": -17.8, "level": 99.0, "usual": 37.0, "becomes": 37.2},
     "steps": [{"step": "1h", "kept": 0.9, "filled": {"a": 0.5, "b": 0.1}}],
 }
 

@@ -156,7 +156,7 @@ def test_guards_are_never_passed_by() -> None:
     for method in (FDBNL(schedule="rounds"), PFDBNL()):
         guard = Count()
         model = method.set_params(federation=made(InProcessFederation, fed.sites, (guard,))).fit(None)
-        assert guard.n == 3 * model.n_rounds_
+        assert guard.n == 3 * len(model.history_) > 0
 
 
 def test_a_run_starts_with_round_zero() -> None:

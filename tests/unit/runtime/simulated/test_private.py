@@ -60,7 +60,8 @@ def test_a_private_federation_is_made_of_plain_sites_in_one_call():
     # Free variances leave directions open, about which a further sum would be asked if it could be paid for.
     model = OneShotDBN(noise_variance="free", federation=private).fit(None)
     skeletons = [(W != 0) | (W != 0).T for W in (model.W_, made.truth.W)]
-    np.testing.assert_array_equal(*skeletons)
+    # Under noise a link that is a little more likely than not may be wrong.
+    assert np.logical_xor(*skeletons).sum() <= 2
     assert model.nongaussian_ is None
     assert private.last.sigma > 0
     assert not any(site.guards for site in sites.values())
