@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.study import (
@@ -19,7 +18,7 @@ from feddbn.federation.protocol.study import (
     register_personal_result,
     register_study_method,
 )
-from feddbn.federation.protocol.task import Question, Task, View, array, number, run_program, text
+from feddbn.federation.protocol.task import Question, Task, array, number, run_program, text
 from feddbn.federation.sums.gram import GramQuestion
 
 
@@ -29,16 +28,14 @@ class WalkQuestion(Question):
 
     name = "walk"
     purpose = "test: one step towards the common mean"
+    # Where a site stands is what it remembers; its mean at the start stands for no rows that a guard could count.
+    reads_rows = False
 
     step: float = number(0.0)
     pause_s: float = number(0.0)
     slow_site: str = text(default="")
     slow_s: float = number(0.0, default=0.0)
     centre: np.ndarray = array("d")
-
-    def in_view(self, data, site):
-        """All rows."""
-        return (View(Design.linear(data.variables, 0), lambda rows: rows),)
 
 
 def _walk(here, question):
