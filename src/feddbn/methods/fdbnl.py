@@ -242,7 +242,7 @@ class FDBNL(PooledEstimator[FDBNLSettings]):
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
     >>> model = feddbn.FDBNL().fit(data.sites)
     >>> model.status_.is_converged, str(model.certificate_), model.n_rounds_
-    (True, 'exact', 3)
+    (True, 'exact', 4)
     >>> feddbn.score(data.truth, model.dbn_)["W"]["shd"]
     0
     """
