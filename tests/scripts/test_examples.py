@@ -19,7 +19,7 @@ import feddbn
 from feddbn.cli.main import app
 from feddbn.data import SqlTable, read_sites
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")]
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,6 @@ def example(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_the_quick_start_learns_most_edges_and_writes_its_report(tmp_path):
     wrong = example("quickstart").main(tmp_path)
     assert wrong["FDBNL"] <= 4
