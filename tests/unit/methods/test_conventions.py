@@ -57,7 +57,9 @@ EXPECTED_OF_ALL = {
     "check_fit2d_1sample": "refused, in our words: the site, its longest segment and n_lags are named",
 }
 FEW = "refused, in our words: too few readings at two distances of time"
+NO_SCORE = "shares of votes predict no values, so they have no score"
 EXPECTED = {
+    "Vote": {"check_fit_score_takes_y": NO_SCORE, "check_pipeline_consistency": NO_SCORE},
     "ContinuousDBN": {"check_fit2d_1feature": FEW},
     "LaggedEdgeRanker": {"check_fit2d_1feature": "refused, in our words: edges need two variables"},
     "PFDBNL": {
