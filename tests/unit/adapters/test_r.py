@@ -20,7 +20,6 @@ from feddbn.federation.protocol.messages import read_reply
 from feddbn.federation.protocol.study import StudyResult, parse_study
 from support.study_files import ABOUT_LINE
 
-
 pytest.importorskip("cryptography")
 ROOT = Path(__file__).parents[3]
 STUDY = f"""
