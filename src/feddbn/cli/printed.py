@@ -113,7 +113,7 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
 def _print_edges(result: Result) -> None:
     """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
     from feddbn.results.calibration import SHOWN
-    from feddbn.results.text import hidden_words, likely_edges, sign_words
+    from feddbn.results.text import left_out_words, likely_edges, sign_words
 
     edges = likely_edges(result)
     # Old results know one probability for an edge and its direction together.
@@ -139,7 +139,7 @@ def _print_edges(result: Result) -> None:
         say(told)
     if len(edges) > len(table):
         say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
-    if told := hidden_words(result, len(edges)):
+    if told := left_out_words(result, len(edges)):
         say(told)
     if any(row[1] == "--" for row in table):
         say(f"{counted(len(is_open), 'link')} (--) whose direction the data do not show.")

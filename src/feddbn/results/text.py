@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "by_strength",
-    "hidden_words",
+    "left_out_words",
     "likely_edges",
     "rows_of_errors",
     "rows_words",
@@ -109,7 +109,7 @@ def likely_edges(result: Result) -> list[Mapping[str, Any]]:
     return [edge for edge in by_strength(result.edges) if is_likely(edge)]
 
 
-def hidden_words(result: Result, n_shown: int) -> str:
+def left_out_words(result: Result, n_shown: int) -> str:
     """How many edges are not shown, and where they are; empty if all are."""
     n = len(result.edges) - n_shown
     if not n:
@@ -178,6 +178,6 @@ def _edges(result: Result) -> list[str]:
         )  # fmt: skip
     return [
         *lines,
-        *wrap(hidden_words(result, len(shown)), _WIDTH),
+        *wrap(left_out_words(result, len(shown)), _WIDTH),
         *wrap(sign_words(shown), _WIDTH),
     ]

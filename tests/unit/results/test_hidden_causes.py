@@ -8,31 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import FDBNL, OneShotDBN, simulate
-from feddbn.errors import ResidualsWarning, UnitsWarning
+from feddbn import FDBNL, OneShotDBN
+from feddbn.errors import ResidualsWarning
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.result import Result
+from support.messy_sites import fitted, messy
 from support.saying import only
-
-
-def messy(mess, seed):
-    return simulate(
-        d=8,
-        n_sites=8,
-        n_samples=1600,
-        mean_degree=2.5,
-        lag_degree=1,
-        w_range=(0.3, 0.6),
-        mess=mess,
-        random_state=seed,
-    )
-
-
-def fitted(sites, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnitsWarning)
-        return OneShotDBN(**options).fit(sites)
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ import pytest
 
 from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, ChangingDBN, Dynotears, OneShotDBN, Prepare, simulate
 from feddbn.data import read_sites
-from feddbn.errors import ResidualsWarning, UnitsWarning
+from feddbn.errors import ResidualsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.result import Result
 from feddbn.runtime.simulated.private import private_federation
+from support.messy_sites import fitted, messy
 from support.saying import only
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -45,25 +46,6 @@ def remembering(rng, n):
     for t in range(1, n):
         u[t] = 0.6 * u[t - 1] + 0.8 * u[t]
     return u
-
-
-def messy(mess, seed):
-    return simulate(
-        d=8,
-        n_sites=8,
-        n_samples=1600,
-        mean_degree=2.5,
-        lag_degree=1,
-        w_range=(0.3, 0.6),
-        mess=mess,
-        random_state=seed,
-    )
-
-
-def fitted(sites, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnitsWarning)
-        return OneShotDBN(**options).fit(sites)
 
 
 ABOUT_RESIDUALS = ("lag-added", "noise-memory-removed", "residuals")
